@@ -1,1 +1,1 @@
-"""What a person switches on to see inside a run: traces, ranges for nsys, memory snapshots, logs of NCCL."""
+"""Look inside a run on request: traces, ranges for nsys, memory snapshots, logs of NCCL."""

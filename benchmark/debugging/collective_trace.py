@@ -1,7 +1,7 @@
-"""PyTorch's flight recorder: which collectives a process has begun, and which of them it still waits in.
+"""Read PyTorch's flight recorder: the collectives that a process has begun, and those that it still waits in.
 
-PyTorch 2.13 records the newest 2,000 of all backends, gloo's too. NCCL's are also dumped by PyTorch itself when one
-runs into its time limit.
+PyTorch 2.13 records the newest 2,000 collectives of all backends, gloo's too. PyTorch itself also dumps NCCL's
+collectives when one of them exceeds its time limit.
 """
 
 import json
@@ -17,13 +17,13 @@ from stage.outputs.publish import write_text
 
 NCCL_BUFFER = 2000
 MOST_BYTES = 64 << 20
-"""Of a trace; 2,000 entries take 1 MB."""
+"""Largest trace in bytes; 2,000 entries take 1 MB."""
 LOOK_S = 0.25
 
 
 def trace() -> bytes:
-    """Return all that is recorded, as JSON; empty where this PyTorch does not tell. For a thread: it needs no answer
-    from a device, but the interpreter's lock."""
+    """Return all recorded collectives as JSON; empty if this PyTorch does not tell them. Call this from a thread: it
+    needs the interpreter's lock, but no answer from a device."""
     for name in ("_dump_nccl_trace_json", "_dump_fr_trace_json"):
         dump = getattr(torch._C._distributed_c10d, name, None)
         if dump is not None:
@@ -34,9 +34,9 @@ def trace() -> bytes:
 
 
 def pending_collectives(recorded: bytes) -> list[str]:
-    """Return a line for each collective of a trace that was begun and is not done, the oldest first.
+    """Return a line for each collective of a trace that has begun and is not done, the oldest first.
 
-    Each has its number within its group: processes that wait in different ones have lost each other.
+    Each line has the collective's number within its group: processes that wait in different ones have lost each other.
     """
     try:
         found = []
@@ -56,8 +56,8 @@ def pending_collectives(recorded: bytes) -> list[str]:
 def explaining(heartbeat: Heartbeat, path: Path) -> Iterator[None]:
     """Write pending collectives to ``path``, a list of lines as JSON, once the watchdog asks for them (``heartbeat``).
 
-    From a thread: it answers while the main thread waits for a device or another process, but not where that holds the
-    interpreter's lock.
+    A thread answers while the main thread waits for a device or another process, but not while the main thread holds
+    the interpreter's lock.
     """
     done = threading.Event()
 
@@ -75,10 +75,10 @@ def explaining(heartbeat: Heartbeat, path: Path) -> Iterator[None]:
 
 
 def recorder_environment(folder: Path) -> dict[str, str]:
-    """Return variables with which NCCL's process groups record, and dump to ``folder`` when one runs into its time
-    limit.
+    """Return variables with which NCCL's process groups record, and dump to ``folder`` when a collective exceeds its
+    time limit.
 
-    To be set before the first process group. PyTorch appends the rank to the name.
+    Set them before the first process group. PyTorch appends the rank to the name.
     """
     return {
         "TORCH_FR_BUFFER_SIZE": str(NCCL_BUFFER),

@@ -1,4 +1,4 @@
-"""What the switches of a run switch on (benchmark/config/debug_switches.py)."""
+"""Observe a run as its switches say (benchmark/config/debug_switches.py)."""
 
 import sys
 from collections.abc import Iterator
@@ -15,11 +15,12 @@ from benchmark.launch.attempt_folder import rank_file
 from benchmark.launch.phases import Phase, PhaseLog
 
 MOST_ENTRIES = 100_000
-"""Allocations and releases that are remembered with their Python stacks; the steps of 175B make some thousands each."""
+"""Number of allocations and releases that are remembered with their Python stacks; a step of 175B makes some
+thousands."""
 
 
 def debug_environment(switches: DebugSwitches, device: str, attempt: Path) -> dict[str, str]:
-    """Variables that NCCL and PyTorch read when the processes meet; none without GPUs."""
+    """Return the variables that NCCL and PyTorch read when the processes meet; none without GPUs."""
     if device != "cuda":
         return {}
     found = recorder_environment(attempt.absolute())
@@ -31,7 +32,7 @@ def debug_environment(switches: DebugSwitches, device: str, attempt: Path) -> di
 
 @contextmanager
 def debugging(config: RunConfig, attempt: Path, rank: int, phases: PhaseLog) -> Iterator[None]:
-    """Observe the phases of this process as the switches say, and finish what is being written at the end."""
+    """Observe the phases of this process as the switches say; at the end, finish the files being written."""
     switches = config.debug
     if switches.memory_snapshot:
         attempt.mkdir(parents=True, exist_ok=True)
@@ -65,10 +66,10 @@ class NvtxRanges:
 
 
 def snapshot_when_out_of_memory(path: Path) -> None:
-    """Remember who holds the memory of a GPU; write ``path``, once, a snapshot for https://pytorch.org/memory_viz,
-    before PyTorch gives up on an allocation.
+    """Remember the owners of a GPU's memory; write ``path`` once, a snapshot for https://pytorch.org/memory_viz, before
+    PyTorch gives up on an allocation.
 
-    PyTorch tries again after it has given back what it keeps for later: a snapshot does not mean that the run failed.
+    PyTorch tries again after it has released its cached memory: a snapshot does not mean that the run failed.
     """
 
     def out_of_memory(device: int, wanted: int, allocated: int, free: int) -> None:

@@ -1,4 +1,4 @@
-"""Traces of a few steps: by PyTorch's profiler for a browser, or by NVIDIA's nsys, which is told when to record."""
+"""Trace a few steps: with PyTorch's profiler for a browser, or with NVIDIA's nsys, which is told when to record."""
 
 import contextlib
 import sys
@@ -12,7 +12,7 @@ import torch
 from benchmark.launch.phases import Phase
 
 WRITING_S = 60.0
-"""How long the end of a run waits for a trace that is still being written."""
+"""Seconds that the end of a run waits for a trace that is still being written."""
 
 
 class StepProfiler:
@@ -35,7 +35,7 @@ class StepProfiler:
         self._writing: threading.Thread | None = None
 
     def enter(self, phase: Phase, steps: int) -> None:
-        """Start or stop where a step begins."""
+        """Start or stop recording when a step begins."""
         if steps < 0 or self._is_done:
             return
         step = steps + 1  # that begins, or comes next
@@ -48,7 +48,7 @@ class StepProfiler:
                 self._begin()
 
     def close(self) -> None:
-        """Wait for what is being written."""
+        """Wait for the trace that is being written."""
         if self._writing is not None:
             self._writing.join(WRITING_S)
 
@@ -79,7 +79,7 @@ class StepProfiler:
 
 @contextlib.contextmanager
 def _reported() -> Iterator[None]:
-    """A trace is not worth a run."""
+    """Report an exception in a line instead of raising it: a failed trace must not end a run."""
     try:
         yield
     except Exception as error:

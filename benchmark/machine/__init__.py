@@ -1,1 +1,1 @@
-"""What this machine is made of, which versions run on it, and how a process uses it."""
+"""Describe this machine, the versions that run on it, and the way a process uses it."""

@@ -1,7 +1,9 @@
-"""Where a job runs, for whoever asks later why a run differs: python -m benchmark.machine.environment_snapshot FILE
+"""Record a job's environment, so that differences between runs can be explained later.
 
-Versions, packages, variables, limits, devices and how they are linked, as JSON. Secrets are left out of the variables:
-by the variable's name, by the look of its value, and within URLs.
+python -m benchmark.machine.environment_snapshot FILE
+
+The file is JSON with versions, packages, variables, limits, devices and their links. Secrets are left out of the
+variables: they are recognised by the variable's name, by the look of its value, and within URLs.
 """
 
 import importlib.metadata
@@ -32,17 +34,17 @@ SECRET_VALUE = re.compile(
     r"\b(hf|ghp|gho|ghs|ghu|glpat|xox[abprs]|sk|pk|rk|nvapi)[-_][\w-]{10,}|\bgithub_pat_\w{10,}|\b(AKIA|ASIA)[A-Z0-9]{12,}"
     r"|\beyJ[\w-]{10,}\.[\w-]+|-----BEGIN|\b(Bearer|Basic) [\w+/=.-]{8,}"
 )
-"""As services word the keys they give out."""
+"""Pattern of the keys that services hand out."""
 IN_URL = re.compile(r"(?<=://)[^/@\s]+@")
 ASSIGNED = re.compile(
     r"(?i)\b([\w.-]*(?:password|passwd|pwd|token|secret|api_?key|sig|signature|credential)s?)=[^&;,\s]+"
 )
-"""Within a URL, or a list of settings."""
+"""Pattern of a secret within a URL, or within a list of settings."""
 LONGEST_VALUE = 20_000
 
 
 def environment_snapshot(variables: Mapping[str, str]) -> dict[str, Any]:
-    """Of this process, in its container. What the machine does not say is left out."""
+    """Return the environment of this process, in its container. Facts that the machine does not tell are left out."""
     found = {
         "time_ms": int(time.time() * 1000),
         "host": socket.gethostname(),
@@ -64,13 +66,13 @@ def environment_snapshot(variables: Mapping[str, str]) -> dict[str, Any]:
 
 
 def installed_packages() -> dict[str, str]:
-    """As "pip list" has them: version by name."""
+    """Return the versions of the packages by name, as "pip list" shows them."""
     found = {str(one.metadata["Name"]): one.version for one in importlib.metadata.distributions() if one.metadata}
     return dict(sorted(found.items(), key=lambda item: item[0].lower()))
 
 
 def without_secrets(variables: Mapping[str, str]) -> dict[str, str]:
-    """The variables by name; values that are or may be secret are left out, whole or in part."""
+    """Return the variables by name; values that are or may be secret are left out, whole or in part."""
     return {name: _without_secret(name, variables[name]) for name in sorted(variables) if "BASH_FUNC_" not in name}
 
 
@@ -82,7 +84,7 @@ def _without_secret(name: str, value: str) -> str:
 
 
 def limits() -> dict[str, list[int]]:
-    """Soft and hard limit by name, -1: none."""
+    """Return the soft and the hard limit by name; -1 means no limit."""
     names = ("NOFILE", "MEMLOCK", "NPROC", "STACK", "AS", "CORE")
     return {name: list(resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))) for name in names}
 

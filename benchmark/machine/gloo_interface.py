@@ -1,7 +1,7 @@
-"""The network interface over which gloo, which carries the host's small messages, is to meet the other processes.
+"""Choose the network interface over which gloo, which carries the host's small messages, meets the other processes.
 
-By itself gloo takes the address of the machine's name. Debian and Ubuntu give that name the address 127.0.1.1, which no
-other machine reaches.
+By default gloo takes the address of the machine's name. Debian and Ubuntu give that name the address 127.0.1.1, which
+no other machine reaches.
 """
 
 import fcntl
@@ -13,12 +13,13 @@ from ipaddress import ip_address
 LOOPBACK = "lo"
 """The interface by which processes of one machine talk, on Linux."""
 SIOCGIFADDR = 0x8915
-"""Linux's question for the IPv4 address of an interface."""
+"""Number of Linux's request for the IPv4 address of an interface."""
 
 
 def gloo_environment(nodes: int, master: str) -> dict[str, str]:
-    """Return the variables that a process sets for gloo before it joins a run over ``nodes`` machines whose rank 0
-    listens at ``master``, a name or address; none where gloo chooses well by itself or nothing better is found."""
+    """Return the variables that a process sets for gloo before it joins a run over ``nodes`` machines, whose rank 0
+    listens at ``master``, a name or address. Return none if gloo chooses well by itself, or if nothing better is
+    found."""
     address = address_of_this_machine()
     if nodes == 1:
         chosen = LOOPBACK if address is None else None
@@ -30,8 +31,8 @@ def gloo_environment(nodes: int, master: str) -> dict[str, str]:
 
 
 def address_of_this_machine() -> str | None:
-    """Return the address of this machine's name, as gloo takes it: the first that a socket can be bound to here; None
-    where there is none."""
+    """Return the address of this machine's name, as gloo takes it: the first to which a socket can be bound here; None
+    if there is none."""
     try:
         found = socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)
     except OSError:
@@ -44,8 +45,8 @@ def address_of_this_machine() -> str | None:
 
 
 def _interface_towards(master: str) -> str | None:
-    """Return the interface from which this machine reaches ``master``. On the machine of rank 0, whose name leads to
-    itself, it is the first interface with an address that others can reach."""
+    """Return the interface from which this machine reaches ``master``. The name of rank 0's machine leads to itself;
+    there, return the first interface with an address that others can reach."""
     addresses = {name: address for _, name in socket.if_nameindex() if (address := _ipv4_of(name)) is not None}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         try:

@@ -1,4 +1,4 @@
-"""What turns bad on a GPU while a run goes on, by readings that a thread of its own takes: NVML can hang."""
+"""Watch a GPU's health during a run. A separate thread takes the readings, because NVML can hang."""
 
 import threading
 import time
@@ -12,13 +12,13 @@ from benchmark.machine.gpus import DeviceReading, Gpu, gpu_of
 
 INTERVAL_S = 30.0
 TOO_OLD_S = 300.0
-"""A reading older than this is none: NVML hangs."""
+"""Seconds after which a reading counts as none, because NVML hangs."""
 MANY_CORRECTED = 1000
-"""Corrected memory errors between two readings; a few are nothing."""
+"""Corrected memory errors between two readings from which they are a fault; a few are harmless."""
 
 
 def turned_bad(before: DeviceReading | None, now: DeviceReading) -> dict[str, str]:
-    """Return what is wrong now that was not in the reading before, by its kind; all of it where there was none."""
+    """Return the faults that the earlier reading did not have, by kind; all faults if there was no earlier reading."""
     start = before or replace(now, uncorrected=0.0, remap_pending=0.0, remap_failed=0.0)
     had = before.slowdowns() if before else []
     found = {reason: f"{reason}: {now.line()}" for reason in now.slowdowns() if reason not in had}
@@ -36,21 +36,21 @@ def turned_bad(before: DeviceReading | None, now: DeviceReading) -> dict[str, st
 
 
 class DeviceHealth:
-    """Reads a device every ``interval_s`` seconds and keeps the newest readings; nobody waits for it.
+    """Watch that reads a device every ``interval_s`` seconds and keeps the newest readings; nobody waits for it.
 
-    ``connect`` is called in the thread, for it can hang, too; it returns the function that reads the device.
+    The thread calls ``connect``, which can hang, too, and which returns the function that reads the device.
     """
 
     def __init__(
         self, connect: Callable[[], Callable[[], DeviceReading]], interval_s: float = INTERVAL_S, keep: int = 1
     ) -> None:
         self.readings: deque[tuple[float, DeviceReading]] = deque(maxlen=keep)
-        """With their times on the monotonic clock, the newest last."""
+        """Readings with their times on the monotonic clock, the newest last."""
         self._connect, self._interval_s, self._ended = connect, interval_s, threading.Event()
         threading.Thread(target=self._work, name="device health", daemon=True).start()
 
     def newest(self) -> DeviceReading | None:
-        """Return the newest reading; None before the first, and where NVML hangs."""
+        """Return the newest reading; None before the first, and while NVML hangs."""
         newest = self.readings[-1] if self.readings else None
         return newest[1] if newest is not None and time.monotonic() - newest[0] < TOO_OLD_S else None
 
@@ -68,7 +68,7 @@ class DeviceHealth:
 
 
 def own_gpu(device: torch.device) -> Gpu:
-    """Return this process's GPU. Raises InputError where nobody answers for it."""
+    """Return this process's GPU. Raises InputError if NVML does not answer for it."""
     uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
     return gpu_of(None if uuid is None else str(uuid), device.index or 0)
 

@@ -1,7 +1,7 @@
-"""The GPUs of this machine by NVIDIA's library NVML (package nvidia-ml-py): the one place that asks them.
+"""Ask for the GPUs of this machine through NVIDIA's library NVML (package nvidia-ml-py). No other file does so.
 
-What a device, a driver or a version of the package does not say is unknown; only that there is no NVML at all, or no
-GPU, is an error. NVML can hang with the device that it is asked about.
+Figures that a device, a driver or a version of the package does not report are unknown; only a machine without NVML or
+without a GPU is an error. NVML can hang with the device that it is asked about.
 """
 
 import contextlib
@@ -20,41 +20,41 @@ REASONS = {
     0x40: "thermal slowdown",
     0x80: "power brake",
 }
-"""Bits of NVML's reasons for lower clocks that mean something is wrong …"""
+"""Bits of NVML's reasons for lower clocks that mean a fault."""
 POWER_CAP = 0x04
-"""… and one that a GPU at work often has."""
+"""Bit of NVML's reasons for lower clocks that a working GPU often has: its power limit."""
 MOST_LINKS = 18
 LINK_SPEED = 90
-"""NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON: of each NVLink, in MB/s."""
+"""NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON: speed of each NVLink, in MB/s."""
 UNKNOWN = math.nan
 
 
 @dataclass(frozen=True)
 class DeviceReading:
-    """The state of a GPU at some moment; NaN where the device does not say."""
+    """State of a GPU at some moment; NaN for figures that the device does not report."""
 
     busy_percent: float = UNKNOWN
     clock_mhz: float = UNKNOWN
-    """Of the multiprocessors."""
+    """Clock of the multiprocessors."""
     most_clock_mhz: float = UNKNOWN
     power_w: float = UNKNOWN
     most_power_w: float = UNKNOWN
-    """The limit that is in force."""
+    """Power limit in force."""
     temperature_c: float = UNKNOWN
     reasons: float = UNKNOWN
-    """For lower clocks: NVML's bits."""
+    """NVML's bits of the reasons for lower clocks."""
     corrected: float = UNKNOWN
-    """Memory errors since the driver was loaded."""
+    """Corrected memory errors since the driver was loaded."""
     uncorrected: float = UNKNOWN
     remap_pending: float = UNKNOWN
-    """1: rows of memory wait for a reset of the GPU to be replaced."""
+    """1 if rows of memory are to be replaced at the next reset of the GPU."""
     remap_failed: float = UNKNOWN
-    """1: rows could not be replaced."""
+    """1 if rows could not be replaced."""
     link_errors: float = UNKNOWN
-    """NVLink replays, recoveries and checksum errors of all links, since the driver was loaded."""
+    """NVLink replays, recoveries and checksum errors of all links since the driver was loaded."""
 
     def row(self) -> list[float]:
-        """Return its figures, for :meth:`of_row` on another process; -1 for what is not known."""
+        """Return the figures, for :meth:`of_row` on another process; -1 stands for unknown ones."""
         return [-1.0 if math.isnan(figure) else figure for figure in astuple(self)]
 
     @staticmethod
@@ -65,7 +65,7 @@ class DeviceReading:
         return any(figure >= 0 for figure in self.row())
 
     def line(self) -> str:
-        """Return for people what could explain that it is slow; empty where nothing is known."""
+        """Return the figures that could explain slowness, for people; empty if none is known."""
 
         def of(most: float) -> str:
             return "" if math.isnan(most) else f" of {most:,.0f}"
@@ -78,7 +78,7 @@ class DeviceReading:
         return ", ".join(parts)
 
     def slowdowns(self) -> list[str]:
-        """Return the reasons for lower clocks that should not be."""
+        """Return the reasons for lower clocks that point to a fault."""
         return [name for bit, name in REASONS.items() if self._bits() & bit]
 
     def _bits(self) -> int:
@@ -86,9 +86,9 @@ class DeviceReading:
 
 
 FIGURES = len(fields(DeviceReading))
-"""Length of a row."""
+"""Number of figures in a row."""
 TROUBLE = slice(6, FIGURES)
-"""Where in a row the figures are that tell of trouble: as long as they stay, nothing turned bad."""
+"""Figures of a row that show trouble: as long as they stay, nothing turned bad."""
 
 
 class Gpu:
@@ -98,7 +98,7 @@ class Gpu:
         self._nvml, self._handle = nvml, handle
 
     def read(self) -> DeviceReading:
-        """Take a reading. Takes some milliseconds, or for ever."""
+        """Take a reading. This takes some milliseconds, or for ever if NVML hangs."""
         busy, remapped = self._ask("nvmlDeviceGetUtilizationRates"), self._ask("nvmlDeviceGetRemappedRows")
         reasons = self._number("nvmlDeviceGetCurrentClocksEventReasons")
         if math.isnan(reasons):  # its name in older drivers and packages
@@ -119,7 +119,7 @@ class Gpu:
         )
 
     def facts(self) -> dict[str, Any]:
-        """Return what it is, by name; what it does not say is NaN, None or 0."""
+        """Return the GPU's facts by name; NaN, None or 0 stands for unknown ones."""
         memory, speed = self._ask("nvmlDeviceGetMemoryInfo"), self._ask("nvmlDeviceGetFieldValues", [LINK_SPEED])
         generation, width = (self._number(f"nvmlDeviceGetMaxPcieLink{what}") for what in ("Generation", "Width"))
         return {
@@ -151,22 +151,23 @@ class Gpu:
         return UNKNOWN if found is None else float(found)
 
     def _ask(self, name: str, *arguments: Any) -> Any:
-        """None for what this device, driver or package does not have."""
+        """Ask NVML; return None for a function that this device, driver or package does not have."""
         with contextlib.suppress(self._nvml.NVMLError, AttributeError):
             return getattr(self._nvml, name)(self._handle, *arguments)
         return None
 
 
 def all_gpus() -> list[Gpu]:
-    """Return the GPUs of this machine. Raises InputError where nvidia-ml-py is missing, or NVML finds no driver."""
+    """Return the GPUs of this machine. Raises InputError if nvidia-ml-py is missing, or if NVML finds no driver."""
     nvml = _nvml()
     return [Gpu(nvml, nvml.nvmlDeviceGetHandleByIndex(number)) for number in range(nvml.nvmlDeviceGetCount())]
 
 
 def gpu_of(uuid: str | None, number: int) -> Gpu:
-    """Return one GPU; ``uuid`` as CUDA has it, for the order of devices is another one there; None: by its number.
+    """Return one GPU by its ``uuid`` from CUDA, which may number the devices in another order; without one, by its
+    number.
 
-    Raises InputError likewise, NVML's own error for a GPU that it has not.
+    Raises InputError as :func:`all_gpus` does, and NVML's own error for a GPU that NVML does not have.
     """
     nvml = _nvml()
     by_number = nvml.nvmlDeviceGetHandleByIndex
@@ -174,9 +175,9 @@ def gpu_of(uuid: str | None, number: int) -> Gpu:
 
 
 def gpu_facts() -> dict[str, Any]:
-    """Return what describes the GPUs, by name; of the first one where they differ in more than the model.
+    """Return facts about the GPUs by name: the number of each model, and the other facts of the first GPU.
 
-    What they do not say is left out; empty where there is none, or nobody to ask.
+    Unknown facts are left out; the result is empty without a GPU or without NVML.
     """
     try:
         gpus = all_gpus()

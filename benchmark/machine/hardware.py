@@ -1,6 +1,6 @@
-"""What a Linux machine says of itself, as fields of the system description; what it does not say is left out.
+"""Read a Linux machine's hardware and software as fields of the system description; unknown fields are left out.
 
-Everything is read: programs are asked with fixed arguments, and files below /proc and /sys are opened.
+Nothing is changed: programs are called with fixed arguments, and files below /proc and /sys are read.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ NO_ACCELERATORS = {
 
 
 def ask(*command: str) -> str:
-    """The standard output of a program; empty where it is missing, fails, or does not answer."""
+    """Return the standard output of a program; empty if the program is missing, fails, or does not answer."""
     english = {**os.environ, "LC_ALL": "C"}
     try:
         done = subprocess.run(
@@ -48,7 +48,7 @@ def ask(*command: str) -> str:
 
 
 def processors(lscpu_json: str) -> dict[str, str]:
-    """Fields of ``lscpu --json``. Core and thread counts are those of one processor."""
+    """Return the fields from ``lscpu --json``. Core and thread counts are those of one processor."""
     if not lscpu_json:
         return {}
     said = _flat(json.loads(lscpu_json)["lscpu"])
@@ -73,7 +73,7 @@ def processors(lscpu_json: str) -> dict[str, str]:
 
 
 def _flat(entries: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """lscpu nests its lines by section; all of them by name, the last one winning."""
+    """Return all lines of lscpu by name; lscpu nests them by section, and of equal names the last one counts."""
     found: dict[str, str] = {}
     for entry in entries:
         if entry.get("data"):
@@ -83,13 +83,13 @@ def _flat(entries: Sequence[dict[str, Any]]) -> dict[str, str]:
 
 
 def memory(meminfo: str) -> dict[str, str]:
-    """Fields of /proc/meminfo; which modules there are only a person knows."""
+    """Return the fields from /proc/meminfo; only a person knows the memory modules."""
     usable = re.search(r"^MemTotal:\s+(\d+) kB", meminfo, flags=re.MULTILINE)
     return {"host_memory_capacity": f"{int(usable[1]) / 2**20:.1f} GiB usable"} if usable else {}
 
 
 def storage(lsblk_json: str) -> dict[str, str]:
-    """Of ``lsblk --json --bytes --nodeps``: whole disks, loop and RAM devices left out."""
+    """Return the fields from ``lsblk --json --bytes --nodeps``: whole disks, without loop and RAM devices."""
     if not lsblk_json:
         return {}
     kinds: Counter[str] = Counter()
@@ -117,12 +117,12 @@ def _kind_of_disk(name: str, disk: dict[str, Any]) -> str:
 
 
 def _decimal(size: int) -> str:
-    """Bytes as disks are sold: 3840 GB is 3.84 TB."""
+    """Return a size as disks are sold: 3840 GB is 3.84 TB."""
     return f"{size / 1e12:.3g} TB" if size >= 1e12 else f"{size / 1e9:.3g} GB"
 
 
 def network(sys_class: Path = Path("/sys/class")) -> dict[str, str]:
-    """InfiniBand and Ethernet adapters with a device behind them, with the speed they say they run at."""
+    """Return the InfiniBand and Ethernet adapters with a device behind them, and the speed that each reports."""
     adapters: Counter[str] = Counter()
     ports_of_infiniband = set()
     for device in sorted((sys_class / "infiniband").glob("*")):
@@ -152,7 +152,7 @@ def _text(path: Path) -> str:
 def accelerators() -> tuple[dict[str, str], dict[str, str]]:
     """Return the fields of the accelerators, and driver versions for ``other_software_stack``.
 
-    GPUs that differ are listed with their numbers; what is said of one is said of the first.
+    GPUs of different models are listed with their numbers; other fields describe the first GPU.
     """
     facts, found = gpu_facts(), _accelerators_by_torch()
     if not facts:
@@ -190,7 +190,7 @@ def _accelerators_by_torch() -> dict[str, str]:
 
 
 def software() -> tuple[dict[str, Any], dict[str, str]]:
-    """Fields of the software, and the versions in ``other_software_stack``."""
+    """Return the fields of the software, and the versions in ``other_software_stack``."""
     stack = {"python_version": platform.python_version(), "kernel_version": f"Linux {platform.release()}"}
     if torch.version.cuda:
         stack["cuda_version"] = str(torch.version.cuda)

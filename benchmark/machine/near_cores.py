@@ -1,8 +1,9 @@
-"""Which cores are near a GPU: those of its NUMA node, from which copies to it and messages take the short way.
+"""Keep a process on the cores near its GPU: those of the GPU's NUMA node, from which copies and messages take the
+shortest way.
 
-Memory needs no binding of its own: Linux takes it from the node of the core that first writes to it, so what a process
-allocates once it keeps to its cores, pinned memory too, is near its GPU, and where that node is full there is still
-memory on the others, which a strict binding (numactl --membind) would refuse.
+Memory needs no binding of its own: Linux takes it from the node of the core that first writes to it. So memory that a
+process allocates after it is bound, pinned memory too, is near its GPU. If that node is full, the other nodes still
+have memory, which a strict binding (numactl --membind) would refuse.
 """
 
 import contextlib
@@ -18,12 +19,12 @@ THREADS = Path("/proc/self/task")
 def keep_near(
     pci_address: str, all_gpus: Sequence[str] = (), *, devices: Path = PCI_DEVICES, cores: Path = CORES
 ) -> frozenset[int]:
-    """Bind this process, all its threads and what it starts from now on, to cores near a PCI device; returns them.
+    """Bind this process, all its threads and all later child processes to cores near a PCI device; return these cores.
 
-    ``pci_address``: such as "0000:1b:00.0". ``all_gpus``: of the machine, each of which has a process like this one:
-    those on the same NUMA node deal its cores out among themselves, so that none is disturbed by what another's threads
-    do. Only cores the process may use anyway are taken, and where it may not use all near ones, somebody has dealt
-    them out already; where the kernel knows of no near ones, nothing is changed and the set is empty.
+    The device's ``pci_address`` is such as "0000:1b:00.0". Each of the machine's GPUs, ``all_gpus``, has a process like
+    this one: processes on the same NUMA node divide its cores, so that their threads do not disturb each other. Only
+    cores that the process may use are taken; if it may not use all near ones, the cores count as divided already. If
+    the kernel knows of no near cores, nothing is changed and the result is empty.
     """
     with contextlib.suppress(OSError, ValueError):
         allowed = os.sched_getaffinity(0)
@@ -39,8 +40,8 @@ def keep_near(
 
 
 def share_of_cores(available: Iterable[int], number: int, count: int, cores: Path = CORES) -> frozenset[int]:
-    """Part ``number`` of ``count`` equal parts of the logical cores ``available``, neighbours together; the threads of
-    a core stay in one part. All of them where there are fewer cores than parts."""
+    """Return part ``number`` of ``count`` equal parts of the logical cores ``available``; neighbours, and the threads
+    of a core, stay in one part. Return all cores if there are fewer cores than parts."""
     by_core: dict[frozenset[int], list[int]] = {}
     for logical in sorted(available):
         by_core.setdefault(_threads_of_core(logical, cores), []).append(logical)
@@ -51,7 +52,7 @@ def share_of_cores(available: Iterable[int], number: int, count: int, cores: Pat
 
 
 def cores_of(cpulist: str) -> frozenset[int]:
-    """Of the kernel's "0-3,8,10-11". Raises ValueError for anything else."""
+    """Return the cores in the kernel's notation "0-3,8,10-11". Raises ValueError for anything else."""
     found: set[int] = set()
     for part in filter(None, cpulist.strip().split(",")):
         first, _, last = part.partition("-")
@@ -64,7 +65,7 @@ def _near(pci_address: str, devices: Path) -> frozenset[int]:
 
 
 def _threads_of_core(logical: int, cores: Path) -> frozenset[int]:
-    """The logical cores that are one; the core itself where the kernel does not tell."""
+    """Return the logical cores of the same core; this one alone if the kernel does not tell."""
     try:
         return cores_of((cores / f"cpu{logical}" / "topology" / "thread_siblings_list").read_text())
     except (OSError, ValueError):
@@ -72,7 +73,7 @@ def _threads_of_core(logical: int, cores: Path) -> frozenset[int]:
 
 
 def _bind_all_threads(near: frozenset[int]) -> None:
-    """Threads that are there already do not follow the one that asks."""
+    """Bind every thread of this process, since threads that already exist do not follow the calling one."""
     os.sched_setaffinity(0, near)
     for thread in THREADS.iterdir():
         with contextlib.suppress(OSError):  # one that has just ended

@@ -1,8 +1,8 @@
-"""How many files a process of a run has open at once, sockets too, and how many it may.
+"""Count the files, sockets included, that a process of a run has open at once, and raise its limit.
 
-Counted on 2 to 16 processes under gloo (PyTorch 2.13): a process holds a socket to every other one of the whole group
-and of its group along each axis of the mesh, whatever carries the gradients; rank 0, where all meet, one more for each
-process. NCCL and the driver add theirs for the links of a group and for each device.
+The counts are from 2 to 16 processes under gloo (PyTorch 2.13). A process holds a socket to every other process of the
+whole group and of its group along each axis of the mesh, whatever carries the gradients. Rank 0, where all meet, holds
+one more for each process. NCCL adds files for the links of a group, and the driver adds files for each device.
 
     processes              512      2,048
     own, driver, NCCL      832        832
@@ -16,18 +16,19 @@ import resource
 from collections.abc import Sequence
 
 OWN = 256
-"""The interpreter's, logs, token files, checkpoint files being written; 45 were counted before the first step."""
+"""Files of the interpreter, logs, token files, checkpoint files being written; 45 were counted before the first
+step."""
 WITH_DEVICE = 256
-"""The driver's, for each GPU of the machine a process sees."""
+"""Files of the driver, for each GPU of the machine that a process sees."""
 NCCL_PER_GROUP = 64
-"""Sockets and event files of the links; more where NCCL has nothing but sockets (NCCL_NSOCKS_PERTHREAD)."""
+"""Sockets and event files of a group's links; NCCL needs more if it has nothing but sockets (NCCL_NSOCKS_PERTHREAD)."""
 STORE_PER_PROCESS = 2
 MOST_RAISED = 1 << 20
-"""Programs that close all files they could have open take their time beyond it."""
+"""Highest limit that is set: beyond it, programs that close all possible files take long."""
 
 
 def files_needed(group_sizes: Sequence[int], *, gpus: bool) -> int:
-    """Of rank 0, which has most; ``group_sizes``: processes along each axis of the mesh."""
+    """Return the files of rank 0, which has most; ``group_sizes`` are the processes along each axis of the mesh."""
     world = 1
     for size in group_sizes:
         world *= size
@@ -37,7 +38,7 @@ def files_needed(group_sizes: Sequence[int], *, gpus: bool) -> int:
 
 
 def raise_file_limit() -> None:
-    """Raise the soft limit of this process, and of those it starts, to the hard one where that is granted."""
+    """Raise the soft limit of this process, and of its later children, to the hard limit if that is granted."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_RAISED if hard == resource.RLIM_INFINITY else min(hard, MOST_RAISED)
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -1,4 +1,4 @@
-"""What code runs, on what, and with which kernels: stamped into a run's events and evidence."""
+"""Describe the code, the machine and the kernels of a run, for its events and evidence."""
 
 import importlib.metadata
 import os
@@ -16,7 +16,7 @@ CPUINFO = Path("/proc/cpuinfo")
 
 
 def run_environment(device: str) -> dict[str, Any]:
-    """Return commit, versions, and the name of the first device of the kind the run uses; what is not known is left
+    """Return commit, versions, and the name of the first device of the kind that the run uses; unknown facts are left
     out."""
     found: dict[str, Any] = {
         "commit": commit_of(),
@@ -33,10 +33,10 @@ def run_environment(device: str) -> dict[str, Any]:
 
 
 def kernel_facts(device: torch.device, *, deterministic: bool) -> dict[str, Any]:
-    """Return what chooses the kernels of a process, and with them the bits that they give.
+    """Return the facts that choose the kernels of a process, and so the bits of its results.
 
-    Where all of it is the same, and the layout of the model too, the same bits are expected on a CPU; on GPUs only with
-    deterministic kernels.
+    If all facts and the layout of the model are the same, the same bits are expected on a CPU; on GPUs this holds only
+    with deterministic kernels.
     """
     facts: dict[str, Any] = {
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu_name(),
@@ -49,19 +49,19 @@ def kernel_facts(device: torch.device, *, deterministic: bool) -> dict[str, Any]
 
 
 def _cpu_name() -> str:
-    """Return the name that Linux gives the processor; else its architecture."""
+    """Return Linux's name for the processor; else its architecture."""
     lines = CPUINFO.read_text(errors="replace").splitlines() if CPUINFO.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.machine()
 
 
 def use_deterministic_kernels() -> None:
-    """Have this process use only kernels that give the same bits each time (``--deterministic``); an operator that has
-    none then raises RuntimeError with its name.
+    """Make this process use only kernels that give the same bits each time (``--deterministic``); an operator without
+    such a kernel then raises RuntimeError with its name.
 
-    On a CPU, and of what model/ computes itself, all kernels do anyway. On GPUs some of PyTorch's, cuBLAS', cuDNN's and
-    NCCL's add up in an order that depends on timing; benchmark/config/runtime_variables.py fixes NCCL's and cuBLAS',
-    and model/ knows which kernel of the attention is deterministic.
+    All kernels on a CPU, and those of model/, give the same bits anyway. On GPUs some of PyTorch's, cuBLAS', cuDNN's
+    and NCCL's add up in an order that depends on timing; benchmark/config/runtime_variables.py fixes NCCL's and
+    cuBLAS', and model/ knows which kernel of the attention is deterministic.
     """
     torch.use_deterministic_algorithms(True)
     # Else every tensor is filled with NaN before it is written to: a pass over all memory that changes no result.

@@ -1,1 +1,1 @@
-"""What a run would need and take, without its devices."""
+"""Plan a run without its devices: memory, messages, step time and run time."""

@@ -1,1 +1,1 @@
-"""What a machine can do, before a job is spent on finding out: checks, a slice of the model, the first contact."""
+"""Find out what a machine can do before a job is spent on it: checks, a slice of the model, the first contact."""

@@ -1,8 +1,9 @@
-"""Whether a Python can run the benchmark. Run as a file, by whatever Python there is: nothing here is newer than 3.6.
+"""Check that a Python can run the benchmark. Any Python from 3.6 on can run this file.
 
-python benchmark/preflight/interpreter_check.py BENCHMARK SYSTEM    SYSTEM "-": the benchmark's own
+python benchmark/preflight/interpreter_check.py BENCHMARK SYSTEM    SYSTEM "-" means the benchmark's own
 
-Prints "nodes N", the number of nodes of the system, exit status 0; or one line "error: ...", exit status 2.
+The script prints "nodes N", the number of nodes of the system, with exit status 0; or one line "error: ..." with exit
+status 2.
 """
 
 import platform
@@ -10,11 +11,12 @@ import sys
 from pathlib import Path
 
 OLDEST = (3, 11)
-"""As pyproject.toml has it, which Python can read from there on."""
+"""Oldest supported version, as in pyproject.toml, which only newer versions can read."""
 
 
 def complaint(benchmark: str, system: str) -> str:
-    """Why this Python cannot run the benchmark on the system. Empty: it can; the number of nodes is printed."""
+    """Return the reason why this Python cannot run the benchmark on the system. If it can, print the number of nodes
+    and return an empty text."""
     found = f"{sys.executable or 'python3'} {platform.python_version()}"
     if sys.version_info < OLDEST:
         return f"{found}: Python {OLDEST[0]}.{OLDEST[1]} or newer is needed"

@@ -1,4 +1,5 @@
-"""Accuracy curves lie so close that only their differences can be seen: each run's, to the mean of published runs."""
+"""Compute the differences of accuracy curves from the mean of published runs: the curves themselves lie too close to be
+told apart."""
 
 from collections.abc import Sequence
 
@@ -12,14 +13,14 @@ from benchmark.results.run_summary import RunSummary
 
 LEAST_PUBLISHED = 3
 OUTSIDE = 0.05
-"""Share of the published curves that is left out above and below the shade: a few have spikes of their own."""
+"""Share of the published curves outside the shade, above and below: a few have spikes of their own."""
 DIGITS = 6
 
 
 def differences(accuracy: Figure, runs: Sequence[RunSummary]) -> Figure | None:
     """Return each line of ``accuracy`` minus the mean of the published runs at the same batch size.
 
-    None where the runs differ in batch size, are of another benchmark, or where hardly any run was published.
+    Returns None if the runs differ in batch size, are of another benchmark, or if hardly any run was published.
     """
     sizes = {run.global_batch_size for run in runs}
     size = sizes.pop() if len(sizes) == 1 else None
@@ -57,7 +58,7 @@ def published_curves(batch_size: float) -> pandas.DataFrame:
 
 
 def _minus(line: Line, mean: "pandas.Series[float]") -> Line | None:
-    """Return the line less the mean, between whose points it is taken as straight; nothing beyond its ends."""
+    """Return the line less the mean, which is interpolated between its points; nothing beyond the mean's ends."""
     known = mean.index.to_numpy()
     kept = [(x, y) for x, y in line.points if known[0] <= x <= known[-1]]
     if not kept:
@@ -69,7 +70,8 @@ def _minus(line: Line, mean: "pandas.Series[float]") -> Line | None:
 
 
 def _shade(curves: pandas.DataFrame, mean: "pandas.Series[float]") -> Shade:
-    """Return what nine of ten curves lie between, at each of the mean's tokens; each curve is straight between two."""
+    """Return the range of nine of ten curves at each of the mean's tokens; each curve is interpolated between its
+    points."""
     filled = curves.interpolate(method="index", limit_area="inside").loc[mean.index].sub(mean, axis=0)
     low, high = (filled.quantile(share, axis=1, interpolation="nearest") for share in (OUTSIDE, 1 - OUTSIDE))
     return Shade(list(mean.index), low.round(DIGITS).tolist(), high.round(DIGITS).tolist())

@@ -1,4 +1,4 @@
-"""The figures of a report as plain data: what ``template/figures.js`` draws."""
+"""Make the figures of a report as plain data, which ``template/figures.js`` draws."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from benchmark.results.run_summary import RunSummary
 from model.flops import train_flops_per_token
 
 MOST_POINTS = 2000
-"""Of one line; of more, the lowest and highest of each stretch are drawn."""
+"""Most points of one line; a longer line is drawn by the lowest and highest point of each stretch."""
 DIGITS = 7
 LARGEST_DRAWN = 1e100
 TOKENS = ("tokens since the checkpoint", "tokens")
@@ -27,7 +27,7 @@ class Line:
     run: int
     x: Sequence[float]
     y: Sequence[float | None]
-    """None: the line is broken there."""
+    """Values; None breaks the line."""
 
     @property
     def points(self) -> Points:
@@ -36,11 +36,11 @@ class Line:
 
 @dataclass(frozen=True)
 class Mark:
-    """Something that happened at ``x``."""
+    """An event at ``x``."""
 
     run: int
     kind: str
-    """evaluation, checkpoint or restart."""
+    """Kind of event: evaluation, checkpoint or restart."""
     x: float
 
 
@@ -55,7 +55,7 @@ class Band:
 
 @dataclass(frozen=True)
 class Shade:
-    """What other runs lie between, at each x."""
+    """Range of other runs' values at each x."""
 
     x: Sequence[float]
     low: Sequence[float]
@@ -73,21 +73,21 @@ class Figure:
     y_label: str
     lines: Sequence[Line]
     dots: bool = False
-    """Whether each value is a measurement of its own, to be marked."""
+    """True if each value is a measurement of its own, to be marked."""
     from_zero: bool = False
-    """Whether the y axis begins at 0."""
+    """True if the y axis begins at 0."""
     target: float | None = None
     band: Band | None = None
     marks: Sequence[Mark] = field(default_factory=tuple)
     shade: Shade | None = None
     note: str = ""
     family: str = ""
-    """Of which figure this is a panel; empty: it is whole."""
+    """Name of the figure that this is a panel of; empty for a whole figure."""
     heading: str = ""
-    """Title of the whole."""
+    """Title of the whole figure."""
     x_range: tuple[float, float] | None = None
     y_range: tuple[float, float] | None = None
-    """Of all panels; None: that of the lines."""
+    """Range of the y axis for all panels; None for that of the lines."""
 
 
 def figures(runs: Sequence[ReportedRun], timelines: Sequence[Timeline], ruleset: str) -> list[Figure]:
@@ -115,10 +115,11 @@ def figures(runs: Sequence[ReportedRun], timelines: Sequence[Timeline], ruleset:
 
 
 def reference_band(runs: Sequence[RunSummary], ruleset: str) -> Band | None:
-    """Return where reference runs converge: from the fastest to the slowest at the runs' batch size.
+    """Return the band in which reference runs converge: from the fastest to the slowest at the runs' batch size.
 
-    Between two reference points the ends are interpolated. None where the runs differ in batch size or benchmark, or
-    nothing is known of it. Reference runs that are no measurements (docs/facts/mlperf_review.md 5.10) are left out.
+    Between two reference points the ends are interpolated. Returns None if the runs differ in batch size or benchmark,
+    or if no reference run is known. Reference runs that are no measurements (docs/facts/mlperf_review.md 5.10) are left
+    out.
     """
     sizes = {(run.global_batch_size, run.judged) for run in runs}
     size, judged = next(iter(sizes)) if len(sizes) == 1 else (None, None)
@@ -139,7 +140,8 @@ def reference_band(runs: Sequence[RunSummary], ruleset: str) -> Band | None:
 
 
 def in_panels(whole: Sequence[Figure], groups: Sequence[int], names: Sequence[str]) -> list[Figure]:
-    """Return the figures as they are while each group of runs has a colour; else a panel per group, on one scale."""
+    """Return the figures as they are while each group of runs has a colour; with more groups, return a panel per group,
+    on one scale."""
     if len(set(groups)) <= COLOURS:
         return list(whole)
     return [panel for figure in whole for panel in _panels(figure, groups, names)]
@@ -171,7 +173,7 @@ def _span(point: ReferencePoint) -> tuple[float, float]:
 
 
 def _with_gaps(figure: Figure) -> Figure:
-    """Break lines at restarts: no line goes through the time between an interrupted process and the restart."""
+    """Break lines at restarts, so that none crosses the time between an interrupted process and the restart."""
 
     def broken(line: Line) -> Line:
         breaks = [(mark.x, None) for mark in figure.marks if mark.kind == "restart" and mark.run == line.run]
@@ -183,7 +185,7 @@ def _with_gaps(figure: Figure) -> Figure:
 
 
 def kept_steps(events: Sequence[RecordedEvent]) -> list[RecordedEvent]:
-    """Return the steps of a run without those that a restart, or a new beginning, threw away."""
+    """Return the steps of a run without those that a restart, or a new beginning, discarded."""
     steps: list[RecordedEvent] = []
     for event in events:
         if event.key == "step":
@@ -218,7 +220,7 @@ def _lines(runs: Sequence[ReportedRun], points_of: Callable[[ReportedRun], Point
 
 
 def _rounded(value: float, target: float | None = None) -> float:
-    """Return the value to a few digits, unless that would put it on the other side of the target."""
+    """Return the value with a few digits, unless rounding would move it across the target."""
     if abs(value) >= 1e15 or value == int(value):
         return value
     rounded = float(f"{value:.{DIGITS}g}")
@@ -244,7 +246,7 @@ def _field(name: str) -> Callable[[ReportedRun], Points]:
 
 
 def _step_time(run: ReportedRun) -> Points:
-    """Return the seconds of every step, lost ones too, over the minutes of the clock."""
+    """Return the seconds of every step, discarded ones too, over the minutes of the clock."""
     start = run.summary.run_start_ms
     if start is None:
         return []
@@ -255,7 +257,7 @@ def _step_time(run: ReportedRun) -> Points:
 
 
 def _arithmetic(runs: Sequence[ReportedRun]) -> Figure:
-    """Return MFU where the peak of every run's accelerators is known, else model FLOP/s."""
+    """Return MFU if the peak of every run's accelerators is known, else model FLOP/s."""
     shares = all(run.score.peak_tflops is not None for run in runs)
 
     def points(run: ReportedRun) -> Points:

@@ -1,4 +1,4 @@
-"""Everything below some folders as reviewed: packages and sets of runs, of which a broken one ends nothing."""
+"""Review everything below some folders, package by package; a broken package does not stop the others."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,18 +26,18 @@ class ReviewedSystem:
 
     @property
     def round(self) -> str:
-        """The round whose rules judge it, such as 4.1."""
+        """Return the round by whose rules the system is judged, such as 4.1."""
         return self.result_set.ruleset.rpartition(".")[0]
 
     @property
     def verdict(self) -> Verdict:
-        """Rejected with its package; with questions where some were found in it, whatever its neighbours have."""
+        """Return the verdict: rejected with its package, or with questions if its own review raised some."""
         if self.findings("error") or not self.subject.passed:
             return "rejected"
         return "acceptable with questions" if self.findings("warning") else "acceptable"
 
     def findings(self, severity: Severity) -> list[Finding]:
-        """Return what was found in its runs, its folder and its description."""
+        """Return the findings in its runs, its folder and its description."""
         return [one for one in self.subject.of(severity) if self.subject.kind == "runs" or self._is_mine(one)]
 
     def _is_mine(self, finding: Finding) -> bool:
@@ -54,7 +54,7 @@ class Judgement:
 
     @cached_property
     def systems(self) -> list[ReviewedSystem]:
-        """The best score first; those without a score last, in the order in which they were given."""
+        """Return the systems, best score first; those without a score come last, in the order given."""
         found = [
             ReviewedSystem(subject, one, scored)
             for subject in self.subjects
@@ -64,7 +64,7 @@ class Judgement:
 
     @property
     def problems(self) -> list[tuple[Path, str]]:
-        """Packages whose review stopped, or that hold nothing to review, and why."""
+        """Return packages whose review stopped, or that hold nothing to review, and the reasons."""
         return [
             (Path(one.path), next((each.found for each in one.findings if each.rule == STOPPED), EMPTY))
             for one in self.subjects
@@ -81,14 +81,14 @@ class Judgement:
 
     @property
     def score(self) -> Score | None:
-        """That of all runs, where they are those of one system."""
+        """Return the score of all runs, if they belong to one system."""
         return self.systems[0].score if len(self.systems) == 1 else None
 
 
 def judge(paths: Sequence[Path], ruleset: str | None = None, *, official: bool = True) -> Judgement:
-    """Review everything below ``paths``. ``official``: run the official checkers, too.
+    """Review everything below ``paths``; with ``official``, run the official checkers, too.
 
-    Raises InputError for no paths, a path without results, and files of which none is a log.
+    Raises InputError if there are no paths, for a path without results, and if none of the files is a log.
     """
     if not paths:
         raise InputError("no results given; name result files, folders of runs, packages or rounds (see --help)")

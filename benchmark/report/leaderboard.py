@@ -1,4 +1,4 @@
-"""The systems of a page as a leaderboard, their runs, and what changed since another round."""
+"""Build the leaderboard of a page's systems, the table of their runs, and the changes since another round."""
 
 import os
 from collections import Counter
@@ -18,9 +18,9 @@ from benchmark.results.printable import shortened
 from stage.sizes import duration
 
 Record = dict[str, Any]
-"""One row of the table of results; None for what is missing."""
+"""One row of the table of results; None marks a missing value."""
 KINDS = {"rejected": "bad", "acceptable with questions": "warn", "acceptable": "good"}
-"""How a verdict is coloured."""
+"""Colour class of each verdict."""
 SYSTEM_HEAD = (
     "Rank", "System", "Score, min", "Accelerators", "Batch", "Tokens/s each", "MFU", "Convergence", "Review", "Date",
 )  # fmt: skip
@@ -35,7 +35,7 @@ def records_of(frame: pandas.DataFrame) -> list[Record]:
 
 
 def systems_table(frame: pandas.DataFrame, names: Sequence[str], judgement: Judgement) -> Table:
-    """Return a row per system, the best score first, and one for each package that could not be reviewed."""
+    """Return a row per system, the best score first, and a row for each package that could not be reviewed."""
     systems = records_of(systems_frame(frame))[: len(names)]
     longest = max((one["score_minutes"] or 0.0 for one in systems), default=0.0)
     coloured = len(names) <= COLOURS
@@ -75,9 +75,9 @@ def runs_table(
     judgement: Judgement,
     beside: Path | None,
 ) -> Table:
-    """Return a row per run, below the name of its system where there are several.
+    """Return a row per run, below the name of its system if there are several.
 
-    ``beside``: the folder of the page, from which it links to the logs of packages; None: it does not.
+    Links to the logs of packages are relative to ``beside``, the folder of the page; with None there are no links.
     """
     several, coloured = len(names) > 1, len({run.group for run in runs}) <= COLOURS
     by_path = {one["path"]: one for one in records_of(frame)}
@@ -117,7 +117,7 @@ def _devices(one: Record) -> str:
 
 
 def _how(system: ReviewedSystem) -> str:
-    """Return the measured minutes and the factor, or why there is no score."""
+    """Return the measured minutes and the factor, or the reason why there is no score."""
     score = system.score
     if score.minutes is None or score.measured_minutes is None:
         return score.why_no_score or NOTHING
@@ -132,15 +132,16 @@ def day_of(moment: Any) -> str:
 
 
 def link(path: Path, beside: Path) -> str:
-    """Return a relative reference from a folder to a file, every odd character encoded."""
+    """Return a relative link from a folder to a file, with every odd character encoded."""
     return "./" + quote(os.path.relpath(path, beside), errors="surrogateescape")
 
 
 def changes_table(systems: Sequence[ReviewedSystem], names: Sequence[str], before: Sequence[ReviewedSystem]) -> Table:
-    """Return a row per system beside what it was in another round, then those that are gone.
+    """Return a row for each system, compared with the same system in another round, then a row for each system that is
+    gone.
 
-    A system is compared with that of the same package and folder; failing that, with one of the same package, of as
-    many accelerators of the same model, that has no namesake.
+    A system is compared with that of the same package and folder. Otherwise it is compared with a system of the same
+    package that has as many accelerators of the same model and no namesake.
     """
     left = list(before)
     folders = Counter(one.result_set.name for one in before)
@@ -185,7 +186,7 @@ def _successor(one: ReviewedSystem) -> tuple[object, ...]:
 
 
 def _others(system: ReviewedSystem, other: ReviewedSystem) -> Iterator[str]:
-    """Yield what else changed. Only rules of our own count: the official checkers did not judge the other round."""
+    """Yield the other changes. Only rules of our own count: the official checkers did not judge the other round."""
     for title, now, was in (
         ("batch size", number(system.score.batch_size, "{:,.0f}"), number(other.score.batch_size, "{:,.0f}")),
         ("convergence", system.result_set.convergence.standing, other.result_set.convergence.standing),

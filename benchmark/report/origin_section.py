@@ -1,4 +1,4 @@
-"""Where the runs of a page come from: system, log, configuration, data, checkpoint, code."""
+"""Show the origin of a page's runs: system, log, configuration, data, checkpoint, code."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -11,18 +11,18 @@ from benchmark.results.recorded_run import settings
 MOST_VALUES = 4
 MOST_TEXT = 500
 MOST_UNFOLDED = 6
-"""Columns; a wider table is folded away."""
+"""Most columns of an open table; a wider table is folded away."""
 LEFT_OUT = ("submitter", "division", "status", "system_name")
-"""Fields of a description that stand in the table of systems."""
+"""Fields of a description that the table of systems already shows."""
 OPERATION = (
     "device", "nodes", "devices per node", "start limit s", "hang floor s", "device mtbf hours", "accelerator",
 )  # fmt: skip
-"""Settings of the launcher, which change nothing in what is trained, and those told with the devices."""
+"""Settings of the launcher, which do not change what is trained, and settings shown with the devices."""
 Told = Mapping[str, object]
 
 
 def origin_section(runs: Sequence[ReportedRun], names: Sequence[str], judgement: Judgement) -> Section:
-    """Return a table for each kind of origin: a column per run, or per system where there are several."""
+    """Return a table for each kind of origin, with a column per run, or per system if there are several."""
     several = len(names) > 1
     columns = names if several else [run.name for run in runs] if len(runs) > 1 else []
     described = [{} if one.result_set.system is None else one.result_set.system.content for one in judgement.systems]
@@ -42,7 +42,7 @@ def origin_section(runs: Sequence[ReportedRun], names: Sequence[str], judgement:
 
 
 def _table(title: str, columns: Sequence[str], found: Sequence[Told]) -> Table:
-    """Return a row per name that any of ``found`` has; a value that all share stands once."""
+    """Return a row per name that any of ``found`` has; a value that all share is shown once."""
     rows = []
     for name in dict.fromkeys(name for one in found for name in one):
         values = [shortened(_words(one.get(name)), MOST_TEXT) for one in found]
@@ -56,7 +56,7 @@ def _table(title: str, columns: Sequence[str], found: Sequence[Told]) -> Table:
 
 
 def _words(value: object) -> str:
-    """Return a value as a person writes it: no empty text, no braces, no fraction where there is none."""
+    """Return a value as a person writes it: no empty text, no braces, no needless fraction."""
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {_words(one)}" for name, one in value.items()) or NOTHING
     if isinstance(value, list | tuple):
@@ -69,7 +69,7 @@ def _words(value: object) -> str:
 
 
 def _together(found: Sequence[Told]) -> Told:
-    """Return what several runs of a system say: each value once."""
+    """Return the values that several runs of a system have, each value once."""
     told: dict[str, object] = {}
     for name in dict.fromkeys(name for one in found for name in one):
         values = list(dict.fromkeys(_words(one[name]) for one in found if name in one))
@@ -105,6 +105,6 @@ def _of_configuration(run: ReportedRun) -> Told:
 
 
 def _of_inputs(run: ReportedRun) -> Told:
-    """MD5 by the name of what the run read."""
+    """Return the MD5 of each input by name."""
     digests = run.recorded.digests
     return {name: "no manifest" if digest is None else f"MD5 {digest}" for name, digest in digests.items()}

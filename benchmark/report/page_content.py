@@ -1,4 +1,4 @@
-"""What a report says: headline, verdict, key figures, and its sections in their order."""
+"""Compose a report: headline, verdict, key figures, and sections in their order."""
 
 import datetime
 import statistics
@@ -37,7 +37,7 @@ from stage.sizes import duration
 SCORES = "Each score is its own system's: the middle time of three, times the factor of the reference points."
 MOST_NAMED, MOST_TITLE = 6, 200
 MOST_COLUMNS = 12
-"""Of a table that has one for each run: more cannot be read."""
+"""Most columns of a table with one column for each run: more cannot be read."""
 MANY_TOKENS = 10_000_000
 CONVERGENCE_HEAD = (
     "System", "Batch", "Tokens of each run", "Median", "Compared with", "Their mean", "Accepted from", "Factor",
@@ -55,10 +55,10 @@ def make_page(
     plan: Path | None = None,
     beside: Path | None = None,
 ) -> Page:
-    """Return the page about what was reviewed.
+    """Return the page about a review.
 
-    ``before``: the systems of a previous round. ``beside``: the folder of the page, from which it links to logs.
-    Raises InputError for a plan that does not fit, and for a config.json of the user's that cannot be read.
+    The systems of a previous round are ``before``; links to logs are relative to ``beside``, the folder of the page.
+    Raises InputError for a plan that does not fit, and for a user's config.json that cannot be read.
     """
     runs, names = reported_runs(judgement), system_names(judgement)
     timelines = [timeline(run.recorded) for run in runs]
@@ -102,7 +102,7 @@ def _top(
     before: Sequence[ReviewedSystem] | None,
     beside: Path | None,
 ) -> Section:
-    """Return the leaderboard of several systems, what changed since another round, and the runs."""
+    """Return the leaderboard of several systems, the changes since another round, and the runs."""
     frame = judged_frame(judgement)
     parts: list[Table | Words] = []
     if len(names) > 1 or judgement.problems:
@@ -150,7 +150,7 @@ def _headline(runs: Sequence[ReportedRun], judgement: Judgement) -> str:
 
 
 def _of_systems(minutes: Sequence[float], systems: int) -> str:
-    """Return the span of the scores, best first; each system has a score of its own, and none stands for all."""
+    """Return the range of the scores, best first; each system has a score of its own, and none stands for all."""
     if not minutes:
         return f"{systems} systems, none with a score"
     lacking = "" if len(minutes) == systems else f", {len(minutes)} of them with a score"
@@ -159,7 +159,7 @@ def _of_systems(minutes: Sequence[float], systems: int) -> str:
 
 
 def _key_figures(runs: Sequence[ReportedRun], judgement: Judgement) -> Iterator[KeyFigure]:
-    """Yield the score with its factor, and one figure of all runs of the system: median, and what it lies between."""
+    """Yield the score with its factor, and figures of the system's runs, each with its median and its range."""
     score, summaries = judgement.score, [run.summary for run in runs]
     if score is not None and score.minutes is not None:
         how = f"{score.measured_minutes:.2f} min x {score.factor:.4f}" if score.factor != 1 else "middle one of three"
@@ -206,7 +206,7 @@ def _median(name: str, values: Sequence[float | None], form: Callable[[float], s
 def _accuracy(
     runs: Sequence[ReportedRun], names: Sequence[str], judgement: Judgement, drawn: set[str]
 ) -> Section | None:
-    """Return the curves, every evaluation as a table, and how the systems stand in the convergence test."""
+    """Return the curves, a table of every evaluation, and the systems' results in the convergence test."""
     if "accuracy" not in drawn:
         return None
     parts: list[Chart | Table] = [Chart(name) for name in ("accuracy", "difference") if name in drawn]
@@ -225,7 +225,7 @@ def _accuracy(
 
 
 def _evaluations(runs: Sequence[ReportedRun]) -> Table:
-    """Return rows by tokens, columns by run."""
+    """Return a table with a row per number of tokens and a column per run."""
     table: dict[float, dict[int, float]] = {}
     for place, run in enumerate(runs):
         for one in run.summary.evaluations:
@@ -256,7 +256,7 @@ def _convergence_cells(system: ReviewedSystem, name: str) -> Iterator[Cell]:
 
 
 def _tokens(value: float | None) -> str:
-    """Return a number of tokens, in millions where they are many."""
+    """Return a number of tokens, in millions if it is large."""
     return number(value, "{:,.0f}") if value is None or value < MANY_TOKENS else number(value / 1e6, "{:,.1f}M")
 
 

@@ -1,4 +1,5 @@
-"""What a page is made of: sections of words, tables, charts and bars, which ``template/report.html.j2`` lays out."""
+"""Define the parts of a page: sections of words, tables, charts and bars, which ``template/report.html.j2`` lays
+out."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -11,9 +12,9 @@ NOTHING = "\N{EN DASH}"
 CAUTION = "MFU is of the dense BF16 peak: FP8 and int8 have a higher one, and logs do not say which a run used."
 LARGEST_WRITTEN_OUT = 1e15
 CLOSE = 5e-5
-"""What a log perplexity of four or more decimals may be rounded by."""
+"""Largest rounding error of a log perplexity with four or more decimals."""
 SHORT_MINUTES = 5
-"""A run shorter than this is told in seconds, as ``duration`` tells the parts of its time; a longer one in minutes, as
+"""Minutes below which a run's time is given in seconds, as ``duration`` does; a longer time is given in minutes, as
 scores are."""
 
 
@@ -23,22 +24,22 @@ class Cell:
 
     text: str = NOTHING
     kind: str = ""
-    """good, warn or bad: its colour."""
+    """Colour class: good, warn or bad."""
     said: Sequence[str] = ()
-    """Smaller lines below."""
+    """Smaller lines below the text."""
     swatch: str = ""
     """CSS class of the coloured square before the text, such as run-0."""
     href: str = ""
     links: Sequence[tuple[str, str]] = ()
-    """Text and address of links below."""
+    """Text and address of links below the text."""
     order: float | None = None
-    """By which the column is sorted, where the text does not tell it."""
+    """Sorting key of the column, if the text does not give it."""
     bar: float | None = None
-    """Length of a bar below, in per cent."""
+    """Length of a bar below the text, in per cent."""
     code: str = ""
-    """A line of a log."""
+    """Line of a log."""
     folded: tuple[str, Sequence[str]] | None = None
-    """A summary, and the lines that it folds away."""
+    """Summary, and the lines that it folds away."""
 
 
 @dataclass(frozen=True)
@@ -57,18 +58,18 @@ class Table:
 
     part: ClassVar[str] = "table"
     label: str
-    """For those who hear the page."""
+    """Label for people who hear the page."""
     head: Sequence[str]
     rows: Sequence[Row]
     numbers: Collection[int] = ()
-    """Columns that are flush right."""
+    """Numbers of the columns that are flush right."""
     look: str = "cards"
     """CSS classes."""
     title: str = ""
     summary: str = ""
-    """Of a table that is folded away."""
+    """Summary of a table that is folded away."""
     sortable: bool = False
-    """Whether a reader may sort it by its columns, and filter its rows."""
+    """True if a reader may sort the table by its columns, and filter its rows."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class Words:
 
 @dataclass(frozen=True)
 class Chart:
-    """The place of a figure, or of the panels of one, by its name."""
+    """Place of a figure, or of a figure's panels, by its name."""
 
     part: ClassVar[str] = "chart"
     family: str
@@ -100,18 +101,18 @@ class BarPart:
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar of coloured stretches, with what they mean below."""
+    """A bar of coloured stretches, with their meanings below."""
 
     part: ClassVar[str] = "bar"
     text: str
-    """All of it in words."""
+    """The whole bar in words."""
     parts: Sequence[BarPart]
     title: str = ""
     total: str = ""
     legend: Sequence[tuple[str, str, str, str, str]] = ()
     """Class, label, value, share and meaning of each part."""
     lines: Sequence[float] = ()
-    """Where a line is drawn across it."""
+    """Positions of lines drawn across the bar."""
     ends: tuple[str, str] = ("", "")
     look: str = ""
 
@@ -124,7 +125,7 @@ class Section:
     title: str
     parts: Sequence[Table | Words | Chart | Bar]
     grid: str = ""
-    """CSS classes of what lays its parts out side by side; empty: one below the other."""
+    """CSS classes that lay its parts out side by side; empty for one below the other."""
 
 
 @dataclass(frozen=True)
@@ -155,14 +156,14 @@ class Page:
 
 
 def number(value: float | None, form: str) -> str:
-    """Return a number, or a dash for one that is not known; one too large to be read in full, in powers of ten."""
+    """Return a number, or a dash if it is not known; a number too large to read is written in powers of ten."""
     if value is None:
         return NOTHING
     return form.format(value) if abs(value) < LARGEST_WRITTEN_OUT else f"{value:.4g}"
 
 
 def perplexity(value: float | None, target: float | None, form: str = "{:.5f}") -> str:
-    """Return a log perplexity, with all its digits where fewer would put it on the other side of the target."""
+    """Return a log perplexity, with all its digits if rounding would move it across the target."""
     if value is None or target is None or abs(value - target) > CLOSE:
         return number(value, form)
     shown = form.format(value)
@@ -170,12 +171,12 @@ def perplexity(value: float | None, target: float | None, form: str = "{:.5f}") 
 
 
 def took(minutes: float | None) -> str:
-    """Return the time of a run, in the unit in which the whole page tells it."""
+    """Return the time of a run, in the unit that the whole page uses."""
     if minutes is None:
         return NOTHING
     return f"{number(minutes, '{:.2f}')} min" if minutes >= SHORT_MINUTES else duration(60 * minutes)
 
 
 def counted(count: int, noun: str) -> str:
-    """Return the number with its noun, in the plural unless there is one."""
+    """Return the number with its noun, in the plural unless the number is 1."""
     return f"{count} {noun}{'' if count == 1 else 's'}"

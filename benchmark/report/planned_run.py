@@ -1,4 +1,4 @@
-"""A plan beside what a run measured: every planned figure, what it came to, whether that lies in the plan's interval.
+"""Compare a plan with a run: every planned figure, the measured one, and whether it lies in the plan's interval.
 
 The plan is the JSON that ``python -m benchmark plan … --json`` prints, as a file.
 """
@@ -18,12 +18,12 @@ from stage.json_files import read_json
 from stage.sizes import duration
 
 PLAN_FILE = "plan.json"
-"""Looked for in the folder of a run where no plan is given."""
+"""Name of the plan that is looked for in the folder of a run if no plan is given."""
 MOST_BYTES = 32 << 20
 WORTH_NAMING = 0.2
-"""Share of a difference that a part of the step is named for."""
+"""Least share of a difference from which a part of the step is named as its cause."""
 MEMORY_DOUBT = 0.1
-"""Of planned memory, which has no interval of its own."""
+"""Relative range of planned memory, which has no interval of its own."""
 HEAD = ("Figure", "Planned", "Interval", "Measured", "Difference")
 LIKELY_CAUSES = (
     ("matmul", "matrix products run below their rate"),
@@ -33,7 +33,7 @@ LIKELY_CAUSES = (
     ("data_messages", "gradients or parameters travel longer than computation hides"),
     ("jitter", "one device is slow: all wait for it"),
 )
-"""Parts of a planned step, and why one may take longer."""
+"""Parts of a planned step, and the reason why each may take longer."""
 
 
 def _logged(run: ReportedRun, key: str, field: str) -> list[float]:
@@ -79,16 +79,17 @@ FIGURES: tuple[tuple[str, str, str, Callable[[ReportedRun], float | None], Calla
     ),
     ("memory of a device", "memory_bytes.peak", "", _peak_bytes, _gib),
 )
-"""A figure's name, where a plan has it and its interval, how a run measured it, and how it is written."""
+"""Name of each figure, the places of the figure and of its interval in a plan, the function that measures it in a run,
+and its format."""
 
 
 def planned_section(runs: Sequence[ReportedRun], given: Path | None) -> Section | None:
-    """Return the plan that is given, or that in the folder of the run, beside what one run measured.
+    """Return the given plan, or the plan in the run's folder, beside the measurements of one run.
 
     Raises InputError for a plan beside several runs, and for a file that is no plan.
     """
     if given is not None and len(runs) != 1:
-        raise InputError(f"--plan is put beside one run, there are {len(runs)}; report on one, or leave --plan out")
+        raise InputError(f"--plan is compared with one run, but there are {len(runs)}; report on one, or omit --plan")
     if given is None and len(runs) == 1 and runs[0].recorded.config:
         beside = runs[0].recorded.path.with_name(PLAN_FILE)
         given = beside if beside.is_file() else None
@@ -137,7 +138,7 @@ def _rows(plan: Mapping[str, Any], run: ReportedRun) -> Iterator[Row]:
 
 
 def _at(plan: Mapping[str, Any], place: str) -> Any:
-    """Return what a plan has at a place such as costs.init_s; None for nothing."""
+    """Return the value at a place such as costs.init_s in a plan; None without one."""
     found: Any = plan
     for name in place.split("."):
         found = found.get(name) if isinstance(found, dict) else None
@@ -176,7 +177,8 @@ def _other_machine(planned_for: Mapping[str, Any], run: ReportedRun) -> Iterator
 
 
 def _causes(plan: Mapping[str, Any], run: ReportedRun) -> Iterator[str]:
-    """Yield where a step longer than planned may have lost it: the parts large enough to hold a good share of it."""
+    """Yield likely causes of a step longer than planned: the parts that are large enough to hold a good share of the
+    difference."""
     planned, measured, interval = as_number(plan.get("step_s")), _step_s(run), _interval(plan, "intervals.step_s")
     if planned is None or measured is None or interval is None or measured <= interval[1]:
         return

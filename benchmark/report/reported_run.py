@@ -1,4 +1,4 @@
-"""The runs of a page, each with its system, its name, and the colour and dash of its lines."""
+"""Prepare the runs of a page, each with its system, its name, and the colour and dash of its lines."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from benchmark.results.subjects import BENCHMARK
 from stage.errors import InputError
 
 COLOURS = 6
-"""More lines than that are drawn in panels of their own, for no more colours can be told apart."""
+"""Number of colours that can be told apart; with more groups of lines, each has a panel of its own."""
 DASHES = 4
 
 
@@ -22,16 +22,16 @@ class ReportedRun:
 
     recorded: RecordedRun
     name: str
-    """As much of its path as tells it apart."""
+    """Shortest end of its path that identifies it."""
     system: int
-    """Place of its system on the page."""
+    """Position of its system on the page."""
     group: int
-    """What has its colour: its system, where there are several, else the run itself."""
+    """Group that shares its colour: its system if there are several, else the run itself."""
     dash: int
-    """Its line: the runs of one colour differ in their dashes."""
+    """Dash of its line: runs of one colour differ in their dashes."""
     score: Score
     is_middle: bool
-    """Whether its time is the middle one of its system."""
+    """True if its time is the middle one of its system."""
 
     @property
     def summary(self) -> RunSummary:
@@ -39,7 +39,7 @@ class ReportedRun:
 
 
 def reported_runs(judgement: Judgement) -> list[ReportedRun]:
-    """Return all runs by system. Raises InputError for a run folder of the user's whose config.json is not readable."""
+    """Return all runs by system. Raises InputError if the config.json of a user's run folder is not readable."""
     found = [(place, system, run) for place, system in enumerate(judgement.systems) for run in system.result_set.runs]
     names = distinct_names([run.log.path for _, _, run in found])
     several = len(judgement.systems) > 1
@@ -55,7 +55,7 @@ def reported_runs(judgement: Judgement) -> list[ReportedRun]:
 
 
 def system_names(judgement: Judgement) -> list[str]:
-    """Return as much of each system's name, package and round as tells the systems apart."""
+    """Return as much of each system's name, package and round as is needed to tell the systems apart."""
     told = [
         [one for one in (system.result_set.name, system.result_set.package, f"v{system.round}") if one is not None]
         for system in judgement.systems
@@ -68,9 +68,10 @@ def system_names(judgement: Judgement) -> list[str]:
 
 
 def distinct_names(paths: Sequence[Path]) -> list[str]:
-    """Return as much of the end of each log's path as tells the logs apart, without ``gpt3/`` and the ending.
+    """Return as much of the end of each log's path as is needed to tell the logs apart, without ``gpt3/`` and the
+    file's ending.
 
-    Logs that all have one name, as in folders of runs, are named by their folders.
+    Logs that all have the same name, as in folders of runs, are named by their folders.
     """
     stems = {path.stem for path in paths}
     parts = [[*_folders(path.resolve()), *([path.stem] if len(stems) > 1 else [])] for path in paths]

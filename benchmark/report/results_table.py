@@ -1,4 +1,4 @@
-"""``python -m benchmark results``: a table of runs with what the review says of them."""
+"""Print ``python -m benchmark results``: a table of runs with the review's verdicts."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,7 +29,7 @@ SHOWN = (
     ("errors", "errors", "{}"),
     ("warnings", "questions", "{}"),
 )
-"""Column, title, and the form of its value on the screen."""
+"""Column, title and format of each value on the screen."""
 TYPES = {
     **RUN_TYPES,
     "path": "string",
@@ -38,14 +38,14 @@ TYPES = {
     "warnings": "Int64",
     "problem": "string",
 }
-"""Pandas type of each column: what a review adds stands behind those of the runs."""
+"""Pandas type of each column; the review's columns follow those of the runs."""
 
 
 def results_frame(paths: Sequence[Path | str], ruleset: str | None = None) -> pandas.DataFrame:
-    """Return the table of ``python -m benchmark results``; docs/results.md says what its columns mean.
+    """Return the table of ``python -m benchmark results``; docs/results.md explains its columns.
 
-    Raises InputError for a path without results, and for files of which none is a log. Runs the official checkers,
-    which take a few seconds for each package.
+    Raises InputError for a path without results, and if none of the files is a log. The official checkers run, which
+    takes a few seconds for each package.
     """
     return judged_frame(judge([Path(path) for path in paths], ruleset))
 
@@ -71,10 +71,10 @@ def judged_frame(judgement: Judgement) -> pandas.DataFrame:
 
 
 def tabulate_results(paths: Sequence[Path], csv: Path | None, parquet: Path | None, ruleset: str | None) -> int:
-    """Print the systems, write all runs to the files that are named, and return exit status 0, whatever the verdicts.
+    """Print the systems, write all runs to the named files, and return exit status 0, whatever the verdicts.
 
-    Raises InputError for a path without results, for files of which none is a log, and, before anything is reviewed,
-    for a file that is a folder and for Parquet where pyarrow is not installed.
+    Raises InputError for a path without results and if none of the files is a log. Before anything is reviewed, it
+    raises InputError for an output file that is a folder, and for Parquet if pyarrow is not installed.
     """
     for option, file in (("--csv", csv), ("--parquet", parquet)):
         if file is not None and file.is_dir():

@@ -1,4 +1,4 @@
-"""The verdict of the review in words, what each official tool said, and every finding."""
+"""Show the verdict of the review in words, the result of each official tool, and every finding."""
 
 from collections.abc import Callable, Sequence
 from itertools import groupby
@@ -11,13 +11,13 @@ from benchmark.review.verdict import SEVERITIES
 
 KINDS = {"error": "bad", "warning": "warn", "note": "good"}
 NAMES = {"error": "error", "warning": "question", "note": "note"}
-"""How a finding's severity is told: a warning is a question that a reviewer will ask."""
+"""Displayed word for a finding's severity: a warning is a question that a reviewer will ask."""
 CHECK_HEAD = ("Official check", "Of", "Verdict")
 FINDING_HEAD = ("Severity", "Rule", "Where", "Found", "Expected", "What to do")
 
 
 def verdict_of(judgement: Judgement) -> tuple[str, str, str, str]:
-    """Return the colour, a sign, a word and a sentence."""
+    """Return the verdict's colour, sign, word and sentence."""
     found = [finding for subject in judgement.subjects for finding in subject.findings]
     told = ", ".join(counted(sum(one.severity == name for one in found), NAMES[name]) for name in SEVERITIES)
     checks = [check for subject in judgement.subjects for check in subject.checks]
@@ -32,7 +32,7 @@ def verdict_of(judgement: Judgement) -> tuple[str, str, str, str]:
 
 
 def review_section(judgement: Judgement, runs: Sequence[ReportedRun]) -> Section:
-    """Return what the official tools said, and each finding once with all its places."""
+    """Return the results of the official tools, and each finding once with all its places."""
     near = _nearer(judgement, runs)
     _, _, word, sentence = verdict_of(judgement)
     unchecked = sorted({tool for subject in judgement.subjects for tool in subject.declined})
@@ -50,7 +50,7 @@ def review_section(judgement: Judgement, runs: Sequence[ReportedRun]) -> Section
 
 
 def _check_rows(judgement: Judgement, near: Callable[[str], str]) -> list[Row]:
-    """Return what did not pass, one by one; then what passed, a row for each tool."""
+    """Return a row for each check that did not pass, then for each tool a row with the checks that passed."""
     checks = [check for subject in judgement.subjects for check in subject.checks]
     rows = []
     for one in checks:
@@ -91,8 +91,8 @@ def _finding_rows(judgement: Judgement, near: Callable[[str], str]) -> list[Row]
 
 
 def _nearer(judgement: Judgement, runs: Sequence[ReportedRun]) -> Callable[[str], str]:
-    """Return what shortens the paths in a text: logs to their names on the page, others to what follows the folder
-    that holds their package or run."""
+    """Return a function that shortens the paths in a text: logs to their names on the page, other paths to the part
+    below the folder of their package or run."""
     short = {str(run.summary.log.path.absolute()): run.name for run in runs}
     for subject in judgement.subjects:
         if subject.kind == "package":

@@ -1,4 +1,4 @@
-"""Where the time of the runs went, attempt by attempt, and what slowed them."""
+"""Show the time of the runs, attempt by attempt, and the causes of slowness."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -14,9 +14,9 @@ from benchmark.status.time_kinds import MEANINGS, Kind
 from stage.sizes import duration
 
 MOST_BARS = 12
-"""Of more runs than that, the middle one of each system has a bar."""
+"""Most runs that have a bar each; with more runs, the middle run of each system has one."""
 CELLS = 500
-"""Of the ribbon: what is shorter than one does not show, unless it is most of it."""
+"""Number of cells in the ribbon: a stretch shorter than a cell does not show, unless it fills most of the cell."""
 WIDTH = 1000
 MOST_ROWS = 200
 ATTEMPT_HEAD = ("Attempt", "Ended", "How", "Where", "Steps", "Lost", "Cost", "Device hours", "Decided")
@@ -46,7 +46,7 @@ def time_bar(times: Timeline, name: str, longest: float, *, meanings: bool) -> B
             continue
         bare = kind == "productive" and times.ledger is None
         label = "train and all else" if bare else kind
-        meaning = "all of the run that is not told apart" if bare else MEANINGS[kind]
+        meaning = "training and all parts that the log does not separate" if bare else MEANINGS[kind]
         told, share, width = duration(seconds), f"{seconds / times.total:.1%}", WIDTH * seconds / longest
         parts.append(BarPart(kind, round(start, 2), round(width, 2), f"{label}: {told}, {share}"))
         legend.append((kind, label, told, share, meaning if meanings else ""))
@@ -57,7 +57,7 @@ def time_bar(times: Timeline, name: str, longest: float, *, meanings: bool) -> B
 
 
 def attempts_shown(ledger: RunStatus) -> Iterator[Bar | Table | Words]:
-    """Yield the goodput in a sentence; of a run of several attempts, or one that failed, also the time in its order."""
+    """Yield the goodput in a sentence; for a run with several attempts, or a failed one, also the time in its order."""
     yield Words(_as_sentence(f"{headline(ledger)}: {totals(ledger)}"))
     attempts = ledger.attempts
     if ledger.whole_ms and (len(attempts) > 1 or any(row.failed for row in attempts)):
@@ -77,7 +77,7 @@ def attempts_shown(ledger: RunStatus) -> Iterator[Bar | Table | Words]:
 
 
 def ribbon(ledger: RunStatus) -> list[BarPart]:
-    """Return the time in its order, in cells of equal length: each is of the kind that most of its time was."""
+    """Return the time in its order, in cells of equal length; each cell shows the kind that fills most of it."""
     first, size_ms = ledger.spans[0].begin_ms, ledger.whole_ms / CELLS
     cells: list[dict[tuple[int, Kind], float]] = [{} for _ in range(CELLS)]
     for span in ledger.spans:
@@ -126,7 +126,8 @@ def _as_sentence(text: str) -> str:
 
 
 def slowness_section(runs: Sequence[ReportedRun]) -> Section | None:
-    """Return what the runs noted in their events: slow ranks, devices that turned bad, throughput that dropped."""
+    """Return the slowness that the runs noted in their events: slow ranks, devices that turned bad, throughput that
+    dropped."""
     named = len(runs) > 1
     rows = [
         Row([Cell(text) for text in (*([run.name] if named else []), *row)])
@@ -140,7 +141,7 @@ def slowness_section(runs: Sequence[ReportedRun]) -> Section | None:
 
 
 def slowness_of(event: RecordedEvent) -> Iterator[tuple[str, str, str]]:
-    """Yield the step, the place and what was found."""
+    """Yield the step, the place and the finding."""
     fields = event.fields
     if event.key == "slow_ranks":
         step, slow, recovered = _form(fields.get("steps"), "{:,}"), fields.get("slow"), fields.get("recovered")

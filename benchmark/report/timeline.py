@@ -1,8 +1,8 @@
-"""Where the time of a run went.
+"""Divide the time of a run into its parts.
 
-A run with ``events.jsonl`` tells all of it, over all its attempts (benchmark/status/). A published log tells init, and
-evaluations where they have a start and a stop; the rest is training with all that goes with it. A part that cannot be
-told is not among the parts, rather than zero.
+A run with ``events.jsonl`` tells all parts, over all its attempts (benchmark/status/). A published log tells the
+initialisation, and evaluations that have a start and a stop; the rest counts as training. A part that is not known is
+left out instead of shown as zero.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,11 +18,12 @@ class Timeline:
     """The time of one run."""
 
     seconds: Mapping[Kind, float]
-    """By part."""
+    """Seconds by part."""
     marks: Sequence[tuple[str, float]]
-    """Ends of evaluations and checkpoints, and restarts: the kind, and minutes since run_start."""
+    """Ends of evaluations and checkpoints, and restarts: the kind of each, and minutes since run_start."""
     ledger: RunStatus | None = None
-    """None of a log alone, whose productive time holds what the log does not tell apart."""
+    """Ledger of the run; None for a log alone, whose productive time includes all parts that the log does not
+    separate."""
 
     @property
     def total(self) -> float:
@@ -30,7 +31,7 @@ class Timeline:
 
 
 def timeline(run: RecordedRun) -> Timeline:
-    """Return where the time of ``run`` went."""
+    """Return the parts of the time of ``run``."""
     summary, start = run.summary, run.summary.run_start_ms
     if any(event.key == "step" for event in run.events):
         ledger = read_status(run.path.parent, run.events)

@@ -1,7 +1,7 @@
-"""``report``: runs as one HTML file that needs nothing else.
+"""Write ``report``: runs as one HTML file that needs no other file.
 
-Whatever stands in a log is a stranger's: it reaches the page escaped by the template, or as JSON that cannot end its
-element, and a content security policy lets no script and no style run but the ones whose hashes the page was made with.
+Every text of a log comes from a stranger. It reaches the page escaped by the template, or as JSON that cannot end its
+element. A content security policy allows only the scripts and styles whose hashes the page contains.
 """
 
 import base64
@@ -32,9 +32,9 @@ def write_report(
     previous: Path | None = None,
     plan: Path | None = None,
 ) -> str:
-    """Write the page about runs, packages or rounds; returns what it says in a line.
+    """Write the page about runs, packages or rounds; return one line about it.
 
-    Raises InputError where there is nothing to report on, or ``output`` is a folder.
+    Raises InputError if there is nothing to report on, or if ``output`` is a folder.
     """
     write = page_writer(output, ruleset, previous, plan)
     return write(judge(paths, ruleset))
@@ -43,11 +43,11 @@ def write_report(
 def page_writer(
     output: Path, ruleset: str | None = None, previous: Path | None = None, plan: Path | None = None
 ) -> Callable[[Review | Judgement], str]:
-    """Return what writes the page of a review.
+    """Return a function that writes the page of a review.
 
-    ``previous``: a round, or an earlier version of this one, to tell changes from. ``plan``: JSON of a plan, to put
-    beside what one run measured. Raises InputError for an ``output`` that is a folder, and for a previous round without
-    results.
+    The page shows the changes since ``previous``, another round or an earlier version of this one, and compares
+    ``plan``, the JSON of a plan, with the measurements of one run. Raises InputError for an ``output`` that is a
+    folder, and for a previous round without results.
     """
     if output.is_dir():
         raise InputError(f"{output}: a folder; give the HTML file to write")
@@ -85,7 +85,7 @@ def render(page: Page) -> str:
 
 
 def _own(path: Path) -> Markup:
-    """Return a file of ours, which alone enters the page unescaped."""
+    """Return a file of ours, the only kind that enters the page unescaped."""
     return Markup(path.read_text(encoding="utf-8").strip())
 
 
@@ -96,7 +96,7 @@ def _hashes(texts: Mapping[str, str]) -> Markup:
 
 
 def _families(figures: Sequence[Figure]) -> dict[str, list[Figure]]:
-    """Return whole figures, and the panels of those that have some, by the name of the whole."""
+    """Return whole figures, and the panels of divided ones, by the name of the whole."""
     found: dict[str, list[Figure]] = {}
     for figure in figures:
         found.setdefault(figure.family or figure.name, []).append(figure)

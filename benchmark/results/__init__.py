@@ -1,7 +1,8 @@
-"""What reads results: logs, run folders and packages, and the figures that follow from them.
+"""Read results: logs, run folders and packages, and the figures that follow from them.
 
-For notebooks (docs/results.md), DataFrames of pandas: ``events_frame``, ``log_frame``, ``evaluations_frame``,
-``runs_frame``, ``systems_frame``, ``published_frame``. ``read_recorded_run`` gives a run as a typed object.
+Notebooks (docs/results.md) can use these functions, which return DataFrames of pandas: ``events_frame``, ``log_frame``,
+``evaluations_frame``, ``runs_frame``, ``systems_frame``, ``published_frame``. ``read_recorded_run`` gives a run as a
+typed object.
 """
 
 from importlib import import_module
@@ -30,7 +31,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name when it is asked for: pandas takes half a second, and most commands do without it."""
+    """Import a name when it is first used: pandas takes half a second, and most commands do without it."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{'recorded_run' if name == 'read_recorded_run' else 'frames'}"), name)

@@ -1,8 +1,8 @@
-"""The convergence test against reference points (RCP), recomputed (docs/facts/mlperf_review.md 5).
+"""Recompute the convergence test against reference points (RCP; docs/facts/mlperf_review.md 5).
 
-Three runs stand against reference runs at the same batch size, between two of them, or below the smallest. A result
-that needs fewer tokens than a one-sided t test at 5 % allows fails; one between that and the reference mean passes and
-has its time multiplied by mean / median.
+Three runs are compared with reference runs at the same batch size, with a point interpolated between two batch sizes,
+or with the smallest batch size. A result fails if it needs fewer tokens than a one-sided t test at 5 % allows. A result
+between that limit and the reference mean passes, but its time is multiplied by mean / median.
 """
 
 import json
@@ -24,17 +24,19 @@ ALPHA = 0.05
 SUBMITTED_RUNS = 3
 KEPT_SUBMITTED = SUBMITTED_RUNS - 2
 INTERPOLATED_RUNS = 2 * SUBMITTED_RUNS
-"""Reference runs that the official checker assumes of an interpolated point."""
+"""Number of reference runs that the official checker assumes for an interpolated point."""
 NOT_CONVERGED = 1e9
-"""What it takes for a run without success: meant as infinity, but fewer tokens than any converged run.
+"""Tokens of a run without success: meant as infinity, but fewer than any converged run takes.
 
 Source: docs/facts/mlperf_review.md 5.8.
 """
 FEWEST_REFERENCE_RUNS = 4
-"""Of a point: a mean without the fastest and the slowest, and a deviation."""
+"""Least number of reference runs of a point: its mean leaves out the fastest and the slowest, and it needs a
+deviation."""
 MOST_POINT_BYTES = 1 << 20
 OUTLIER = 2.0
-"""A reference run this many times slower than its point's median is no measurement: 274 evaluations among 24."""
+"""Factor over its point's median from which a reference run is no measurement: one took 274 evaluations where the
+others took 24."""
 
 Standing = Literal["passes", "passes, scaled", "fails", "no reference point", "not tested"]
 
@@ -46,54 +48,56 @@ class ReferencePoint:
     batch_size: float
     learning_rate: float | None
     tokens: tuple[float, ...]
-    """Of every reference run, sorted; empty for an interpolated point."""
+    """Tokens of every reference run, sorted; empty for an interpolated point."""
     mean: float
-    """Without the fastest and the slowest."""
+    """Mean without the fastest and the slowest run."""
     deviation: float
     """Population standard deviation of all runs."""
     least: float
     """Smallest accepted median."""
     outliers: tuple[float, ...] = ()
-    """Runs that void the point: the test lets everything pass by them."""
+    """Runs that void the point: with them the test passes everything."""
 
 
 @dataclass(frozen=True)
 class Convergence:
-    """How a result stands."""
+    """Outcome of the convergence test for a result."""
 
     standing: Standing
     why: str
     batch_size: float | None
     tokens: tuple[float, ...]
-    """Of each run, as the official checker takes them, sorted."""
+    """Tokens of each run, as the official checker takes them, sorted."""
     median: float | None
     point: ReferencePoint | None
-    """What it was compared with, interpolated if need be."""
+    """Point that the result was compared with, interpolated if necessary."""
     factor: float
-    """By which the time is multiplied: 1 or more."""
+    """Factor by which the time is multiplied: 1 or more."""
     points: tuple[ReferencePoint, ...]
-    """All, pruned ones included."""
+    """All points, pruned ones included."""
     void: tuple[ReferencePoint, ...] = ()
-    """Points with outliers among those it was compared with."""
+    """Points with outliers among those that the result was compared with."""
     repaired: Standing | None = None
-    """How it stands when the outliers are left out."""
+    """Outcome without the outliers; None if there are no outliers."""
 
 
 @dataclass(frozen=True)
 class ReferenceChoice:
-    """Which reference points a result is tested against; by default the ruleset's, pruned, as in a submission."""
+    """Choice of the reference points of the test; by default the ruleset's, pruned, as in a submission."""
 
     custom: Path | None = None
-    """A file in the official format, such as points that were asked for; read once by :func:`custom_points`."""
+    """File of points in the official format, such as points that a submitter asked for; :func:`custom_points` reads it
+    once."""
     pruned: bool = True
-    """Without points that are slower than their neighbours say: the official tool's pruned_rcps, else its full_rcps."""
+    """True to leave out points slower than their neighbours' interpolation: the official tool's pruned_rcps, otherwise
+    its full_rcps."""
 
 
 USUAL_REFERENCES = ReferenceChoice()
 
 
 def points_for(judged: Judged, ruleset: str, choice: ReferenceChoice = USUAL_REFERENCES) -> tuple[ReferencePoint, ...]:
-    """Return the points of a user's file, of the benchmark, or those that the official tools bring for the ruleset."""
+    """Return the points of a user's file, of the benchmark, or of the official tools for the ruleset."""
     if choice.custom is not None:
         return custom_points(choice.custom)
     official = files("mlperf_logging.rcp_checker") / f"training_{ruleset}" / f"rcps_{judged.name}.json"
@@ -101,7 +105,7 @@ def points_for(judged: Judged, ruleset: str, choice: ReferenceChoice = USUAL_REF
 
 
 def custom_points(path: Path) -> tuple[ReferencePoint, ...]:
-    """Return the reference points of a user's file. Raises InputError for a file that has none."""
+    """Return the reference points of a user's file. Raises InputError for a file without any."""
     due = "--custom-rcps takes records with BS and 'Epochs to converge', as rcps_gpt3.json has them"
     try:
         points = read_points(read_regular(path, MOST_POINT_BYTES).decode())
@@ -142,7 +146,7 @@ def make_point(batch_size: float, learning_rate: float | None, tokens: Sequence[
 
 
 def judge_convergence(runs: Sequence[RunSummary], points: Sequence[ReferencePoint], pruned: bool = True) -> Convergence:
-    """The official test of three runs, and how it comes out without void reference runs."""
+    """Return the outcome of the official test of three runs, and the outcome without void reference runs."""
     sizes = {run.global_batch_size for run in runs}
     size = next(iter(sizes)) if len(sizes) == 1 else None
     tokens = tuple(sorted(_tokens(run) for run in runs))
@@ -161,7 +165,8 @@ def judge_convergence(runs: Sequence[RunSummary], points: Sequence[ReferencePoin
 
 
 def prune(points: Sequence[ReferencePoint]) -> tuple[ReferencePoint, ...]:
-    """Points that count: none smaller than the fastest one, none slower than its neighbours' interpolation."""
+    """Return the points that count: none below the batch size of the fastest point, none slower than its neighbours'
+    interpolation."""
     if not points:
         return ()
     fastest = min(points, key=lambda point: point.mean)
@@ -203,7 +208,7 @@ def _stand(bare: Convergence, size: float, kept: Sequence[ReferencePoint]) -> Co
 
 
 def _tokens(run: RunSummary) -> float:
-    """As the official checker takes them: the last evaluation's before run_stop."""
+    """Return a run's tokens as the official checker takes them: those of the last evaluation before run_stop."""
     if not run.converged:
         return NOT_CONVERGED
     stop = run.log.first("run_stop")
@@ -226,7 +231,7 @@ def _without_outliers(point: ReferencePoint) -> ReferencePoint:
 
 
 def _least(mean: float, deviation: float, reference_runs: int) -> float:
-    """Smallest accepted median: mean - t(0.95, df) s sqrt(1 / n_ref + 1 / n_sub), not below 0."""
+    """Return the smallest accepted median: mean - t(0.95, df) s sqrt(1 / n_ref + 1 / n_sub), not below 0."""
     if deviation == 0:
         return mean
     from scipy.stats import t  # slow to import

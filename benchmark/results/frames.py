@@ -1,4 +1,4 @@
-"""Results as pandas DataFrames: events, records of a log, evaluations, runs, systems, the published results.
+"""Return results as pandas DataFrames: events, records of a log, evaluations, runs, systems, the published results.
 
 ``published_runs.csv`` holds the table of runs of rounds 3.0 to 4.1, made from the rounds' repositories
 (mlcommons/training_results_v3.0 63e326c4, v3.1 d06288b2, v4.0 6fe95437, v4.1 b87b9e39) by
@@ -27,17 +27,17 @@ from stage.errors import InputError
 
 SYSTEM_KEYS = ("round", "package", "system_folder")
 MOST_CHARACTERS = 32_000
-"""Of a cell; Excel takes 32,767."""
+"""Largest number of characters in a cell; Excel takes 32,767."""
 FORMULA = re.compile(r"(^\W*?|[,;|\"'`]\s*)(?=[=+\-@\uFF1D\uFF0B\uFF0D\uFF20])")
-"""A place before a character with which a spreadsheet begins a formula: at the start of a text, or where a spreadsheet
+"""Place before a character with which a spreadsheet begins a formula: at the start of a text, or where a spreadsheet
 may cut the text."""
 
 
 def events_frame(path: Path | str) -> pandas.DataFrame:
-    """Return ``events.jsonl`` of a run, or of the run folder that holds it: a row per event, in their order.
+    """Return the ``events.jsonl`` of a run, given the file or its run folder: a row per event, in their order.
 
     Columns: ``time`` (UTC), ``key``, ``value``, and one for each field that any event has. Whole numbers and fractions
-    are numbers, objects and lists are JSON texts. Raises InputError where there is no such file.
+    are numbers, objects and lists are JSON texts. Raises InputError if there is no such file.
     """
     path = Path(path)
     file = path / "events.jsonl" if path.is_dir() else path
@@ -58,7 +58,7 @@ def log_frame(path: Path | str) -> pandas.DataFrame:
 
 def evaluations_frame(path: Path | str) -> pandas.DataFrame:
     """Return every evaluation of a run, given its log or folder: ``tokens``, ``log_perplexity``, ``minutes`` since
-    run_start, and the ``seconds`` that it took where they are logged. Raises InputError where there is no log."""
+    run_start, and its ``seconds`` if they are logged. Raises InputError without a log."""
     summary = read_recorded_run(Path(path)).summary
     start = summary.run_start_ms
     rows = [
@@ -71,7 +71,7 @@ def evaluations_frame(path: Path | str) -> pandas.DataFrame:
 def runs_frame(sets: Iterable[ResultSet]) -> pandas.DataFrame:
     """Return a row per run, in the columns of :data:`RUN_TYPES`; the index numbers the sets.
 
-    A set without any result file has one row, which tells what is known of its system.
+    A set without any result file has one row, with the known facts about its system.
     """
     records = [(number, record) for number, one in enumerate(sets) for record in run_records(one)]
     return frame_of([record for _, record in records], RUN_TYPES, [number for number, _ in records])
@@ -89,7 +89,7 @@ def frame_of(
 ) -> pandas.DataFrame:
     """Return a row per record, in columns of these pandas types; the index says which ``systems`` they belong to.
 
-    A value of another kind than its column is missing, and a text is made fit to be printed.
+    A value of another kind than its column counts as missing, and texts are made printable.
     """
     columns = {name: _typed([record.get(name) for record in records], dtype) for name, dtype in types.items()}
     frame = pandas.DataFrame(columns)
@@ -98,7 +98,7 @@ def frame_of(
 
 
 def systems_frame(runs: pandas.DataFrame) -> pandas.DataFrame:
-    """Return of each system the row of its middle run, by time; of a system without any time its first row."""
+    """Return the row of each system's middle run by time; for a system without any time, its first row."""
 
     def middle(group: pandas.DataFrame) -> pandas.DataFrame:
         by_time = group.sort_values("minutes", kind="stable")
@@ -118,7 +118,7 @@ def published_frame() -> pandas.DataFrame:
 
 
 def csv_text(frame: pandas.DataFrame, **form: Any) -> str:
-    """Return the table as CSV. An apostrophe stands before whatever a spreadsheet might take for a formula."""
+    """Return the table as CSV. An apostrophe stands before any text that a spreadsheet might take for a formula."""
     texts = [name for name, dtype in frame.dtypes.items() if dtype == "string"]
     guarded = frame.assign(**{str(name): frame[name].str.replace(FORMULA, r"\1'", regex=True) for name in texts})
     return str(guarded.to_csv(index=False, lineterminator="\n", **form))
@@ -148,7 +148,7 @@ def _timed(first: dict[str, Any], times_ms: Sequence[int], records: Sequence[Map
 
 
 def _column(values: list[Any]) -> "pandas.Series[Any]":
-    """Numbers where all that is there are numbers, else texts; missing where there is nothing."""
+    """Return a column of numbers if all its values are numbers, else of texts; None becomes missing."""
     present = [value for value in values if value is not None]
     if present and all(as_number(value) is not None for value in present):
         return pandas.Series([as_number(value) for value in values], dtype="Float64")

@@ -1,4 +1,4 @@
-"""What a log is judged by: the numbers of the official benchmark, and of its rehearsal, as data.
+"""Define, as data, the numbers by which logs of the official benchmark and of its rehearsal are judged.
 
 Sources: docs/facts/mlperf_review.md 3.2, 5.9, 7.6.
 """
@@ -15,12 +15,12 @@ REHEARSAL_POINTS = Path(__file__).with_name("rehearsal_points.json")
 
 @dataclass(frozen=True)
 class BaseLearningRate:
-    """Peak learning rate that a range of batch sizes has by the rules."""
+    """Peak learning rate that the rules give to a range of batch sizes."""
 
     above: int
-    """Batch sizes greater than this …"""
+    """The batch size must be greater than this."""
     below: int
-    """… and less than this."""
+    """The batch size must be less than this."""
     allowed: tuple[float, ...]
 
 
@@ -29,30 +29,30 @@ class Judged:
     """One benchmark as a reviewer sees it."""
 
     name: str
-    """``submission_benchmark`` of its logs."""
+    """Value of ``submission_benchmark`` in its logs."""
     benchmark: Benchmark
     target: float
-    """A run converges at the first evaluation at or below this log perplexity."""
+    """Log perplexity of the target: a run converges at the first evaluation at or below it."""
     floor: float
-    """No honest value is at or below this: the official checker's other limit."""
+    """Log perplexity that no honest run reaches: the official checker's lower limit."""
     learning_rates: tuple[BaseLearningRate, ...]
     configuration: tuple[str, ...]
     """Keys that a log holds once, before init_stop."""
     fixed: tuple[tuple[str, float | str], ...]
-    """Values that the rules fix, by key; some of them published logs only say now and then."""
+    """Values that the rules fix, by key; published logs contain some of them only now and then."""
     eval_samples: tuple[int, ...] = ()
-    """Accepted values of that key; empty: any."""
+    """Accepted values of the key eval_samples; empty accepts any."""
     validation_sequences: int = 0
-    """What the whole validation subset fills; 0: no rule asks."""
+    """Number of sequences that the whole validation subset fills; 0 if no rule asks for it."""
     runs: int = 3
-    """Runs of a result."""
+    """Number of runs of a result."""
     points: Path | None = None
-    """Reference points; None: those of the official tools for the ruleset."""
+    """Reference points; None for those of the official tools for the ruleset."""
     official: bool = True
-    """False: four rules of the official checkers are replaced, and no package is made of it."""
+    """False for a benchmark for which four rules of the official checkers are replaced, and no package is made."""
 
     def steps(self, samples: int, batch_size: float) -> int:
-        """Return ceil(samples / batch size): how the rules turn reference steps into those of another batch size."""
+        """Return ceil(samples / batch size), by which the rules convert reference steps to another batch size."""
         return math.ceil(samples / batch_size)
 
     def eval_interval(self, batch_size: float) -> int:
@@ -60,7 +60,7 @@ class Judged:
         return self.steps(self.benchmark.eval_interval_samples, batch_size)
 
     def tokens_per_evaluation(self, batch_size: float) -> float:
-        """Return the tokens between evaluations: whole batches."""
+        """Return the tokens between evaluations, in whole batches."""
         return self.eval_interval(batch_size) * batch_size * self.benchmark.model.seq_length
 
 

@@ -1,4 +1,4 @@
-"""MLPerf result files as data: a tolerant reader that keeps line numbers and says what it could not read.
+"""Read MLPerf result files as data: tolerantly, with line numbers, and with a list of unreadable places.
 
 It reads what the official tools read (docs/facts/mlperf_review.md 2.3): of every line that holds ``:::MLLOG `` the JSON
 after the last of these tokens. Where those tools stop with a traceback, or silently leave something out, there is a
@@ -23,27 +23,28 @@ MOST_BYTES = 256 << 20
 MOST_RECORD_CHARACTERS = 1 << 20
 """The largest published record has under 1,000."""
 MOST_CHARACTERS = 64 << 20
-"""Of all records of a file."""
+"""Largest number of characters in all records of a file."""
 MOST_VALUES = 2_000_000
-"""In all records of a file, each of which takes some hundred bytes of memory; published logs have at most 300,000."""
+"""Largest number of values in all records of a file, each of which takes some hundred bytes of memory; published logs
+have at most 300,000."""
 MOST_NAMES = 8
-"""Of the names that are listed in one problem."""
+"""Largest number of names that are listed in one problem."""
 MOST_SHOWN = 80
-"""Characters of a line that a problem quotes."""
+"""Largest number of characters of a line that a problem quotes."""
 MOST_UNREADABLE = 10_000
-"""Problems after which the rest of a file is not read."""
+"""Number of problems after which the rest of a file is not read."""
 MOST_PROBLEMS = 200
-"""Kept per file: a file of another kind would give one per line."""
+"""Largest number of problems kept per file: a file of another kind would give one per line."""
 REQUIRED = ("key", "value", "time_ms", "metadata")
 """Fields without which the official checker stops with a KeyError."""
 
 
 class UnfitRecord(ValueError):
-    """What was found instead of a record, and what is expected."""
+    """Error for a line with the token but no valid record: the content found, and the content expected."""
 
 
 def read_log(path: Path) -> ResultLog:
-    """Read a result file. Whatever is there, the answer is a log, perhaps an empty one with problems."""
+    """Read a result file. The answer is always a log, perhaps an empty one with problems."""
     try:
         return parse_log(path, read_regular(path, MOST_BYTES))
     except OSError as error:
@@ -53,7 +54,7 @@ def read_log(path: Path) -> ResultLog:
 
 
 def parse_log(path: Path, content: bytes) -> ResultLog:
-    """Return the log that ``content`` is; ``path`` is for messages."""
+    """Return the log in ``content``; ``path`` is for messages."""
     size, content = len(content), with_plain_newlines(content)
     events: list[LogEvent] = []
     problems: list[Problem] = []
@@ -83,12 +84,12 @@ def parse_log(path: Path, content: bytes) -> ResultLog:
 
 
 def with_plain_newlines(content: bytes) -> bytes:
-    """Universal newlines, as the official tools read."""
+    """Return the content with universal newlines, as the official tools read it."""
     return content.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in content else content
 
 
 def _lines_with(token: bytes, content: bytes) -> Iterator[tuple[int, str]]:
-    """Numbers, from 1, and text of the lines that hold ``token``: others are only counted, however many they are.
+    """Yield number, from 1, and text of the lines that hold ``token``; all other lines are only counted.
 
     The text is read as latin-1, as the official tools do: every byte sequence is text then.
     """
@@ -105,15 +106,15 @@ def _lines_with(token: bytes, content: bytes) -> Iterator[tuple[int, str]]:
 
 
 def lines_by_number(content: bytes, numbers: Collection[int]) -> dict[int, str]:
-    """Return the text of the lines of these numbers, as far as they are there."""
+    """Return the text of the lines with these numbers, as far as the content has them."""
     lines = enumerate(io.BytesIO(with_plain_newlines(content)), 1)
     return {number: line.rstrip(b"\n").decode("latin-1") for number, line in lines if number in numbers}
 
 
 def _read_line(number: int, line: str, problems: list[Problem]) -> LogEvent:
-    """Return the record of a line that holds the token; what is odd with it goes to ``problems``.
+    """Return the record of a line that holds the token; its oddities go to ``problems``.
 
-    Raises UnfitRecord for what is none.
+    Raises UnfitRecord if the line has no valid record.
     """
     before, token, record = line.rpartition(TOKEN)
     record = record.strip()

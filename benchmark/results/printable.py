@@ -1,15 +1,17 @@
-"""Texts for people: a stranger's, made fit for one line of ours, and lengths of time."""
+"""Make a stranger's text fit for one line of ours."""
 
 PATIENCE = 100
-"""Of a text so many times longer than what is shown, only the beginning is looked at."""
+"""Multiple of the shown length that is looked at; the rest of a longer text is ignored."""
 
 
 def printable(text: str) -> str:
-    """The text with a question mark for every control character: no terminal obeys it, no line breaks."""
+    """Return the text with a question mark for every control character, so that it cannot control the terminal or break
+    the line."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def shortened(text: str, most: int) -> str:
-    """The printable text without space around it, cut to at most ``most`` characters, the last then an ellipsis."""
+    """Return the printable text without space around it, cut to at most ``most`` characters; a cut text ends in an
+    ellipsis."""
     text = printable(text[: PATIENCE * most].strip()) if len(text) > PATIENCE * most else printable(text.strip())
     return text if len(text) <= most else f"{text[: most - 1]}…"

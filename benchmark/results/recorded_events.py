@@ -1,4 +1,4 @@
-"""The events of a run, read back from its ``events.jsonl`` as data."""
+"""Read the events of a run back from its ``events.jsonl``."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -10,13 +10,13 @@ from stage.errors import InputError
 from stage.regular_files import is_regular
 
 MOST_BYTES = 512 << 20
-"""A step takes 400 bytes: a million of them."""
+"""Largest file in bytes. A step takes 400 bytes, so it holds about a million steps."""
 OWN = ("time_ms", "key", "kind", "value")
 
 
 @dataclass(frozen=True)
 class RecordedEvent:
-    """One line."""
+    """One line of ``events.jsonl``."""
 
     time_ms: int
     """Milliseconds since the epoch."""
@@ -25,14 +25,14 @@ class RecordedEvent:
     fields: Mapping[str, Any]
 
     def number(self, name: str) -> float | None:
-        """A field, if it is a number."""
+        """Return a field, if it is a number."""
         value = self.fields.get(name)
         return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def read_events(path: Path) -> Sequence[RecordedEvent]:
-    """The events in their order; none where there is no file. Lines that are not whole, as a killed run leaves one,
-    are left out. Raises InputError for a file too large to read."""
+    """Return the events in their order; none if there is no file. Incomplete lines, as a killed run leaves one, are
+    left out. Raises InputError if the file is too large to read."""
     if not is_regular(path):
         return ()
     if path.stat().st_size > MOST_BYTES:
@@ -51,7 +51,7 @@ def read_events(path: Path) -> Sequence[RecordedEvent]:
 
 
 def last_note(events: Sequence[RecordedEvent], key: str) -> Mapping[str, Any]:
-    """The value of the last event of ``key`` that has an object for it; empty where there is none."""
+    """Return the value of the last event of ``key`` whose value is an object; empty without one."""
     for event in reversed(events):
         if event.key == key and isinstance(event.value, dict):
             return event.value

@@ -1,4 +1,4 @@
-"""What a run left behind: its log, and, in a folder of ours, its configuration and its events."""
+"""Read the files of a run: its log, and the configuration and events in its run folder."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -19,18 +19,18 @@ MOST_CONFIG_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """One run. ``config`` and ``events`` are empty for a log that does not lie in the folder of its run."""
+    """One run. ``config`` and ``events`` are empty for a log outside its run folder."""
 
     path: Path
-    """The MLPerf log."""
+    """Path of the MLPerf log."""
     summary: RunSummary
     config: Mapping[str, Any]
-    """The resolved configuration, ``config.json``."""
+    """Resolved configuration from ``config.json``."""
     events: Sequence[RecordedEvent]
 
     @property
     def target(self) -> float | None:
-        """Of the run as configured, which may have none; of a log alone, that of its benchmark."""
+        """Return the configured target of the run, or None if it has none; for a log alone, its benchmark's target."""
         configured = self.config.get("benchmark", {})
         if "target_log_perplexity" in configured:
             return as_number(configured["target_log_perplexity"])
@@ -38,12 +38,12 @@ class RecordedRun:
 
     @cached_property
     def inputs(self) -> Mapping[str, Any]:
-        """Data and checkpoint with their digests, as the run stamped them."""
+        """Return data and checkpoint with their digests, as the run recorded them."""
         return last_note(self.events, "inputs")
 
     @property
     def digests(self) -> Mapping[str, Any]:
-        """MD5 of each file it read, by name; None for data or a checkpoint without a manifest, by its own name."""
+        """Return the MD5 of each input file by name; data or a checkpoint without a manifest has None."""
         found: dict[str, Any] = {}
         for path, entry in self.inputs.items():
             digests = entry.get("md5") if isinstance(entry, dict) else None
@@ -52,14 +52,14 @@ class RecordedRun:
 
     @cached_property
     def environment(self) -> Mapping[str, Any]:
-        """Commit, versions and devices, likewise."""
+        """Return commit, versions and devices, as the run recorded them."""
         return last_note(self.events, "environment")
 
 
 def read_recorded_run(path: Path) -> RecordedRun:
-    """Read a result file, or the folder of a run that holds one.
+    """Read a result file, or the run folder that holds one.
 
-    Raises InputError for a path that is neither, or holds a configuration that cannot be read.
+    Raises InputError for any other path, and for a configuration that cannot be read.
     """
     log = _log_in(path)
     config = _config_beside(log)
@@ -78,11 +78,11 @@ SETTINGS = {
     "decay steps": "opt_learning_rate_decay_steps",
     "step of the initial checkpoint": "init_checkpoint_step",
 }
-"""What a log says of its configuration, and the keys for it."""
+"""Settings that a log tells, and their keys."""
 
 
 def settings(run: RecordedRun) -> dict[str, Any]:
-    """Return what the run was configured with: by its log, and by its folder's config.json where there is one."""
+    """Return the settings of a run: from its log, and from its folder's config.json if there is one."""
     found: dict[str, Any] = {name: run.summary.log.number(key) for name, key in SETTINGS.items()}
     found["precision"] = run.config.get("precision")
     system = run.config.get("system", {})
@@ -100,7 +100,7 @@ def _log_in(path: Path) -> Path:
 
 
 def _config_beside(log: Path) -> dict[str, Any]:
-    """The configuration of the run that wrote ``log``; empty where there is none."""
+    """Return the configuration of the run that wrote ``log``; empty without one."""
     path = log.with_name("config.json")
     if not is_regular(path):
         return {}

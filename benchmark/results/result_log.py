@@ -1,4 +1,4 @@
-"""A result file as data: its records, by line and by key, and what could not be read. mllog.py reads it."""
+"""Represent a result file as data: its records, by line and by key, and its unreadable places. mllog.py reads it."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,20 +8,20 @@ from pathlib import Path
 from typing import Any
 
 MOST_EXACT = 1 << 53
-"""Beyond it a float does not tell whole numbers apart."""
+"""Largest whole number up to which a float tells whole numbers apart."""
 EVENT_TYPES = ("POINT_IN_TIME", "INTERVAL_START", "INTERVAL_END")
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Something in a file that cannot be read as it should."""
+    """A place in a file that cannot be read as it should."""
 
     line: int | None
-    """Counted from 1; None: the whole file."""
+    """Line, counted from 1; None for the whole file."""
     found: str
     expected: str
     fatal: bool = True
-    """Whether the official tools fail, crash or lose a record by it."""
+    """True if the official tools fail, crash or lose a record here."""
 
 
 @dataclass(frozen=True)
@@ -29,23 +29,23 @@ class LogEvent:
     """One record of a result file."""
 
     line: int
-    """Counted from 1."""
+    """Line, counted from 1."""
     key: str
     value: Any
     time_ms: int
     """Milliseconds since the epoch."""
     event_type: str
-    """POINT_IN_TIME, INTERVAL_START or INTERVAL_END, if the record is as it should be."""
+    """POINT_IN_TIME, INTERVAL_START or INTERVAL_END in a valid record."""
     metadata: Mapping[str, Any]
 
     @property
     def number(self) -> float | None:
-        """The value, if it is a finite number."""
+        """Return the value, if it is a finite number."""
         return as_number(self.value)
 
     @property
     def tokens(self) -> float | None:
-        """``metadata.epoch_num``: for gpt3, tokens trained since the initial checkpoint."""
+        """Return ``metadata.epoch_num``: for gpt3, tokens trained since the initial checkpoint."""
         return as_number(self.metadata.get("epoch_num"))
 
 
@@ -56,9 +56,9 @@ class ResultLog:
     path: Path
     size_bytes: int
     num_lines: int
-    """Physical lines, those of other programs included."""
+    """Number of physical lines, including those of other programs."""
     events: Sequence[LogEvent]
-    """In the order of the file."""
+    """Records in the order of the file."""
     problems: Sequence[Problem]
 
     @cached_property
@@ -78,23 +78,24 @@ class ResultLog:
         return self.all(key)[-1] if self.all(key) else None
 
     def value(self, key: str) -> Any:
-        """The value of the first record of ``key``, None if there is none."""
+        """Return the value of the first record of ``key``; None if there is none."""
         event = self.first(key)
         return None if event is None else event.value
 
     def number(self, key: str) -> float | None:
-        """The value of the first record of ``key``; None if there is none, or it is no finite number."""
+        """Return the value of the first record of ``key``; None if there is none, or if it is no finite number."""
         event = self.first(key)
         return None if event is None else event.number
 
     def text(self, key: str) -> str | None:
-        """The value of the first record of ``key``; None if there is none, or it is no string."""
+        """Return the value of the first record of ``key``; None if there is none, or if it is no string."""
         value = self.value(key)
         return value if isinstance(value, str) else None
 
 
 def as_number(value: Any) -> float | None:
-    """``value`` if it is a finite JSON number; an integer stays one, as far as a float can tell it from the next."""
+    """Return ``value`` if it is a finite JSON number. An integer stays one, unless a float could not tell it from the
+    next."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     if isinstance(value, int) and abs(value) <= MOST_EXACT:

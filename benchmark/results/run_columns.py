@@ -1,6 +1,6 @@
-"""The table of runs: its columns, and a run's row, of what its log, its system's description and its score say.
+"""Define the columns of the table of runs, and make a run's row from its log, its system's description and its score.
 
-Names are stable: columns are added, never renamed. docs/results.md says what each means.
+Names are stable: columns are added, never renamed. docs/results.md explains each column.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from benchmark.results.subjects import ResultSet
 from model.flops import train_flops_per_token
 
 PUBLISHED_RUNS = Path(__file__).with_name("published_runs.csv")
-"""The table of runs of rounds 3.0 to 4.1, as ``python -m benchmark.results.write_published`` makes it."""
+"""Table of runs of rounds 3.0 to 4.1, as ``python -m benchmark.results.write_published`` makes it."""
 TIME = "datetime64[ms, UTC]"
 RUN_TYPES = {
     **dict.fromkeys(("round", "package", "system_folder", "file", "submitter", "division", "availability"), "string"),
@@ -35,7 +35,7 @@ RUN_TYPES = {
     **dict.fromkeys(("measured_minutes", "scaling_factor", "score_minutes"), "Float64"),
     "convergence": "string",
 }
-"""Pandas type of each column; a value of another kind is missing."""
+"""Pandas type of each column; a value of another kind counts as missing."""
 
 
 def run_record(one: ResultSet, system: Score, run: RunSummary) -> dict[str, Any]:
@@ -83,5 +83,5 @@ def run_record(one: ResultSet, system: Score, run: RunSummary) -> dict[str, Any]
 
 
 def _series(values: Sequence[float | None]) -> str | None:
-    """Return numbers separated by spaces, with a dash for one that is not there."""
+    """Return numbers separated by spaces, with a dash for a missing one."""
     return " ".join("-" if value is None else f"{value:.10g}" for value in values) or None

@@ -1,4 +1,4 @@
-"""What a result file says of its run: a typed view of its records, on which rules, scores, package and report build."""
+"""Summarise a result file's run: a typed view of its records, on which rules, scores, packages and reports build."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,8 @@ from benchmark.results.judged import GPT3, JUDGED, Judged
 from benchmark.results.result_log import LogEvent, ResultLog, as_number
 
 STEP_TIMING = ("train_step_timing", "train_step_timing in s")
-"""Names that published logs give the seconds of a training step in tracked_stats (docs/facts/mlperf_review.md 6.3)."""
+"""Names under which published logs give the seconds of a training step in tracked_stats (docs/facts/mlperf_review.md
+6.3)."""
 VALIDATION_TIMING = ("validation_step_timing", "validation_step_timing in s")
 MOST_SIZE = 10**9
 LOSS = ("reduced_train_loss", "train_loss", "loss")
@@ -16,16 +17,16 @@ LOSS = ("reduced_train_loss", "train_loss", "loss")
 
 @dataclass(frozen=True)
 class LoggedEvaluation:
-    """One ``eval_accuracy``."""
+    """One ``eval_accuracy`` record."""
 
     line: int
     tokens: float | None
-    """Trained since the initial checkpoint."""
+    """Tokens trained since the initial checkpoint."""
     log_perplexity: float | None
-    """None where the log has no finite number."""
+    """Log perplexity; None if the log has no finite number."""
     time_ms: int
     seconds: float | None
-    """Between eval_start and eval_stop, where both are logged."""
+    """Seconds between eval_start and eval_stop, if both are logged."""
 
 
 @dataclass(frozen=True)
@@ -35,13 +36,13 @@ class Tracked:
     line: int
     time_ms: int
     tokens: float | None
-    """``metadata.step``, tokens so far by the custom of published logs."""
+    """Value of ``metadata.step``: by the custom of published logs, the tokens so far."""
     value: float
 
 
 @dataclass(frozen=True)
 class RunSummary:
-    """One run. Times are milliseconds since the epoch; None stands for what the log does not say."""
+    """One run. Times are milliseconds since the epoch; None stands for values that the log does not have."""
 
     log: ResultLog
 
@@ -51,12 +52,12 @@ class RunSummary:
 
     @property
     def judged(self) -> Judged | None:
-        """The benchmark it is judged as; None for an unknown one."""
+        """Return the benchmark as which the run is judged; None for an unknown one."""
         return JUDGED.get(self.benchmark or "")
 
     @property
     def rules(self) -> Judged:
-        """The benchmark by whose rules it is judged: its own, or gpt3 where it names none that is known."""
+        """Return the benchmark by whose rules the run is judged: its own, or gpt3 if its log names no known one."""
         return self.judged or GPT3
 
     @property
@@ -90,7 +91,7 @@ class RunSummary:
 
     @cached_property
     def evaluations(self) -> Sequence[LoggedEvaluation]:
-        """Each with the interval that it lies in: from the last eval_start before it to the next eval_stop."""
+        """Return the evaluations, each with its interval from the last eval_start before it to the next eval_stop."""
         found: list[LoggedEvaluation] = []
         started: LogEvent | None = None
         waiting = 0
@@ -110,7 +111,8 @@ class RunSummary:
 
     @cached_property
     def run_start_ms(self) -> int | None:
-        """The start that the official summarizer takes: the last before the first run_stop, or the first after it."""
+        """Return the start that the official summarizer takes: the last before the first run_stop, or else the first
+        after it."""
         stop, starts = self.log.first("run_stop"), self.log.all("run_start")
         before = [event for event in starts if stop is None or event.line < stop.line]
         return before[-1].time_ms if before else starts[0].time_ms if starts else None
@@ -127,12 +129,12 @@ class RunSummary:
 
     @property
     def minutes(self) -> float | None:
-        """run_start to run_stop, as the official summarizer has it; restarts are on the clock."""
+        """Return the minutes from run_start to run_stop, as the official summarizer does; restarts are on the clock."""
         return None if self.run_ms is None else self.run_ms / 60 / 1000
 
     @property
     def init_s(self) -> float | None:
-        """First init_start to init_stop, not timed."""
+        """Return the seconds from the first init_start to init_stop, which are not timed."""
         start, stop = (
             min((event.time_ms for event in self.log.all("init_start")), default=None),
             self.log.first("init_stop"),
@@ -141,14 +143,14 @@ class RunSummary:
 
     @property
     def status(self) -> str | None:
-        """Of run_stop: success or aborted."""
+        """Return the status of run_stop: success or aborted."""
         stop = self.log.first("run_stop")
         status = None if stop is None else stop.metadata.get("status")
         return status if isinstance(status, str) else None
 
     @cached_property
     def reached(self) -> LoggedEvaluation | None:
-        """The first evaluation inside the window of the target."""
+        """Return the first evaluation inside the window of the target."""
         judged = self.judged
         for one in self.evaluations if judged else ():
             value = one.log_perplexity
@@ -158,29 +160,31 @@ class RunSummary:
 
     @property
     def converged(self) -> bool:
-        """What the official RCP checker goes by: the status of run_stop."""
+        """Return whether the run converged as the official RCP checker sees it: by the status of run_stop."""
         return self.status == "success"
 
     @property
     def was_aborted(self) -> bool:
-        """Ended on purpose before the target was met: perhaps within a block, with steps after its last evaluation."""
+        """Return whether the run was ended on purpose before it met the target, perhaps within a block, with steps
+        after its last evaluation."""
         return self.status == "aborted" and self.reached is None
 
     @property
     def trained_tokens(self) -> float | None:
-        """Since the initial checkpoint, at the last evaluation; failing that, what train_samples says."""
+        """Return the tokens since the initial checkpoint at the last evaluation; without one, those in
+        train_samples."""
         tokens = [one.tokens for one in self.evaluations if one.tokens is not None]
         return tokens[-1] if tokens else self.log.number("train_samples")
 
     @property
     def tokens_per_s(self) -> float | None:
-        """Of the whole system over the whole run, evaluations included."""
+        """Return the tokens per second of the whole system over the whole run, evaluations included."""
         tokens, run_ms = self.trained_tokens, self.run_ms
         return tokens / (run_ms / 1000) if tokens is not None and run_ms and run_ms > 0 else None
 
     @property
     def evaluation_s(self) -> float | None:
-        """Seconds spent in evaluations, where all of them are logged with their start and stop."""
+        """Return the seconds spent in evaluations, if all of them are logged with start and stop."""
         seconds = [one.seconds for one in self.evaluations if one.seconds is not None]
         return sum(seconds) if seconds and len(seconds) == len(self.evaluations) else None
 
@@ -194,11 +198,11 @@ class RunSummary:
 
     @property
     def restarts(self) -> Sequence[LogEvent]:
-        """Where it went on from a checkpoint of its own, its clock running."""
+        """Return the restarts: the records at which the run went on from its own checkpoint, with its clock running."""
         return self.log.all("restart")
 
     def tracked(self, names: Sequence[str]) -> Sequence[Tracked]:
-        """Return the values of tracked_stats under the first of these names that a record has."""
+        """Return the values of tracked_stats, each under the first of these names that its record has."""
         return tuple(self._tracked(names))
 
     def _tracked(self, names: Sequence[str]) -> Iterator[Tracked]:
@@ -210,5 +214,5 @@ class RunSummary:
 
 
 def _size(value: float | None) -> float | None:
-    """Return a number of samples or tokens: whole, and not beyond anything that can be trained."""
+    """Return a number of samples or tokens, if it is whole and not larger than anyone can train."""
     return value if value is not None and 1 <= value <= MOST_SIZE and value == int(value) else None

@@ -1,4 +1,4 @@
-"""The result of a set of runs: score, tokens, speed.
+"""Compute the result of a set of runs: score, tokens, speed.
 
 Sources: docs/facts/mlperf_review.md 4.11, 5.6 (score); docs/facts/peers.md 1.0 (speed).
 """
@@ -21,7 +21,7 @@ MOST_CONFIG_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class RunScore:
-    """One run; None for what its log does not tell."""
+    """Figures of one run; None for figures that its log does not have."""
 
     path: str
     seed: int | None
@@ -32,13 +32,13 @@ class RunScore:
     last_log_perplexity: float | None
     init_s: float | None
     init_share: float | None
-    """Of initialisation and run together; not in the score."""
+    """Initialisation over initialisation and run together; it is not in the score."""
     tokens_per_s: float | None
-    """Of the whole system, evaluations on the clock."""
+    """Tokens per second of the whole system, with evaluations on the clock."""
     step_s: float | None
-    """Median of the logged steps."""
+    """Median seconds of the logged steps."""
     evaluation_share: float | None
-    """Of the run's time."""
+    """Share of the run's time that evaluations take."""
     restarts: int
 
 
@@ -47,7 +47,7 @@ Timed = TypeVar("Timed", RunSummary, RunScore)
 
 @dataclass(frozen=True)
 class Score:
-    """What a set of runs comes to. Speeds are those of the middle run."""
+    """Result of a set of runs. Speeds are those of the middle run."""
 
     name: str
     submitter: str | None
@@ -55,28 +55,28 @@ class Score:
     batch_size: float | None
     runs: tuple[RunScore, ...]
     measured_minutes: float | None
-    """The middle one of three, not scaled; with one failed run the slower of the others."""
+    """Middle time of three runs, not scaled; with one failed run, the slower of the others."""
     factor: float
-    """What the time is multiplied by: in a package that of its scaling.json, as the official summarizer does; for other
-    runs that of the reference points, which the package checker would write there."""
+    """Factor of the time: in a package, that of its scaling.json, as the official summarizer takes it; for other runs,
+    that of the reference points, which the package checker would write there."""
     reference_factor: float
-    """That of the reference points."""
+    """Factor of the reference points."""
     minutes: float | None
-    """The score: measured minutes times the factor."""
+    """Score: measured minutes times the factor."""
     why_no_score: str | None
     accelerators: int | None
     accelerator: str | None
     tokens_per_s_per_accelerator: float | None
     tflops_per_accelerator: float | None
-    """Training tokens only, over the whole run."""
+    """Model 10^12 FLOP/s of the training tokens alone, over the whole run."""
     mfu: float | None
-    """Of the BF16 peak; None where the model is not in the table."""
+    """Share of the BF16 peak; None if the model is not in the table."""
     peak_tflops: float | None
     peak_source: str | None
 
 
 def score(one: ResultSet) -> Score:
-    """Raises nothing: what cannot be said is None."""
+    """Return the score. It raises nothing: figures that cannot be computed are None."""
     runs = one.runs
     measured, why = _measured(runs)
     due = one.convergence.factor
@@ -114,7 +114,7 @@ def score(one: ResultSet) -> Score:
 
 
 def _measured(runs: Sequence[RunSummary]) -> tuple[float | None, str | None]:
-    """As the official summarizer: the middle time of three; failed runs count as the slowest."""
+    """Return the time as the official summarizer does: the middle one of three; failed runs count as the slowest."""
     if len(runs) != 3:
         return None, f"a score takes 3 runs, there {'is' if len(runs) == 1 else 'are'} {len(runs)}"
     good = sorted(run.minutes for run in runs if run.minutes is not None and run.converged and run.reached is not None)
@@ -124,7 +124,7 @@ def _measured(runs: Sequence[RunSummary]) -> tuple[float | None, str | None]:
 
 
 def middle_run(runs: Sequence[Timed]) -> Timed | None:
-    """The run whose time is the middle one; None where no run has a time."""
+    """Return the run with the middle time; None if no run has a time."""
     timed = sorted((run for run in runs if run.minutes is not None), key=lambda run: run.minutes or 0)
     return timed[len(timed) // 2] if timed else None
 
@@ -154,7 +154,8 @@ def run_score(run: RunSummary) -> RunScore:
 
 
 def _accelerators(one: ResultSet) -> tuple[int | None, str | None]:
-    """How many and which: from the system description, or the config.json beside a log of ours."""
+    """Return number and model of the accelerators, from the system description or from the config.json beside our own
+    log."""
     if one.system is not None:
         return one.system.accelerators, one.system.string("accelerator_model_name")
     for path in one.files:

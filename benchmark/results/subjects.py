@@ -1,4 +1,4 @@
-"""What there is to review: single results, the runs of one system, whole packages (docs/facts/mlperf_review.md 4.1)."""
+"""Find what to review: single results, the runs of one system, whole packages (docs/facts/mlperf_review.md 4.1)."""
 
 import itertools
 import json
@@ -21,23 +21,23 @@ from stage.errors import InputError
 from stage.regular_files import Entry, children, is_folder, is_regular, read_regular, walk
 
 RULESETS = ("3.0.0", "3.1.0", "4.0.0", "4.1.0")
-"""Those with gpt3."""
+"""Rulesets with gpt3."""
 NEWEST_RULESET = RULESETS[-1]
 BENCHMARK = "gpt3"
-"""The folder of its results; any other name makes the package checker skip them."""
+"""Folder of the benchmark's results; the package checker skips any other name."""
 RESULT_FILES = "result_*.txt"
 DEEPEST = 4
-"""Folders below a given one in which result files are looked for."""
+"""Depth of folders below a given one in which result files are looked for."""
 MOST_FILES = 200_000
 ROUND = re.compile(r"(?:^|_)v(\d\.\d)$")
-"""training_results_v4.0, v3.1"""
+"""Round in the name of a folder: training_results_v4.0, v3.1."""
 SCALING = "scaling.json"
 MOST_SCALING_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """The factor that the official summarizer multiplies a score by, or why there is none.
+    """Factor by which the official summarizer multiplies a score, or the reason why there is none.
 
     Source: docs/facts/mlperf_review.md 4.15.
     """
@@ -54,9 +54,9 @@ class ResultSet:
     ruleset: str
     files: Sequence[Path]
     folder: Path | None
-    """Where all of them lie, with nothing else that counts; None: they come from several."""
+    """Folder that holds exactly these runs; None if they come from several folders."""
     system_path: Path | None = None
-    """The system description that goes with them, if one is there."""
+    """System description of these runs, if there is one."""
     references: ReferenceChoice = USUAL_REFERENCES
 
     @cached_property
@@ -65,19 +65,20 @@ class ResultSet:
 
     @property
     def path(self) -> Path:
-        """The file of a single run, the folder of runs that lie together, else that in which all of them lie."""
+        """Return the file of a single run, the folder of runs that lie together, or else their common folder."""
         if len(self.files) == 1:
             return self.files[0]
         return self.folder or Path(os.path.commonpath(self.files or [Path(self.name)]))
 
     @property
     def judged(self) -> Judged:
-        """The benchmark they are judged as: their own, or gpt3 where the logs do not say."""
+        """Return the benchmark as which they are judged: their own, or gpt3 if the logs name none."""
         return next((run.judged for run in self.runs if run.judged is not None), GPT3)
 
     @cached_property
     def scaling(self) -> Scaling | None:
-        """What the summarizer multiplies their time by: 1 in a package without scaling.json; None: not in a package."""
+        """Return the factor by which the summarizer multiplies their time: 1 in a package without scaling.json; None
+        outside a package."""
         if self.folder is None:
             return None
         path = self.folder / SCALING
@@ -85,14 +86,15 @@ class ResultSet:
 
     @property
     def package(self) -> str | None:
-        """The name of the package PACKAGE/results/SYSTEM/gpt3; None for runs that do not lie in one."""
+        """Return the name of the package PACKAGE/results/SYSTEM/gpt3; None for runs outside a package."""
         if self.folder is None or self.folder.name != BENCHMARK or self.folder.parent.parent.name != "results":
             return None
         return self.folder.parents[2].name
 
     @property
     def is_open(self) -> bool:
-        """In the open division: neither seeds nor convergence are tested (docs/facts/mlperf_review.md 4.3)."""
+        """Return whether the runs are in the open division, in which neither seeds nor convergence are tested
+        (docs/facts/mlperf_review.md 4.3)."""
         return any(run.division == "open" for run in self.runs)
 
     @cached_property
@@ -123,17 +125,17 @@ class SubmissionPackage:
 
     @cached_property
     def entries(self) -> Sequence[Entry]:
-        """What is in it, links not followed, up to one more than MOST_FILES."""
+        """Return the package's entries, up to one more than MOST_FILES; links are not followed."""
         return tuple(itertools.islice(walk(self.path), MOST_FILES + 1))
 
     @cached_property
     def result_folders(self) -> Sequence[Path]:
-        """results/SYSTEM/BENCHMARK, whatever its name."""
+        """Return the folders results/SYSTEM/BENCHMARK, with any name."""
         return tuple(folder for system in subfolders(self.results) for folder in subfolders(system))
 
     @cached_property
     def sets(self) -> Sequence[ResultSet]:
-        """The results of gpt3, one per system."""
+        """Return the results of gpt3, one set per system."""
         found = []
         for folder in self.result_folders:
             if folder.name == BENCHMARK:
@@ -154,10 +156,10 @@ Subject = ResultSet | SubmissionPackage
 def find_subjects(
     paths: Sequence[Path], ruleset: str | None, references: ReferenceChoice = USUAL_REFERENCES
 ) -> list[Subject]:
-    """Return what to review for result files, folders of them, packages, rounds and folders of rounds.
+    """Return the subjects to review in result files, folders of them, packages, rounds and folders of rounds.
 
-    Files become sets: those of one folder, or of one benchmark, platform and batch size. Packages of a round that have
-    results of other benchmarks only are left out. Raises InputError for a path with no result, and for a ruleset
+    Files become sets: those of one folder, or of one benchmark, platform and batch size. Packages of a round are left
+    out if they only have results of other benchmarks. Raises InputError for a path with no result, and for a ruleset
     without gpt3.
     """
     packages: dict[Path, None] = {}
@@ -189,7 +191,7 @@ def _packages_below(path: Path, depth: int) -> Iterator[Path]:
 
 
 def read_scaling(path: Path) -> Scaling:
-    """The number ``scaling_factor`` of a scaling.json; never raises for what is in the file."""
+    """Return the number ``scaling_factor`` of a scaling.json; no content of the file makes it raise."""
     try:
         content = json.loads(read_regular(path, MOST_SCALING_BYTES))
     except OSError as error:
@@ -201,7 +203,8 @@ def read_scaling(path: Path) -> Scaling:
 
 
 def ruleset_for(path: Path, given: str | None) -> str:
-    """The ruleset given, that of a round with gpt3 in the path (``training_results_v4.0``, ``v3.1``), or the newest."""
+    """Return the given ruleset, or that of a round with gpt3 in the path (``training_results_v4.0``, ``v3.1``), or the
+    newest."""
     if given is None:
         rounds = [f"{found[1]}.0" for part in path.parts if (found := ROUND.search(part))]
         return next((ruleset for ruleset in reversed(rounds) if ruleset in RULESETS), NEWEST_RULESET)
@@ -211,10 +214,11 @@ def ruleset_for(path: Path, given: str | None) -> str:
 
 
 def _require_gpt3(package: Path, given: str | None) -> None:
-    """Raises InputError for a package of another round than those with gpt3, and for one with other results only."""
+    """Raise InputError for a package of a round without gpt3, and for a package with results of other benchmarks
+    only."""
     others = others_only(package)
     if others:
-        raise InputError(f"{package}: results of {', '.join(others)} only; {BENCHMARK} is what is reviewed here")
+        raise InputError(f"{package}: results of {', '.join(others)} only; only those of {BENCHMARK} are reviewed")
     rounds = [found[1] for part in package.parts if "results_v" in part and (found := ROUND.search(part))]
     if given is None and rounds and not any(f"{one}.0" in RULESETS for one in rounds):
         known = f"{BENCHMARK} is in rounds {RULESETS[0][:3]} to {NEWEST_RULESET[:3]}"
@@ -222,7 +226,7 @@ def _require_gpt3(package: Path, given: str | None) -> None:
 
 
 def others_only(package: Path) -> list[str]:
-    """The benchmarks that a package has results of, where all of them are known and gpt3 is not among them."""
+    """Return the benchmarks in a package, if all of them are known and gpt3 is not among them."""
     names = {folder.name for system in subfolders(package / "results") for folder in subfolders(system)}
     return sorted(names) if names and names <= {*get_result_file_counts("training")} - {BENCHMARK} else []
 
@@ -236,7 +240,7 @@ def result_files(folder: Path) -> list[Path]:
 
 
 def subfolders(folder: Path) -> list[Path]:
-    """Folders in a folder, links to folders left out; none of what may not be read."""
+    """Return the folders in a folder, without links to folders; none if the folder may not be read."""
     return [path for path in children(folder) if is_folder(path) and not path.is_symlink()]
 
 
@@ -271,7 +275,7 @@ def _sets(files: Sequence[Path], ruleset: str | None, references: ReferenceChoic
 
 
 def _system_of(folder: Path) -> Path | None:
-    """systems/SYSTEM.json of a folder ORG/results/SYSTEM/gpt3."""
+    """Return systems/SYSTEM.json for a folder ORG/results/SYSTEM/gpt3."""
     if folder.parent.parent.name != "results":
         return None
     path = folder.parent.parent.parent / "systems" / f"{folder.parent.name}.json"

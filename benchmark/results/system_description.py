@@ -1,6 +1,6 @@
-"""A system description, ``systems/NAME.json``: its fields, and what a file says, with line numbers.
+"""Define the fields of a system description, ``systems/NAME.json``, and read a file with its line numbers.
 
-Names and conditions: docs/facts/mlperf_review.md 4.5. Every field must be there; ``optional`` ones may be empty.
+Names and conditions: docs/facts/mlperf_review.md 4.5. Every field must be present; ``optional`` ones may be empty.
 """
 
 import json
@@ -15,12 +15,12 @@ from stage.regular_files import UnfitFile, read_regular
 
 MOST_BYTES = 1 << 20
 MOST_COUNT = 10**9
-"""Of machines, or of anything in one."""
+"""Largest number of machines, or of parts in a machine."""
 
 
 STATUSES = ("Available on-premise", "Available cloud", "Research, Development, or Internal (RDI)", "Preview")
 MARK = "FILL IN: "
-"""Begins the value of a field that ``describe-system`` could not read; package and review refuse it."""
+"""Beginning of a field's value that ``describe-system`` could not read; package and review refuse it."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class Field:
 
     name: str
     meaning: str
-    """What belongs there, with an example."""
+    """Expected content, with an example."""
     optional: bool = False
-    """Whether accepted submissions leave it empty."""
+    """True if accepted submissions leave it empty."""
 
     @property
     def marked(self) -> str:
@@ -76,11 +76,12 @@ FIELDS = (
 
 
 MARKED = re.compile(r"(?i)\bfill[ _-]?in\b *:|^ *fill[ _-]?in *$")
-"""A mark, also one that a person has changed a little or copied into a longer text."""
+"""Pattern of a mark, even if a person has changed it a little or copied it into a longer text."""
 
 
 def texts_in(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield every text in a description with the name of its field: other_software_stack.cuda, lists by number."""
+    """Yield every text in a description with the name of its field, such as other_software_stack.cuda; list entries are
+    numbered."""
     waiting: list[tuple[str, Any]] = list(content.items())
     while waiting:
         name, value = waiting.pop(0)
@@ -100,19 +101,19 @@ def marked_fields(description: Mapping[str, Any]) -> list[str]:
 
 @dataclass(frozen=True)
 class SystemDescription:
-    """What the file says. ``content`` is empty where it cannot be read; ``problem`` says why."""
+    """Content of a description. ``content`` is empty if the file cannot be read; ``problem`` says why."""
 
     path: Path
     content: Mapping[str, Any]
     problem: str | None = None
     repeated: Sequence[str] = ()
-    """Fields that stand in it twice."""
+    """Fields that the file contains twice."""
     constants: Sequence[str] = ()
-    """NaN, Infinity and -Infinity among its values, which JSON has not."""
+    """Values that JSON does not have: NaN, Infinity and -Infinity."""
     text: str = field(default="", repr=False)
 
     def line(self, name: str) -> int:
-        """The line a field stands in, 1 if it is not there."""
+        """Return the line of a field; 1 if the file does not have the field."""
         found = re.search(rf'"{re.escape(name)}"\s*:', self.text)
         return 1 if found is None else self.text.count("\n", 0, found.start()) + 1
 
@@ -121,12 +122,12 @@ class SystemDescription:
         return value if isinstance(value, str) else None
 
     def count(self, name: str) -> int | None:
-        """A whole number, given as one or as a string of digits."""
+        """Return a whole number, given as one or as a string of digits."""
         return as_count(self.content.get(name))
 
     @property
     def accelerators(self) -> int | None:
-        """Of the whole system."""
+        """Return the number of accelerators in the whole system."""
         nodes, per_node = self.count("number_of_nodes"), self.count("accelerators_per_node")
         return nodes * per_node if nodes and per_node else None
 
@@ -142,7 +143,7 @@ def as_count(value: Any) -> int | None:
 
 
 def read_system(path: Path) -> SystemDescription:
-    """Read a system description; never raises for what is in it."""
+    """Read a system description; no content of the file makes it raise."""
     try:
         text = read_regular(path, MOST_BYTES).decode("utf-8")
     except UnfitFile as error:

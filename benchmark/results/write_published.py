@@ -1,6 +1,6 @@
-"""Write ``published_runs.csv``: the table of runs of rounds as they were published.
+"""Write ``published_runs.csv``, the table of runs of published rounds.
 
-python -m benchmark.results.write_published FOLDER…, where a folder is training_results_v4.1 and the like.
+Run python -m benchmark.results.write_published FOLDER…; a folder is training_results_v4.1 and the like.
 """
 
 import sys
@@ -15,9 +15,9 @@ from stage.outputs.publish import write_text
 
 
 def write_published(rounds: Sequence[Path], output: Path) -> int:
-    """Write the table. Numbers have ten significant digits, which is more than a log has of any quantity but a count.
+    """Write the table. Numbers have ten significant digits: more than any quantity in a log has, except counts.
 
-    Raises InputError where there is no result of gpt3.
+    Raises InputError if there is no result of gpt3.
     """
     packages = [folder for one in rounds for folder in subfolders(one.absolute()) if is_package(folder)]
     sets = [one for package in packages for one in SubmissionPackage(package, ruleset_for(package, None)).sets]

@@ -1,1 +1,1 @@
-"""Whether a result log would be accepted."""
+"""Judge whether a result log would be accepted."""

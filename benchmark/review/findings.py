@@ -1,4 +1,4 @@
-"""What a review finds: rules as data, and their findings."""
+"""Define the rules of a review as data, and their findings."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -10,61 +10,63 @@ from benchmark.results.run_summary import RunSummary
 from benchmark.review.public_rules import public_rules
 
 Severity = Literal["error", "warning", "note"]
-"""error: not acceptable, the review fails; warning: a question to the submitter; note: good to know."""
+"""Severity of a finding. An error makes the review fail; a warning is a question to the submitter; a note is good to
+know."""
 Subject = TypeVar("Subject")
 Run = RunSummary
 STOPPED = "review.rule_stopped"
 FACTS = "docs/facts/mlperf_review.md"
 MOST_SHOWN = 400
-"""Characters of what was found or is due: a stranger's values are among them."""
+"""Largest number of characters shown of a found or expected value, which may come from a stranger."""
 
 
 @dataclass(frozen=True)
 class Deviation:
-    """Where something is not as a rule has it."""
+    """A place that deviates from a rule."""
 
     path: Path
     line: int | None
-    """Counted from 1; None: the whole file or folder."""
+    """Line, counted from 1; None for the whole file or folder."""
     found: str
     due: str
     severity: Severity | None = None
-    """Where it is less than the rule's."""
+    """Severity, if it is less than the rule's."""
 
 
 class InLine(Protocol):
-    """A record of a log, or what was read from one."""
+    """A record of a log, or a value read from a record."""
 
     @property
     def line(self) -> int: ...
 
 
 def at(run: Run, where: InLine | None, found: str, due: str, severity: Severity | None = None) -> Deviation:
-    """Return a deviation in a line of a log; None: in the whole file."""
+    """Return a deviation in a line of a log; without ``where``, a deviation of the whole file."""
     return Deviation(run.log.path, None if where is None else where.line, found, due, severity)
 
 
 @dataclass(frozen=True)
 class Rule(Generic[Subject]):
-    """One check of ours, as data."""
+    """One check of our own, as data."""
 
     name: str
-    """FAMILY.TOPIC, unique."""
+    """Unique name, as FAMILY.TOPIC."""
     severity: Severity
     source: str
-    """Where the rule stands: sections of docs/facts/mlperf_review.md, and their topic in words."""
+    """Sections of docs/facts/mlperf_review.md that state the rule, and their topic in words."""
     check: Callable[[Subject], Iterable[Deviation]]
     mend: str = ""
-    """What a submitter does about an error."""
+    """Instruction to the submitter for mending an error."""
     question: str = ""
-    """What a reviewer asks the submitter where it is no error."""
+    """Question to the submitter if the finding is not an error."""
     explains: tuple[str, ...] = ()
-    """Beginnings of the names of rules whose findings in the same file follow from a finding of this one: left out."""
+    """Beginnings of names of rules whose findings follow from a finding of this rule in the same file, and are left
+    out."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing to act on."""
+    """One finding to act on."""
 
     rule: str
     severity: Severity
@@ -74,15 +76,16 @@ class Finding:
     found: str
     due: str
     mend: str
-    """What a submitter does about it; empty for a question."""
+    """Instruction to the submitter; empty for a question."""
     text: str = ""
-    """The line itself, without control characters and cut to a bound; empty: no line, or a file that is not read."""
+    """The line itself, without control characters and shortened; empty without a line, or for a file that is not
+    read."""
     question: str = ""
-    """What a reviewer asks the submitter; empty for errors and notes."""
+    """Question to the submitter; empty for errors and notes."""
     rules: str = ""
-    """Where the public rules say so: document and section."""
+    """Document and section of the public rules that state the rule."""
     also: tuple[str, ...] = ()
-    """Other places of one system where the same was found, as ``path:line``."""
+    """Other places of one system with the same finding, as ``path:line``."""
 
     @property
     def place(self) -> str:
@@ -90,9 +93,9 @@ class Finding:
 
 
 def apply(rules: Iterable[Rule[Subject]], subject: Subject, place: Path) -> Iterator[Finding]:
-    """Yield what every rule finds in ``subject``, which lies at ``place``.
+    """Yield the findings of every rule in ``subject``, which lies at ``place``.
 
-    A rule that stops on something is a fault of ours: an error of its own, and the others are applied all the same.
+    A rule that raises an exception is a fault of ours: it becomes an error of its own, and the other rules still apply.
     """
     for rule in rules:
         try:
@@ -115,7 +118,7 @@ def apply(rules: Iterable[Rule[Subject]], subject: Subject, place: Path) -> Iter
 
 
 def stopped(what: str, error: Exception, place: Path) -> Finding:
-    """Return a fault of ours as a finding, said where it shows."""
+    """Return a fault of ours as a finding, so that the reader sees it."""
     found = shortened(f"{what} stopped: {type(error).__name__}: {error}", MOST_SHOWN)
     mend = "report it with this file: the fault is this program's; the rest was reviewed"
-    return Finding(STOPPED, "error", "", str(place), None, found, "a review that comes to its end", mend)
+    return Finding(STOPPED, "error", "", str(place), None, found, "a review that finishes", mend)

@@ -1,4 +1,4 @@
-"""Findings made fit to act on: causes without their consequences, each once per system, with the line it is about."""
+"""Merge findings: leave out consequences, keep each finding once per system, and quote its line."""
 
 import contextlib
 import re
@@ -13,15 +13,15 @@ from benchmark.review.findings import Finding, Rule
 from stage.regular_files import read_regular
 
 MOST_QUOTED = 240
-"""Characters of a line; a record of published logs has about 200."""
+"""Largest number of characters quoted of a line; a record of published logs has about 200."""
 MOST_ALSO = 100
-"""Places kept of a finding that stands in many."""
+"""Largest number of places kept for a finding that occurs in many."""
 NUMBER = re.compile(r"(?<![\w.])[-+]?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?(?!\w)")
-"""A number of its own, not a part of a name such as opt_adam_beta_1 or result_0.txt."""
+"""A number that stands alone, not one inside a name such as opt_adam_beta_1 or result_0.txt."""
 
 
 def without_consequences(findings: Sequence[Finding], rules: Iterable[Rule[Any]]) -> list[Finding]:
-    """Leave out what follows from another finding in the same file: ``Rule.explains``."""
+    """Leave out findings that follow from another finding in the same file, by ``Rule.explains``."""
     explaining = {rule.name: rule.explains for rule in rules if rule.explains}
     explained: dict[str, tuple[str, ...]] = {}
     for one in findings:
@@ -30,9 +30,9 @@ def without_consequences(findings: Sequence[Finding], rules: Iterable[Rule[Any]]
 
 
 def merged(findings: Iterable[Finding]) -> list[Finding]:
-    """Return one finding for what is the same but for numbers and places; ``also`` has the other places.
+    """Return one finding for all that differ only in numbers and places; ``also`` has the other places.
 
-    To be called with the findings of one system: another system's stand for themselves.
+    Call this with the findings of one system, so that another system keeps its own.
     """
     groups: dict[tuple[str, str, str], list[Finding]] = {}
     for one in findings:
@@ -44,7 +44,7 @@ def merged(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def quoted(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings with the line each is about, every file read once; without it where it cannot be read."""
+    """Return the findings with their lines; every file is read once. The line is empty if the file cannot be read."""
     wanted: dict[str, set[int]] = {}
     for one in findings:
         if one.line is not None:

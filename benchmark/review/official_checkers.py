@@ -1,7 +1,7 @@
-"""Which official tool applies to what, how it is called, and what proves that it ran and passed.
+"""Choose the official tools that apply, call them, and prove that they ran and passed.
 
-Commands and proofs: docs/facts/mlperf_review.md 4.10. Tools get copies (scratch_copies.py), but for the repository
-checker, which is about names and links. The summarizer reads the scaling.json that the package has.
+Commands and proofs: docs/facts/mlperf_review.md 4.10. All tools get copies (scratch_copies.py), except the repository
+checker, which checks names and links. The summarizer reads the package's scaling.json.
 """
 
 import json
@@ -32,16 +32,16 @@ MODULES = {
 }
 SEED_CHECK = Path(__file__).with_name("seed_check.py")
 NO_LOG = ("--log_output", "/dev/null")
-"""Else a tool appends to a file in the current folder."""
+"""Options that stop a tool from appending to a file in the current folder."""
 MOST_PARALLEL = 4
 MINUTES_TOLERANCE = 0.01
 Chain = Sequence[Task]
-"""Tasks that need each other's files, one after the other."""
+"""Tasks that run one after the other because each needs the files of the one before."""
 Plan = Callable[[Subject, Path], Sequence[Chain]]
 
 
 def declined(one: ResultSet) -> dict[str, str]:
-    """Return the official tools that have nothing to check in loose runs, and why."""
+    """Return the official tools that have nothing to check in runs outside a package, and the reasons."""
     found = {}
     for tool, few in ((SEED, len(one.files) < 2), (RCP, len(one.files) != SUBMITTED_RUNS)):
         if one.is_open:
@@ -54,10 +54,10 @@ def declined(one: ResultSet) -> dict[str, str]:
 
 
 def run_checkers(subjects: Sequence[Subject], done: Callable[[], object] = lambda: None) -> list[list[ToolVerdict]]:
-    """Return the checks of every official tool that applies, per subject, a few processes at a time.
+    """Return, per subject, the results of every official tool that applies; a few processes run at a time.
 
-    ``done`` is called after each subject. Of a package that the package checker does not
-    pass, the tools that it is made of run, too, each on its part: they say which.
+    ``done`` is called after each subject. If the package checker does not pass a package, the tools that it consists of
+    run on the package's parts, to show which part fails.
     """
     with (
         ThreadPoolExecutor(min(MOST_PARALLEL, os.cpu_count() or 1)) as pool,
@@ -93,7 +93,7 @@ def _run_chain(tasks: Chain) -> list[ToolVerdict]:
 
 
 def _not_run(tool: str, subject: str, error: Exception) -> ToolVerdict:
-    """A fault of ours, said where it shows: the other tools and subjects are checked."""
+    """Return a fault of ours as the result of this tool, so that the other tools and subjects are still checked."""
     why = shortened(f"this program stopped: {type(error).__name__}: {error}", MOST_WIDTH)
     return ToolVerdict(tool, subject, "did not run", (f"{why}; report it with this file",))
 
@@ -105,7 +105,7 @@ def _chains(subject: Subject, scratch: Path) -> list[Chain]:
 
 
 def _run_tasks(one: ResultSet, scratch: Path) -> list[Task]:
-    """What is checked of the runs of one system: compliance of each, seeds and convergence of all."""
+    """Return the checks of one system's runs: compliance of each run, seeds and convergence of all."""
     tasks = [_compliance(one, number, scratch / f"file_{number}") for number in range(len(one.files))]
     copies = ScratchCopies(scratch / "runs" / BENCHMARK)
     copies.add_runs(one.files)
@@ -148,14 +148,14 @@ def _compliance(one: ResultSet, number: int, scratch: Path) -> Task:
 
 
 def check_file(path: Path, ruleset: str) -> ToolVerdict:
-    """Return what the compliance checker says of one result file."""
+    """Return the compliance checker's result for one result file."""
     with tempfile.TemporaryDirectory(prefix="review-") as scratch:
         return run_task(_compliance(ResultSet(path.name, ruleset, (path,), None), 0, Path(scratch)))
 
 
 def _package_chains(package: SubmissionPackage, scratch: Path) -> list[Chain]:
-    """The summarizer runs before the package checker, which writes its own scaling.json: the score is that of the
-    package."""
+    """Return the tasks of a package. The summarizer runs before the package checker, which writes its own scaling.json,
+    so that the score is the package's."""
     copies = ScratchCopies(scratch / safe_name(package.path.name))
     copies.add_package(package)
     files, subject, table = max(1, sum(len(one.files) for one in package.sets)), str(package.path), scratch / "s.csv"
@@ -196,7 +196,7 @@ def _package_chains(package: SubmissionPackage, scratch: Path) -> list[Chain]:
 
 
 def _parts(subject: Subject, scratch: Path) -> list[Chain]:
-    """The tools that the package checker is made of."""
+    """Return the tasks of the tools that the package checker consists of."""
     assert isinstance(subject, SubmissionPackage)
     tasks = [task for n, one in enumerate(subject.sets) for task in _run_tasks(one, scratch / f"set_{n}")]
     copies = ScratchCopies(scratch / "systems")
@@ -213,7 +213,7 @@ def official_scores(package: SubmissionPackage, table: Path, renamed: Mapping[st
     """Return the summarizer's columns of gpt3, by system: time_to_train, Energy, GBS, samples_to_converge, RCP and its
     factor.
 
-    Empty where it wrote no table; without the columns, and the systems, that it left empty.
+    The result is empty if the summarizer wrote no table; columns and systems that it left empty are missing.
     """
     if not table.is_file():
         return {}
@@ -228,7 +228,8 @@ def official_scores(package: SubmissionPackage, table: Path, renamed: Mapping[st
 
 
 def _score_differs(package: SubmissionPackage, table: OfficialScores) -> list[str]:
-    """Return where the summarizer's table lacks a system, or has another time or number of tokens than ours."""
+    """Return the places where the summarizer's table lacks a system, or has another time or number of tokens than
+    ours."""
     wrong = [] if table else [f"no {BENCHMARK} results in its table of scores"]
     for one in package.sets if table else ():
         minutes, tokens = table[one.name].get("time_to_train"), table[one.name].get("samples_to_converge")

@@ -1,8 +1,8 @@
-"""The official checkers, each in a fresh process, believed only when their text proves that they ran and passed.
+"""Run each official checker in a fresh process, and believe it only if its output proves that it ran and passed.
 
 Four of them exit with 0 whatever they find; the package checker prints SUCCESS over a benchmark it skipped; some crash
-on a word or a character (docs/facts/mlperf_review.md 1.4, 4.10, 4.14). So every tool has a proof here: what must stand
-in its output, as often as there are files, and what must not.
+on a word or a character (docs/facts/mlperf_review.md 1.4, 4.10, 4.14). So every tool has a proof here: patterns that
+its output must contain, as often as there are files, and patterns that it must not contain.
 """
 
 import contextlib
@@ -21,12 +21,13 @@ from typing import IO, Literal
 from benchmark.results.printable import shortened
 
 CPU_S_PER_LOG = 10
-"""A published log takes a second of a processor at most, one with 25,000 evaluations two to three."""
+"""Processor seconds allowed per log: a published log takes at most one, a log with 25,000 evaluations two to three."""
 WALL_S, WALL_S_PER_LOG = 60.0, 30.0
 MOST_MEMORY = 1 << 30
-"""Bytes of its own; libraries read from files are not counted."""
+"""Bytes of memory that a tool may take; libraries mapped from files do not count."""
 MOST_OUTPUT = 64 << 20
-"""Bytes of a file that it writes, its output included; a failing checker prints the whole log."""
+"""Largest number of bytes that a tool may write to a file, its output included; a failing checker prints the whole
+log."""
 MOST_COMPLAINTS = 12
 MOST_WIDTH = 300
 CRASH = "Traceback (most recent call last)"
@@ -35,21 +36,22 @@ NOISE = re.compile(
 )
 
 OfficialScores = Mapping[str, Mapping[str, float | str]]
-"""The summarizer's columns by system."""
+"""Columns of the summarizer by system."""
 Outcome = Literal["passed", "excused", "failed", "did not run"]
-"""excused: it failed on what the round accepts, such as the one run of three that may fail."""
+"""Outcome of a tool. It is excused if it failed on something that the round accepts, such as the one run of three that
+may fail."""
 
 
 @dataclass(frozen=True)
 class ToolVerdict:
-    """What one official tool said of one thing."""
+    """Result of one official tool on one subject."""
 
     tool: str
     subject: str
-    """Path of what was checked."""
+    """Path that was checked."""
     outcome: Outcome
     complaints: tuple[str, ...]
-    """The tool's own lines, or why it does not count as run."""
+    """The tool's own lines, or the reason why it does not count as run."""
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
     scores: OfficialScores = field(default_factory=dict)
@@ -61,21 +63,21 @@ class ToolVerdict:
 
 @dataclass(frozen=True)
 class Task:
-    """A tool to run on something, and what proves that it checked everything and found it good."""
+    """A tool, its arguments, and the proof that it checked everything and found it good."""
 
     tool: str
     subject: str
     arguments: Sequence[str]
     must: Mapping[str, int]
-    """Patterns, and how often each must be in its output."""
+    """Patterns, and the number of times that each must occur in the output."""
     must_not: tuple[str, ...] = ()
     renamed: Mapping[str, str] = field(default_factory=dict)
-    """Paths of copies, and those they stand for."""
+    """Original path by path of the copy."""
     notes: tuple[str, ...] = ()
     files: int = 1
-    """How many logs it reads."""
+    """Number of logs that the tool reads."""
     scores: Callable[[], tuple[OfficialScores, list[str]]] | None = None
-    """Reads the scores that it wrote, and tells what is wrong with them."""
+    """Function that reads the scores that the tool wrote, and lists errors in them."""
 
 
 def run_task(task: Task) -> ToolVerdict:
@@ -112,8 +114,8 @@ def _wall_s(task: Task) -> float:
 
 
 def _run(task: Task, folder: str, output: IO[bytes]) -> int | None:
-    """Return its exit status, a signal as a negative number; None where it did not answer in time. With -P nothing in
-    the working folder is ever imported; by one thread each, since several tools run at once."""
+    """Return the tool's exit status, a signal as a negative number; None if it did not finish in time. Option -P keeps
+    Python from importing from the working folder. Each tool gets one thread, since several tools run at once."""
     single = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     process = subprocess.Popen(
@@ -139,7 +141,7 @@ def _run(task: Task, folder: str, output: IO[bytes]) -> int | None:
 
 
 def _unproven(task: Task, text: str) -> list[str]:
-    """Return what the output lacks, or has and should not have."""
+    """Return the patterns that the output lacks, and the forbidden patterns that it contains."""
     counts = {pattern: len(re.findall(pattern, text)) for pattern in task.must}
     lacking = [
         f"the output has {counts[pattern]} of {times} lines with {_plain(pattern)!r}"
@@ -150,7 +152,7 @@ def _unproven(task: Task, text: str) -> list[str]:
 
 
 def _complaints(text: str) -> list[str]:
-    """Return the lines that say something: no progress, no dumps of the checker's state."""
+    """Return the output's informative lines, without progress and dumps of the checker's state."""
     told = (line for line in text.splitlines() if line.strip() and not NOISE.match(line))
     lines = list(dict.fromkeys(shortened(line, MOST_WIDTH) for line in told))
     left_out = len(lines) - MOST_COMPLAINTS

@@ -1,4 +1,4 @@
-"""Where the public text of a rule stands, by the sections of docs/facts/mlperf_review.md that it cites."""
+"""Find the public text of a rule from the sections of docs/facts/mlperf_review.md that it cites."""
 
 import re
 from collections.abc import Mapping
@@ -42,13 +42,13 @@ PUBLIC_RULES: Mapping[str, str] = {
     "6": "no rule: what published, accepted logs have in common",
     "8": "no rule: advice of docs/facts/mlperf_review.md",
 }
-"""Where the public text of a section of docs/facts/mlperf_review.md stands; a chapter stands for its other sections."""
+"""Public text of each section of docs/facts/mlperf_review.md; a chapter stands for its other sections."""
 BINDING = ("7", "5", "4", "3", "2", "1", "6", "8")
-"""Chapters, the rules' own text first."""
+"""Chapters in order of preference, the rules' own text first."""
 
 
 def public_rules(source: str) -> str:
-    """Document and section of the public rules for the sections that ``source`` cites."""
+    """Return document and section of the public rules for the sections that ``source`` cites."""
     cited = re.findall(r"\b\d\.\d+\b", source)
     for chapter in BINDING:
         for section in cited:

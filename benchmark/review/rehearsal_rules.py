@@ -1,4 +1,4 @@
-"""The official rule files with four rules replaced by the rehearsal's own (rehearsal_rules.yaml)."""
+"""Replace four of the official rules with the rehearsal's own (rehearsal_rules.yaml)."""
 
 from importlib.resources import files
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""A review for machines: ``review --json F``. docs/review.md documents the shape; ``format`` changes with it."""
+"""Write a review for machines: ``review --json F``. docs/review.md documents the shape, and ``format`` changes with
+it."""
 
 import math
 from dataclasses import asdict
@@ -12,7 +13,7 @@ FORMAT = 2
 
 
 def review_as_json(review: Review) -> dict[str, Any]:
-    """Return the verdict, then one entry per package or set of runs; null for what is no finite number."""
+    """Return the verdict, then one entry per package or set of runs; a number that is not finite becomes null."""
     content: dict[str, Any] = null_for_nan(
         {
             "format": FORMAT,
@@ -53,7 +54,7 @@ def _subject(subject: SubjectReview) -> dict[str, Any]:
 
 
 def _finding(subject: SubjectReview, finding: Finding) -> dict[str, Any]:
-    """Return a finding with paths told from the subject's folder."""
+    """Return a finding with paths relative to the subject's folder."""
     near = {"path": subject.near(finding.path), "also": [subject.near(place) for place in finding.also]}
     return {**asdict(finding), **near}
 

@@ -1,4 +1,5 @@
-"""``python -m benchmark review`` for people: of several results the leaderboard, then each with its verdict first."""
+"""Print ``python -m benchmark review`` for people: several results get a leaderboard first, then each its verdict and
+findings."""
 
 import json
 import os
@@ -23,15 +24,15 @@ from stage.tables import table_text
 VERDICT_STYLES = {"acceptable": "bold green", "acceptable with questions": "bold yellow", "rejected": "bold red"}
 COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 NARROWEST = 120
-"""Columns: as wide as the tables, also where there is no terminal, so that lines can be searched."""
+"""Least width in columns: that of the tables, even without a terminal, so that lines can be searched."""
 BOARD = ("rank", "system", "devices", "minutes", "verdict")
 RUN_COLUMNS = ("run", *"seed status minutes tokens evals last init_s init step_s eval restarts".split())
 MOST_OF_A_RULE = 5
-"""Findings of one rule that are shown; --json has all."""
+"""Number of findings of one rule that are shown; --json has all."""
 MOST_CELL = 30
-"""Characters of a cell."""
+"""Largest number of characters in a cell."""
 MOST_PLACES = 4
-"""Of one finding, besides the first."""
+"""Number of places shown for one finding besides the first."""
 
 
 def review_and_print(
@@ -41,10 +42,10 @@ def review_and_print(
     page: Callable[[Review], str] | None = None,
     references: ReferenceChoice = USUAL_REFERENCES,
 ) -> int:
-    """Review results and packages; print it, write it to ``json_file``, and make a ``page`` of it, which tells in a
-    line what it says.
+    """Review results and packages; print the review and write it to ``json_file``. The function ``page`` makes a page
+    of it and returns one line about the page.
 
-    Returns the exit status, 0 if everything passed, 1 if not. Raises InputError for input that cannot be reviewed.
+    Returns the exit status: 0 if everything passed, otherwise 1. Raises InputError for input that cannot be reviewed.
     """
     if not paths:
         raise InputError("nothing to review; give result files, a run folder or a package (see --help)")
@@ -76,7 +77,7 @@ def print_review(found: Review, out: Console) -> None:
 
 
 def leaderboard(found: Review) -> str:
-    """Return a row per system, the best score first; those without a score have no rank."""
+    """Return a row per system, the best score first; systems without a score have no rank."""
     systems = [(score, subject) for subject in found.subjects for score in subject.scores]
     systems.sort(key=lambda one: (one[0].minutes is None, one[0].minutes or 0))
     rows = []
@@ -92,7 +93,7 @@ def leaderboard(found: Review) -> str:
 
 
 def _references(found: Review) -> str:
-    """Return the points that all results are compared with, a row for each ruleset and batch size."""
+    """Return the reference points that all results are compared with, a row for each ruleset and batch size."""
     rows = {
         (one.ruleset, f"{point.batch_size:,.0f}", f"{point.mean:,.0f}", f"{point.least:,.0f}"): None
         for subject in found.subjects
@@ -150,7 +151,7 @@ def _print_score(score: Score, convergence: Convergence, out: Console) -> None:
 
 
 def _convergence(result: Convergence) -> str:
-    """Return where the result stands beside the reference point that it is compared with, in tokens."""
+    """Return the result's tokens and those of the reference point that it is compared with."""
     if result.standing == "not tested":
         return f"not tested, {result.why}"
     words = result.standing + (f" by {result.factor:.4f}" if result.factor > 1 else "")
@@ -179,8 +180,8 @@ def _cells(run: RunScore) -> Iterator[str]:
 
 
 def _print_findings(findings: Sequence[Finding], subject: SubjectReview, out: Console) -> None:
-    """Print each with its places, the line, what is expected, what to do or answer, and the rule; of a rule the first
-    ones."""
+    """Print each finding with its places, the line, what is expected, what to do or answer, and the rule; of each rule,
+    print only the first findings."""
     shown: Counter[str] = Counter()
     for one in findings:
         shown[one.rule] += 1
@@ -206,7 +207,8 @@ def _print_table(out: Console, table: str) -> None:
 
 
 def _say(out: Console, text: str, style: str = "", indent: int = 4, whole_words: bool = True) -> None:
-    """Print text as it is: no markup, no control characters from a stranger's file; folded to the console's width."""
+    """Print text as it is, folded to the console's width: no markup and no control characters from a stranger's
+    file."""
     lines = textwrap.wrap(
         printable(text),
         out.width,

@@ -1,7 +1,8 @@
-"""What the official tools are given: copies in a scratch folder, under names that crash none of them.
+"""Copy files for the official tools into a scratch folder, under names that crash none of them.
 
 The package checker and the summarizer write into what they check, and several tools take some characters of a path for
-a pattern. Each copy is told by the real path it stands for. What is too large goes to them empty, so that they fail.
+a pattern. Messages name each copy's original path. A file that is too large is copied empty, so that the tools fail on
+it.
 """
 
 import hashlib
@@ -18,30 +19,30 @@ from benchmark.results.subjects import BENCHMARK, SubmissionPackage
 from stage.regular_files import UnfitFile, read_regular
 
 MOST_COPIED = 32 << 20
-"""Bytes of a file's records; the largest published log has 5 MB."""
+"""Largest number of bytes of a file's records; the largest published log has 5 MB."""
 MOST_COPIED_TOGETHER = 1 << 30
 MOST_NAME = 80
 UNSAFE = re.compile(r"[^A-Za-z0-9._+-]|^[^A-Za-z0-9_]")
 OF_ROUND_4_0 = "4.0.0"
 STATUS = re.compile(rb'("status"\s*:\s*")(onprem|cloud|available)(?=")')
 STATUSES_OF_ROUND_4_0 = {b"onprem": b"Available on-premise"}
-"""As accepted then, and as today's tools have them; all others were available in a cloud."""
+"""Statuses accepted in round 4.0, and today's words for them; all others were available in a cloud."""
 
 
 @dataclass
 class ScratchCopies:
-    """Copies of strangers' files in a folder, and what was changed on the way."""
+    """Copies of strangers' files in a folder, and notes on what was changed."""
 
     folder: Path
     renamed: dict[str, str] = field(default_factory=dict)
-    """Real path of each copy, and of each folder."""
+    """Original path by path of each copied file and folder."""
     notes: dict[str, None] = field(default_factory=dict)
     left: int = MOST_COPIED_TOGETHER
     """Bytes that may still be copied."""
 
     def add(self, path: Path, target: Path, ruleset: str = "") -> None:
-        """Copy a file: of a log the records, since the tools look at nothing else; of a description of round 4.0 the
-        status as today's tools have it. A file that cannot be read, or is too large, goes empty, which is noted."""
+        """Copy a file: of a log only the records, since the tools read nothing else; of a description of round 4.0 with
+        today's word for its status. A file that cannot be read, or is too large, is copied empty and noted."""
         try:
             content = read_regular(path, MOST_BYTES)
             if path.suffix == ".txt":
@@ -51,18 +52,18 @@ class ScratchCopies:
         except OSError as error:
             content = b""
             why = str(error) if isinstance(error, UnfitFile) else error.strerror
-            self.notes[f"{path.name!r} went to the tools empty: {why}"] = None
+            self.notes[f"the tools got {path.name!r} empty: {why}"] = None
         if ruleset == OF_ROUND_4_0 and path.suffix == ".json":
             content, changed = STATUS.subn(_status_of_today, content)
             if changed:
-                self.notes["statuses of round 4.0 went to the tools as today's"] = None
+                self.notes["the tools got today's words for the statuses of round 4.0"] = None
         self.left -= len(content)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(content)
         self.renamed[str(target)] = str(path)
 
     def add_package(self, package: SubmissionPackage) -> None:
-        """Copy systems/, and of results/ what is of gpt3 or of a folder that no tool knows."""
+        """Copy systems/, and from results/ the folders of gpt3 and those that no tool knows."""
         others = {*get_allowed_benchmarks("training", package.ruleset)} - {BENCHMARK}
         self.renamed[str(self.folder)] = str(package.path)
         for entry in package.entries:
@@ -71,7 +72,7 @@ class ScratchCopies:
                 continue
             target = self.folder.joinpath(*map(safe_name, parts))
             if target.name != entry.path.name:
-                told = f"{entry.path.name!r} went to the tools as {target.name}: they take its characters for a pattern"
+                told = f"the tools got {entry.path.name!r} as {target.name}: they take its characters for a pattern"
                 self.notes[told] = None
             if entry.kind == "folder":
                 target.mkdir(parents=True, exist_ok=True)
@@ -92,8 +93,8 @@ def records_of(content: bytes) -> bytes:
 
 
 def safe_name(name: str) -> str:
-    """Return the name, or one that no tool takes for a pattern; two names stay two: a digest tells them apart. A
-    description keeps the name of its system's folder."""
+    """Return the name, or one that no tool takes for a pattern; a digest keeps two such names apart. A description
+    keeps the name of its system's folder."""
     if not UNSAFE.search(name):
         return name
     suffix = name[-5:] if name.endswith(".json") else name[-4:] if name.endswith(".txt") else ""

@@ -1,4 +1,4 @@
-"""The official seed checker as a command, which it has not: seed_check.py RULESET FILE …"""
+"""Run the official seed checker, which has no command of its own: seed_check.py RULESET FILE …"""
 
 import logging
 import sys

@@ -1,4 +1,4 @@
-"""``review``: the official checkers and the rules of our own on results and packages, and what they come to."""
+"""Run ``review``: apply the official checkers and our own rules to results and packages, and reach a verdict."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -33,28 +33,29 @@ class SubjectReview:
     findings: tuple[Finding, ...]
     sets: tuple[ResultSet, ...]
     scores: tuple[Score, ...]
-    """One per set."""
+    """Scores, one per set."""
 
     @property
     def verdict(self) -> Verdict:
-        """rejected: an error, or an official tool that failed or did not run; questions: warnings."""
+        """Return the verdict: rejected for an error, or for an official tool that failed or did not run; questions for
+        warnings."""
         if not self.passed:
             return "rejected"
         return "acceptable with questions" if self.of("warning") else "acceptable"
 
     @property
     def passed(self) -> bool:
-        """Every official tool that applies ran and passed, and no rule of ours has an error."""
+        """Return whether every official tool that applies ran and passed, and no rule of ours found an error."""
         return bool(self.checks) and all(check.passed for check in self.checks) and not self.of("error")
 
     @property
     def root(self) -> Path:
-        """The folder that paths are told from: the package, or where all files of the runs lie."""
+        """Return the folder from which paths are shown: the package, or the common folder of all runs' files."""
         path = Path(self.path)
         return path.parent if any(path in one.files for one in self.sets) else path
 
     def near(self, text: str) -> str:
-        """Return a path of it, or a text with such paths, without the folder that all of them share."""
+        """Return a path, or a text with paths, without the folder that all of them share."""
         root = str(self.root)
         return "." if text == root else text.replace(f"{root}/", "")
 
@@ -63,20 +64,20 @@ class SubjectReview:
 
     @property
     def declined(self) -> dict[str, str]:
-        """Official tools that have nothing to check here, and why."""
+        """Return the official tools that have nothing to check here, and the reasons."""
         return {tool: why for one in self.sets if self.kind == "runs" for tool, why in declined(one).items()}
 
 
 @dataclass(frozen=True)
 class Review:
-    """What was reviewed, and how long it took."""
+    """The reviewed subjects, and the time that the review took."""
 
     subjects: tuple[SubjectReview, ...]
     seconds: float
 
     @property
     def verdict(self) -> Verdict:
-        """The worst of its subjects'; rejected where there is none."""
+        """Return the worst verdict of its subjects; rejected if there is none."""
         verdicts = {subject.verdict for subject in self.subjects}
         return next((one for one in WORST_FIRST if one in verdicts), "rejected")
 
@@ -88,8 +89,8 @@ class Review:
 def review(paths: Sequence[Path], ruleset: str | None = None, references: ReferenceChoice = USUAL_REFERENCES) -> Review:
     """Review result files, folders of them and packages.
 
-    Raises InputError for a path without results, a ruleset without gpt3 and custom reference points that are none;
-    whatever is in the files is a finding.
+    Raises InputError for a path without results, a ruleset without gpt3 and a file without valid custom reference
+    points; faults in the files are findings.
     """
     started = time.perf_counter()
     if references.custom is not None:
@@ -102,10 +103,10 @@ def review(paths: Sequence[Path], ruleset: str | None = None, references: Refere
 
 
 def with_copies(subjects: Sequence[SubjectReview]) -> tuple[SubjectReview, ...]:
-    """Return the reviews, with an error for every run that another package of the same folder has, too.
+    """Return the reviews, with an error for every run that also stands in another package of the same folder.
 
-    Packages of other folders are other rounds, whose logs may be submitted again; loose runs may be what a package was
-    made of.
+    Packages of other folders are other rounds, whose logs may be submitted again; loose runs may be those that a
+    package was made from.
     """
     runs = {one.path: [run for each in one.sets for run in each.runs] for one in subjects if one.kind == "package"}
     reviews = []
@@ -125,9 +126,9 @@ def _worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def own_findings(subject: Subject) -> tuple[Finding, ...]:
-    """Return what the rules of our own say, errors first; no process is started.
+    """Return the findings of our own rules, errors first; no process is started.
 
-    A finding stands once per system, without what only follows from another, and with the line it is about.
+    A finding stands once per system, with its line; findings that only follow from another are left out.
     """
     found: list[Finding] = []
     for one in _sets(subject):
@@ -140,9 +141,9 @@ def own_findings(subject: Subject) -> tuple[Finding, ...]:
 
 
 def subject_review(subject: Subject, checks: Sequence[ToolVerdict]) -> SubjectReview:
-    """Return what our own rules, the score and the checks of the official tools say of it.
+    """Return the review of a subject: findings of our own rules, the score, and the results of the official tools.
 
-    A fault of ours in the review of one subject is an error of it, and the others are reviewed all the same.
+    A fault of ours in the review of one subject becomes an error of this subject, and the others are still reviewed.
     """
     kind: Literal["package", "runs"] = "package" if isinstance(subject, SubmissionPackage) else "runs"
     bare = SubjectReview(kind, str(subject.path), subject.ruleset, tuple(checks), (), (), ())
@@ -157,7 +158,7 @@ def subject_review(subject: Subject, checks: Sequence[ToolVerdict]) -> SubjectRe
 def excused(
     checks: Iterable[ToolVerdict], sets: Sequence[ResultSet], findings: Sequence[Finding]
 ) -> tuple[ToolVerdict, ...]:
-    """Return the checks with those excused that fail on what a round accepts.
+    """Return the checks, with those excused that fail on something that a round accepts.
 
     The one run of three that was aborted need not comply: the package checker accepts it as the slowest
     (docs/facts/mlperf_review.md 4.3). The repository checker refuses names in the code that the round accepted, which
@@ -171,10 +172,10 @@ def excused(
         aborted = {str(run.log.path) for run in one.runs if run.was_aborted}
         if len(names) == RUNS and len(wrong) == 1 and wrong[0].subject in aborted:
             why[COMPLIANCE, wrong[0].subject] = (
-                f"{Path(wrong[0].subject).name}: it does not comply, as one of three runs may"
+                f"{Path(wrong[0].subject).name}: this run does not comply, which is allowed to one of three"
             )
     if {one.severity for one in findings if one.rule == "package.files"} == {"note"}:
-        why |= {(REPOSITORY, each.subject): "the round accepted the names that it refuses" for each in found}
+        why |= {(REPOSITORY, each.subject): "the round accepted the names that this checker refuses" for each in found}
     return tuple(
         replace(each, outcome="excused", notes=(*each.notes, why[each.tool, each.subject]))
         if each.outcome == "failed" and (each.tool, each.subject) in why

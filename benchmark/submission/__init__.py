@@ -1,1 +1,1 @@
-"""From three logs to a submission: the description of the system, and the package."""
+"""Make a submission from three logs: the description of the system, and the package."""

@@ -1,4 +1,5 @@
-"""``describe-system``: the MLPerf description of this machine, with a mark where it takes a person to know."""
+"""Run ``describe-system``: write the MLPerf description of this machine, with a mark at each field that a person must
+fill in."""
 
 import json
 from pathlib import Path
@@ -15,10 +16,10 @@ LSBLK = ("lsblk", "--json", "--bytes", "--nodeps", "--output", "NAME,TYPE,SIZE,R
 
 
 def describe_system(output: Path | None = None) -> str:
-    """The description of this machine as JSON; or, written to ``output``, the fields that are left for a person. A file
-    that ends in .toml gets the hardware part of a system instead, for ``--system``.
+    """Return the description of this machine as JSON. With ``output``, write it there and return the fields that are
+    left for a person; a file that ends in .toml gets the hardware part of a system instead, for ``--system``.
 
-    Raises InputError where ``output`` exists.
+    Raises InputError if ``output`` exists.
     """
     if output is not None and output.exists():
         raise InputError(f"{output}: exists, perhaps filled in by hand; choose another --output or delete it")
@@ -37,7 +38,7 @@ def describe_system(output: Path | None = None) -> str:
 
 
 def hardware_toml() -> str:
-    """One machine like this as a system: its accelerators, and nothing of the layout."""
+    """Return one machine like this as a system: its accelerators, and nothing of the layout."""
     gpu, _ = hardware.accelerators()
     name, count = gpu.get("accelerator_model_name", ""), gpu.get("accelerators_per_node", "")
     known = accelerator_named(name)
@@ -47,7 +48,7 @@ def hardware_toml() -> str:
 
 
 def describe_this_machine() -> dict[str, Any]:
-    """Every field of the description, in the usual order: read, or marked."""
+    """Return every field of the description in the usual order, read from the machine or marked."""
     gpu, gpu_stack = hardware.accelerators()
     programs, stack = hardware.software()
     found: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""``package``: three results, a system description and the code become the folder of a submission.
+"""Run ``package``: make the folder of a submission from three results, a system description and the code.
 
 systems/SYSTEM.json   results/SYSTEM/gpt3/result_{0,1,2}.txt   benchmarks/gpt3/implementations/{IMPLEMENTATION,SYSTEM}/
 
@@ -47,11 +47,11 @@ def make_package(
     precision: str | None = None,
     other_code: bool = False,
 ) -> str:
-    """Make the folder ``output``; returns what review says of it, with its warnings and notes in lines of their own.
+    """Make the folder ``output``; return the review's verdict on it, with its warnings and notes in lines of their own.
 
-    ``precision``: fp32 or bf16, of logs without the folders of their runs, which tell it. ``other_code``: other code
-    than this repository's made the results. Raises InputError for input that makes no submission; nothing is left
-    behind then.
+    The precision, fp32 or bf16, is needed for logs outside their run folders, which tell it. With ``other_code``, code
+    other than this repository's made the results. Raises InputError for input that makes no submission, and then leaves
+    nothing behind.
     """
     if output.exists():
         raise InputError(f"{output}: exists; choose another --output or delete it")
@@ -96,8 +96,8 @@ def assemble(folder: Path, system_json: Path, contents: Contents, code: Sequence
 
 
 def copy_code(destination: Path, code: Sequence[Path]) -> None:
-    """Copy the repository's files as they are now, without tests and without hidden files, which the official
-    repository checker refuses."""
+    """Copy the repository's files as they are now, without tests and without hidden files; the official repository
+    checker refuses hidden files."""
     for name in code:
         hidden = any(part.startswith(".") for part in name.parts)
         if hidden or name.parts[0] in NOT_NEEDED_TO_RUN or not (REPOSITORY / name).is_file():
@@ -107,7 +107,7 @@ def copy_code(destination: Path, code: Sequence[Path]) -> None:
 
 
 def write_manifests(folder: Path, results: Sequence[RecordedRun]) -> list[str]:
-    """Write the digests of data and checkpoint as each run stamped them, and copy the manifests of the stages.
+    """Write the digests of data and checkpoint as each run recorded them, and copy the manifests of the stages.
 
     Returns the names of the files; none for results without their runs' folders.
     """
@@ -134,7 +134,7 @@ def _manifests(inputs: Mapping[str, Any]) -> Iterator[Path]:
 
 
 def _given(folder: Path, system_json: Path, results: Sequence[RecordedRun]) -> dict[str, str]:
-    """Return where the files that stand in the folder came from."""
+    """Return the origin of each file in the folder."""
     system = system_json.stem
     logs = folder / "results" / system / "gpt3"
     given = {str(logs / f"result_{number}.txt"): str(result.path) for number, result in enumerate(results)}
@@ -143,10 +143,10 @@ def _given(folder: Path, system_json: Path, results: Sequence[RecordedRun]) -> d
 
 
 def require_accepted(folder: Path, ruleset: str, given: Mapping[str, str]) -> tuple[SubjectReview, list[str]]:
-    """Return what review says of a package that it passes, and its warnings.
+    """Return the review of a package that it passes, and its warnings.
 
-    ``given`` has the paths that the user knows for those in the folder. Raises InputError unless ``review`` passes the
-    folder; each thing that it refuses is printed in a line.
+    The paths in the folder map to the user's own paths in ``given``. Raises InputError unless ``review`` passes the
+    folder; each refused item is printed in a line.
     """
 
     def as_given(text: str) -> str:

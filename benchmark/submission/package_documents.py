@@ -1,4 +1,4 @@
-"""The documents of a package that are written, not copied: README, scripts, the description of the implementation."""
+"""Write the documents of a package that are not copied: README, scripts, the description of the implementation."""
 
 import re
 import shlex
@@ -18,29 +18,30 @@ from checksums.md5_list import read_list
 Runs = Sequence[RecordedRun]
 SCRIPTS = ("setup.sh", "init_datasets.sh", "run_and_time.sh")
 NOT_OPTIONS = ("name", "nodes", "devices_per_node", "platform")
-"""Fields of a system that run_gpt3.sh sets by other means."""
+"""Fields of a system that run_gpt3.sh sets by other means than options."""
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What the documents of a package tell."""
+    """Facts for the documents of a package."""
 
     org: str
     implementation: str
     """Folder of the code."""
     commit: str | None
-    """Of the code."""
+    """Commit of the code."""
     description: Mapping[str, Any]
-    """Of the system."""
+    """Description of the system."""
     results: Sequence[RecordedRun]
     precision: str
-    """fp32 or bf16."""
+    """Precision of the runs: fp32 or bf16."""
     other_code: bool
-    """Whether other code made the results."""
+    """True if code other than this repository's made the results."""
 
 
 def write_documents(folder: Path, contents: Contents, manifests: Sequence[str]) -> None:
-    """Write README.md and the scripts of one system. What comes from logs and JSON is quoted for where it stands."""
+    """Write README.md and the scripts of one system. Texts from logs and JSON are quoted for the place where they
+    stand."""
     first, templates = contents.results[0], _templates()
     held = {topic: supported(contents.results) for topic, (_, supported) in CLAIMS.items()}
     content = {
@@ -63,12 +64,12 @@ def write_documents(folder: Path, contents: Contents, manifests: Sequence[str]) 
 
 
 def _published(names: Sequence[str]) -> Callable[[Runs], bool]:
-    """Return whether each run stamped these files with the digests that MLCommons published."""
+    """Return a function that tells whether each run recorded these files with the digests that MLCommons published."""
     return lambda runs: all(run.digests.get(name) == PUBLISHED_DATA[name] for run in runs for name in names)
 
 
 def _checkpoint_stamped(runs: Runs) -> bool:
-    """Whether, in each run, an input that is no data file has a digest."""
+    """Return whether each run recorded a digest for an input that is not a data file."""
 
     def stamped(run: RecordedRun) -> bool:
         digests = run.digests.items()
@@ -96,7 +97,8 @@ CLAIMS: Mapping[str, tuple[str, Callable[[Runs], bool]]] = {
         _checkpoint_stamped,
     ),
 }
-"""What no review sees: topic, sentence, and whether the runs support it. A topic that they do not is named as such."""
+"""Claims that no review checks, by topic: the sentence, and a function that tells whether the runs support it. The
+README names unsupported topics as such."""
 
 
 def _templates() -> Environment:
@@ -124,7 +126,7 @@ def _run(result: RecordedRun, number: int) -> list[str]:
 
 
 def _variables(result: RecordedRun, contents: Contents) -> dict[str, Any]:
-    """Return the environment of run_gpt3.sh for such a run."""
+    """Return the environment with which run_gpt3.sh repeats such a run."""
     log = result.summary.log
     rate = log.number("opt_base_learning_rate")
     least = None if rate is None else rate / 10  # by the rules; some log the ratio instead
@@ -141,7 +143,7 @@ def _variables(result: RecordedRun, contents: Contents) -> dict[str, Any]:
 
 
 def _changed_options(system: Mapping[str, Any], named: System) -> list[str]:
-    """Options of ``train`` for what the run's system has other than the one its name stands for."""
+    """Return the options of ``train`` for the fields in which the run's system differs from the named one."""
     usual = asdict(named)
     return [
         _option(name, value)
@@ -158,7 +160,7 @@ def _option(name: str, value: Any) -> str:
 
 
 def _sbatch(description: Mapping[str, Any]) -> list[str]:
-    """Machines and processes per machine, as the description of the system has them."""
+    """Return the options of sbatch for machines and processes per machine, from the description of the system."""
     return [
         f"--nodes={description.get('number_of_nodes', '')}",
         f"--ntasks-per-node={description.get('accelerators_per_node', '')}",
@@ -166,10 +168,10 @@ def _sbatch(description: Mapping[str, Any]) -> list[str]:
 
 
 def _one_line(value: Any) -> str:
-    """Text that stays within a comment."""
+    """Return the value as text that stays within a comment."""
     return " ".join("".join(letter if letter.isprintable() else " " for letter in str(value)).split())
 
 
 def _markdown(value: Any) -> str:
-    """Text in a Markdown paragraph or table cell: one line, nothing of it markup."""
+    """Return the value as text for a Markdown paragraph or table cell: one line, without markup."""
     return re.sub(r"([\\`*_{}\[\]<>|#])", r"\\\1", _one_line(value))

@@ -1,6 +1,6 @@
-"""The evidence of runs that were trained with --evidence: checked against their logs, and carried in the package.
+"""Check the evidence of runs trained with --evidence against their logs, and copy it into the package.
 
-benchmarks/gpt3/implementations/SYSTEM/evidence/result_N/evidence.jsonl, from which ``replay`` starts.
+The copy is benchmarks/gpt3/implementations/SYSTEM/evidence/result_N/evidence.jsonl, from which ``replay`` starts.
 """
 
 import shutil
@@ -13,9 +13,9 @@ from stage.errors import InputError
 
 
 def require_evidence_holds(results: Sequence[RecordedRun]) -> list[str]:
-    """Return a line for each result that has evidence. Raises InputError where a link of it does not hold.
+    """Return a line for each result that has evidence. Raises InputError if a link of the evidence does not hold.
 
-    Nothing is trained again: that is what ``replay`` does.
+    Only ``replay`` trains steps again; this check does not.
     """
     told = []
     for number, result, path in _with_evidence(results):
@@ -29,7 +29,7 @@ def require_evidence_holds(results: Sequence[RecordedRun]) -> list[str]:
 
 
 def copy_evidence(folder: Path, results: Sequence[RecordedRun]) -> None:
-    """Copy it to ``folder``, which is made where there is any."""
+    """Copy the evidence to ``folder``, which is made if there is any evidence."""
     for number, _, path in _with_evidence(results):
         place = folder / f"result_{number}"
         place.mkdir(parents=True)
@@ -37,7 +37,7 @@ def copy_evidence(folder: Path, results: Sequence[RecordedRun]) -> None:
 
 
 def _with_evidence(results: Sequence[RecordedRun]) -> Iterator[tuple[int, RecordedRun, Path]]:
-    """Those whose folder is that of their run."""
+    """Yield number, result and evidence of each result that lies in its run folder."""
     for number, result in enumerate(results):
         path = result.path.with_name(EVIDENCE)
         if result.config and path.is_file():

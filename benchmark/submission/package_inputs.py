@@ -1,4 +1,4 @@
-"""What ``package`` is given, and what makes a submission of it."""
+"""Check the input of ``package``."""
 
 import json
 import re
@@ -15,10 +15,11 @@ from stage.errors import InputError
 from stage.regular_files import UnfitFile, read_regular
 
 IMPLEMENTATION = "pytorch"
-"""Folder of the code."""
+"""Name of the folder with the code."""
 MOST_SHOWN = 200
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
-"""Neither hidden nor with spaces, which the repository checker refuses, nor a path."""
+"""Pattern of a folder's name that is not hidden, is no path, and has no spaces, which the repository checker
+refuses."""
 
 
 def read_description(path: Path) -> dict[str, Any]:
@@ -59,9 +60,9 @@ def read_results(paths: Sequence[Path]) -> list[RecordedRun]:
 
 
 def precision_of(results: Sequence[RecordedRun], given: str | None) -> str:
-    """Return the precision of the runs: what their configurations tell, or else what the user says.
+    """Return the precision of the runs: from their configurations, or else from the user.
 
-    Raises InputError where neither tells it, or they contradict each other.
+    Raises InputError if neither tells it, or if they contradict each other.
     """
     told = {given, *(result.config.get("precision") for result in results)} - {None}
     if len(told) != 1:
@@ -74,15 +75,15 @@ def precision_of(results: Sequence[RecordedRun], given: str | None) -> str:
 def require_same_submitter(
     org: str, system_json: Path, description: Mapping[str, Any], results: Sequence[RecordedRun]
 ) -> None:
-    """Raises InputError where --org is another organisation than a log or the description names.
+    """Raise InputError if --org is another organisation than a log or the description names.
 
-    Case, punctuation and a longer form of the name make no other one: Intel-HabanaLabs is Habana.
+    Case, punctuation and a longer form of the name do not matter: Intel-HabanaLabs is Habana.
     """
     named = [(str(system_json), "submitter", description.get("submitter"), "write it there, or give that --org")]
     for result in results:
         event = result.summary.log.first("submission_org")
         if event is not None:
-            mend = "train with --submission-org, or give that --org: a log is not edited"
+            mend = "give that --org, or train again with another --submission-org: logs must not be edited"
             named.append((f"{result.path}:{event.line}", event.key, event.value, mend))
     for place, field, name, mend in named:
         if not isinstance(name, str) or not like_name(org, name):
@@ -92,9 +93,9 @@ def require_same_submitter(
 def require_same_origin(
     results: Sequence[RecordedRun], commit: str | None, code: Sequence[Path], *, other_code: bool
 ) -> None:
-    """Raises InputError where runs read other data than the first, or other code made them than is packaged.
+    """Raise InputError if runs read other data than the first, or if other code made them than the packaged code.
 
-    ``code``: the files that are packaged. ``other_code``: the user says that other code made the results.
+    The packaged files are ``code``. With ``other_code``, the user says that other code made the results.
     """
     names = {path.as_posix() for path in code}
     for result in results:
@@ -108,7 +109,7 @@ def require_same_origin(
         made_by = result.environment.get("commit")
         if made_by is not None and made_by != commit and not other_code:
             raise InputError(
-                f"{result.path}: made by commit {made_by}, but the code to be packaged is {commit}; check that out"
+                f"{result.path}: made by commit {made_by}, but the code to be packaged is {commit}; check out the first"
             )
         for event in () if other_code else result.summary.log.events:
             file = event.metadata.get("file")
@@ -120,7 +121,7 @@ def require_same_origin(
 
 
 def notes_on_origin(results: Sequence[RecordedRun], commit: str | None, *, other_code: bool) -> Iterator[str]:
-    """Yield what the submitter should know, though nobody refuses it."""
+    """Yield facts that the submitter should know, though nobody refuses them."""
     without = [result.path for result in results if not result.inputs]
     if without:
         yield f"no manifests of data and checkpoint: {without[0]} is not in the folder of its run"

@@ -1,1 +1,1 @@
-"""A step of the code that trains on tensors without memory: what it computes, sends and holds."""
+"""Run one training step on tensors without memory, and count what it computes, sends and holds."""

@@ -1,9 +1,9 @@
-"""``train --dry-run``: one step of each kind of rank, by the code that trains, in a world that is not there.
+"""``train --dry-run`` runs one step of each kind of rank with the training code, on fake tensors and a fake world.
 
 Matrix products, collectives, the pipeline's schedule and Adam all run, on tensors that pretend to be on the system's
-devices and have no values (fake/). What differs from a real run: fewer micro-batches, of two different numbers, from
-which a step of any number follows (examine_rank.py). Not in the figures: the CUDA context, NCCL's buffers and what the
-allocator loses between tensors, for which ``RESERVE`` is left.
+devices and have no values (fake/). A dry run differs from a real run in the number of micro-batches: it runs two small
+numbers, from which a step of any number follows (examine_rank.py). The figures leave out the CUDA context, NCCL's
+buffers and the allocator's gaps between tensors; ``RESERVE`` is left for these.
 """
 
 import importlib
@@ -20,26 +20,27 @@ from benchmark.planning.fake.device_rules import DeviceFault
 from stage.errors import InputError
 
 RESERVE = 0.1
-"""Part of the device's memory that is left for what is not counted."""
+"""Share of the device's memory that is left for memory that the dry run does not count."""
 MEMORY_PARTS = ("parameter", "optimizer", "gathered", "gradient", "activation", "peak")
 AT_ONCE = 4
-"""Ranks examined at a time, each in a process of its own of less than 1 GB: PyTorch makes one world per process. All
-kinds there usually are: three that share two cores are done sooner than two and then one."""
+"""Number of ranks examined at a time. Each rank has a process of its own, of less than 1 GB, because PyTorch makes one
+world per process. Usually there are three kinds: three processes that share two cores finish sooner than two and then
+one."""
 
 
 @dataclass(frozen=True)
 class DryRun:
     reports: list[RankReport]
     num_microbatches: int
-    """Most that were run; a step has more where these are fewer."""
+    """Largest number of micro-batches that was run; the step of the run may have more."""
     complaint: str | None
-    """Why it does not fit the devices' memory."""
+    """Reason why the run does not fit the devices' memory; None if it fits."""
 
 
 def dry_run(config: RunConfig) -> DryRun:
-    """Examine one rank of each kind of a run whose model and batch can be dealt out (``RunConfig.require_fit``).
+    """Examine one rank of each kind; the configuration must have passed ``RunConfig.require_fit``.
 
-    Raises DeviceFault when the code does what the device would not forgive (fake/device_rules.py).
+    Raises DeviceFault if the code does something that a real device would refuse (fake/device_rules.py).
     """
     if config.system.device == "cpu":
         importlib.import_module("torch._dynamo")  # fake tensors need it: imported here, not in each process below
@@ -50,7 +51,7 @@ def dry_run(config: RunConfig) -> DryRun:
 
 
 def kinds_of_ranks(config: RunConfig) -> dict[str, int]:
-    """Ranks that differ: in their number of layers, and in what the ends of the pipeline have besides."""
+    """Return the number of ranks by kind. Kinds differ in number of layers and in parts at the pipeline's ends."""
     system = config.system
     if system.pipeline_parallel == 1:
         return {"every rank": 0}
@@ -62,7 +63,8 @@ def kinds_of_ranks(config: RunConfig) -> dict[str, int]:
 
 
 def _examine_apart(config: RunConfig, kinds: Sequence[tuple[str, int]]) -> list[RankReport]:
-    """Each in a process of its own, forked here: a pool would fork from a thread, which PyTorch's do not survive."""
+    """Examine each kind in a process of its own, forked from this thread: a pool would fork from another thread, and
+    PyTorch's threads do not survive that."""
     context = multiprocessing.get_context("fork")
     pipes = [context.Pipe(duplex=False) for _ in kinds]
     started = [
@@ -90,7 +92,7 @@ def _examine_apart(config: RunConfig, kinds: Sequence[tuple[str, int]]) -> list[
 
 
 def _send_examined(sender: Connection, config: RunConfig, kind: str, rank: int) -> None:
-    """Send the report and no failure, or the failure: as it is where it is for people, else what it says."""
+    """Send the report and None, or None and the failure. Failures meant for people are sent whole, others as text."""
     try:
         sender.send((examine(config, kind, rank), None))
     except (DeviceFault, InputError) as failure:
@@ -100,7 +102,7 @@ def _send_examined(sender: Connection, config: RunConfig, kind: str, rank: int) 
 
 
 def _complaint(config: RunConfig, reports: list[RankReport]) -> str | None:
-    """Numbers, when the most demanding rank does not fit."""
+    """Return the numbers of the most demanding rank if it does not fit; None if all ranks fit."""
     memory_gb = config.system.memory_gb
     if memory_gb is None:
         return None

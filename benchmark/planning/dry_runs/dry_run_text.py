@@ -1,4 +1,4 @@
-"""A dry run for people."""
+"""Format a dry run for people."""
 
 from collections.abc import Iterator
 
@@ -7,11 +7,12 @@ from benchmark.planning.dry_runs.dry_run import MEMORY_PARTS, DryRun
 from benchmark.planning.dry_runs.rank_report import MessageCount, RankReport, messages_of_step
 
 LOSS_BYTES = 64
-"""Growth with a micro-batch that is its loss, which is kept; an allocation begins at 512 bytes, here it does not."""
+"""Largest growth per micro-batch that is taken for its kept loss. CUDA's allocations begin at 512 bytes; those of the
+dry run do not."""
 
 
 def format_dry_run(result: DryRun, config: RunConfig) -> str:
-    """The reports as text."""
+    """Return the reports of a dry run as text."""
     system = config.system
     lines = [
         f"{system.name}: {system.num_devices} devices = pipeline {system.pipeline_parallel} x data "
@@ -41,13 +42,13 @@ def format_dry_run(result: DryRun, config: RunConfig) -> str:
 def _growth(report: RankReport) -> str:
     growth = report.peak_bytes_per_micro_batch, report.after_step_bytes_per_micro_batch
     if max(growth) <= LOSS_BYTES:
-        return "whatever the number of micro-batches"
+        return "the same for any number of micro-batches"
     in_step, kept = (size / 2**20 for size in growth)
     return f"each further micro-batch adds {in_step:.3f} MiB to the peak, {kept:.3f} MiB are left after the step"
 
 
 def _kernel_lines(report: RankReport) -> Iterator[str]:
-    """Kernels by kind: of a micro-batch, and of what comes once a step."""
+    """Yield the kernels by kind, for one micro-batch and for the work that comes once a step."""
     yield f"  {'kernels':<24}{'per micro-batch':>22}{'moved, GB':>12}{'once a step':>14}{'moved, GB':>12}"
     once = {kernel.kind: kernel for kernel in report.per_step.kernels}
     each = {kernel.kind: kernel for kernel in report.per_micro_batch.kernels}
@@ -59,7 +60,7 @@ def _kernel_lines(report: RankReport) -> Iterator[str]:
 
 
 def _message_lines(config: RunConfig, report: RankReport) -> Iterator[str]:
-    """Messages by kind and axis, and what hides them: what the compute stream has queued when it waits for them."""
+    """Yield the messages by kind and axis, and the work that the compute stream has queued when it waits for them."""
     by_axis: dict[tuple[str, str], list[MessageCount]] = {}
     for key, message in messages_of_step(report.per_micro_batch, report.per_step, config.num_microbatches):
         by_axis.setdefault(key, []).append(message)

@@ -1,7 +1,7 @@
-"""One kind of rank examined: the code that trains runs on tensors without memory, with two numbers of micro-batches.
+"""Examine one kind of rank: run the training code on tensors without memory, with two numbers of micro-batches.
 
-What a micro-batch takes is the difference; what is left comes once a step. So a step of any number of micro-batches is
-known, and whether memory depends on it.
+The difference of the two steps is the work of a micro-batch; the remainder comes once a step. From these follow a step
+of any number of micro-batches and its memory.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ from model.sharding import layers_of_pipeline_stages
 MAY_WAIT = ("train_step",)
 """Functions in which the host may wait for the device in a step: once, for the loss and the norm."""
 EVALUATED_AT_ONCE = 2
-"""Micro-batches of an evaluation may take turns in pairs."""
+"""Number of an evaluation's micro-batches that are under way at once: they may take turns in pairs."""
 
 
 def layers_of_rank(config: RunConfig, pipeline_rank: int) -> int:
@@ -41,9 +41,9 @@ def layers_of_rank(config: RunConfig, pipeline_rank: int) -> int:
 
 
 def counted_micro_batches(config: RunConfig, pipeline_rank: int) -> tuple[int, int]:
-    """Two numbers of micro-batches: one with which this rank holds as many as it ever does, and one more. Where the
-    pipeline is interleaved, micro-batches go together in groups; of these at least two, for the second is the first
-    whose forward passes meet backward passes from their beginning to their end."""
+    """Return two numbers of micro-batches: the first at which this rank holds as many as it ever does, and one more. An
+    interleaved pipeline takes micro-batches in groups and needs at least two groups: only in the second group do all
+    forward passes meet backward passes."""
     system = config.system
     ranks, chunks = system.pipeline_parallel, system.pipeline_chunks
     together = ranks if chunks > 1 else 1
@@ -55,7 +55,7 @@ def counted_micro_batches(config: RunConfig, pipeline_rank: int) -> tuple[int, i
 
 @dataclass(frozen=True)
 class _Stepped:
-    """A step of one number of micro-batches."""
+    """Counts of a step of one number of micro-batches."""
 
     micro_batches: int
     counts: OperatorCounts
@@ -65,9 +65,9 @@ class _Stepped:
 
 
 def examine(config: RunConfig, kind: str, rank: int) -> RankReport:
-    """One rank, in a process that has no world yet.
+    """Examine one rank, in a process that has no world yet.
 
-    Raises DeviceFault when the code does what the device would not forgive (fake/device_rules.py).
+    Raises DeviceFault if the code does something that a real device would refuse (fake/device_rules.py).
     """
     torch.set_num_threads(1)
     gc.disable()  # as in training: it is collected between steps
@@ -130,7 +130,7 @@ def examine(config: RunConfig, kind: str, rank: int) -> RankReport:
 
 
 def _step(state: TrainState, tracker: Tracker, micro_batches: int, *, strict: bool) -> _Stepped:
-    """A step of so many micro-batches, counted anew; while ``strict``, the host may wait only in ``MAY_WAIT``."""
+    """Run a step of ``micro_batches`` and count it afresh; while ``strict``, the host may wait only in ``MAY_WAIT``."""
     system = state.config.system
     size = micro_batches * system.micro_batch_size * system.data_parallel
     benchmark = dataclasses.replace(state.config.benchmark, global_batch_size=size)
@@ -157,7 +157,8 @@ def _counted(tracker: Tracker, fake: AbstractContextManager[Any]) -> Iterator[No
 
 @contextmanager
 def _noted(gpu: FakeGpu | None, *, strict: bool, may_wait: tuple[str, ...]) -> Iterator[list[HostWait]]:
-    """The waits of the host within; while ``strict``, one outside the functions ``may_wait`` ends the examination."""
+    """Yield the list of the host's waits inside the block; while ``strict``, a wait outside the functions ``may_wait``
+    ends the examination."""
     waits: list[HostWait] = []
     if gpu is None:
         yield waits
@@ -169,13 +170,13 @@ def _noted(gpu: FakeGpu | None, *, strict: bool, may_wait: tuple[str, ...]) -> I
 
 
 def _sizes(state: TrainState) -> tuple[int, int]:
-    """Numbers in this process's shards of the parameters, and in these gathered."""
+    """Return the number of elements in this process's parameter shards, and in the gathered parameters."""
     parameters = state.parameters.values()
     return sum(one.to_local().numel() for one in parameters), sum(map(_gathered_size, parameters))
 
 
 def _gathered_size(parameter: DTensor) -> int:
-    """Numbers of a parameter's part of one tensor-parallel rank."""
+    """Return the number of elements in one tensor-parallel rank's part of a parameter."""
     _, tensor_parallel, _ = parameter.device_mesh.shape
     _, over_tensor, _ = parameter.placements
     return parameter.numel() if over_tensor.is_replicate() else parameter.numel() // tensor_parallel

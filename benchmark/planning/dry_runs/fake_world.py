@@ -1,6 +1,6 @@
-"""A world of any size in one process: collectives that send nothing, tensors that hold nothing.
+"""Make a world of any size in one process: its collectives send nothing, and its tensors hold nothing.
 
-What it needs of PyTorch beyond its public interface is here, and nowhere else (docs/facts/torch_distributed.md 5).
+All uses of PyTorch's private interfaces for this purpose are in this file (docs/facts/torch_distributed.md 5).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,12 +20,12 @@ from benchmark.planning.fake.fake_gpu import Capability, FakeGpu, fake_gpu
 from benchmark.training.engine.distributed import World, build_mesh
 
 CAPABILITIES: dict[str, Capability] = {"A100-80GB": (8, 0), "A100": (8, 0), "B200": (10, 0), "GB200": (10, 0)}
-"""CUDA's compute capability by accelerator, from NVIDIA's table (developer.nvidia.com/cuda-gpus, from memory); 9.0 of
-all Hopper devices, and of what is not known."""
+"""CUDA's compute capability by accelerator, from NVIDIA's table (developer.nvidia.com/cuda-gpus, from memory). All
+Hopper devices, and accelerators that are not listed, have 9.0."""
 
 
 class _Works:
-    """Of several collectives that began as one message: PyTorch's fake group sends each tensor by itself."""
+    """Handle of several collectives that began as one message: PyTorch's fake group sends each tensor by itself."""
 
     def __init__(self, works: Sequence[Any]) -> None:
         self._works = works
@@ -36,8 +36,8 @@ class _Works:
 
 
 def _one_by_one(*names: str) -> Callable[..., Any]:
-    """A collective of many tensors as many collectives, of which PyTorch's fake group has one for each tensor: by the
-    first of ``names`` that there is."""
+    """Return a function that runs a collective of many tensors as one collective for each tensor, by the first method
+    in ``names`` that PyTorch's fake group has."""
 
     def begin(group: dist.ProcessGroup, *tensors_and_options: Any) -> _Works:
         single = next(getattr(group, name) for name in names if hasattr(group, name))
@@ -54,12 +54,13 @@ _OF_MANY_TENSORS = {
     "reduce_scatter_single_coalesced": _one_by_one("reduce_scatter_single", "_reduce_scatter_base"),
     "allreduce_coalesced": lambda group, tensors, *_: _Works([group.allreduce([tensor]) for tensor in tensors]),
 }
-"""Methods of a process group."""
+"""Methods of a process group that take many tensors at once, and their replacements."""
 
 
 @contextmanager
 def fake_world(system: System, rank: int) -> Iterator[World]:
-    """The world as process ``rank`` of the system sees it. One per process: PyTorch keeps the names of its groups.
+    """Enter the world as process ``rank`` of the system sees it. A process can do so once: PyTorch keeps the names of
+    its groups.
 
     Its device is the system's; for a GPU enter :func:`fake_gpu_of` first.
     """
@@ -75,7 +76,7 @@ def fake_world(system: System, rank: int) -> Iterator[World]:
 
 
 def fake_gpu_of(system: System) -> AbstractContextManager[FakeGpu]:
-    """The GPU of a system that has one; one without a name in the table is taken for an H100."""
+    """Return the fake GPU of a system with GPUs; an accelerator that is not in the table counts as an H100."""
     accelerator = system.accelerator or "H100 SXM"
     memory_gb = ACCELERATORS[accelerator].memory_gb or 0.0
     return fake_gpu(
@@ -87,5 +88,5 @@ def fake_gpu_of(system: System) -> AbstractContextManager[FakeGpu]:
 
 
 def fake_tensors() -> FakeTensorMode:
-    """Inside it, tensors have shapes and no values; those on the meta device stay as they are."""
+    """Return a mode in which tensors have shapes and no values; tensors on the meta device stay as they are."""
     return FakeTensorMode(allow_non_fake_inputs=True)

@@ -1,4 +1,4 @@
-"""What was counted of a kind of rank, as records: what one micro-batch takes, what comes once a step, memory."""
+"""Records of the counts of one kind of rank: work per micro-batch, work once a step, memory."""
 
 import dataclasses
 from collections import Counter
@@ -15,7 +15,7 @@ Shape = TypeVar("Shape", MatmulShape, AttentionShape)
 
 @dataclass(frozen=True)
 class ShapeCount(Generic[Shape]):
-    """Products of one shape, or passes of attention."""
+    """Number of matrix products of one shape, or of attention passes of one shape."""
 
     shape: Shape
     calls: int
@@ -23,33 +23,35 @@ class ShapeCount(Generic[Shape]):
 
 @dataclass(frozen=True)
 class KernelCount:
-    """Kernels of one kind. Operators are counted; nearly all are one kernel."""
+    """Number of kernels of one kind. Operators are counted; nearly every operator is one kernel."""
 
     kind: Kind
     calls: int
     bytes: int
-    """Read and written; 0 for matrix products, attention and collectives."""
+    """Bytes read and written; 0 for matrix products, attention and collectives."""
 
 
 @dataclass(frozen=True)
 class MessageCount:
-    """Collectives, or one side of messages between two ranks, of the same kind, axis and size."""
+    """Number of collectives, or of one side of messages between two ranks, of the same kind, axis and size."""
 
     kind: str
     axis: str
-    """Of the mesh, or "all"."""
+    """Axis of the mesh, or "all"."""
     bytes: int
-    """Of one call, the larger side: what an all-gather puts together, a reduce-scatter begins with, others send."""
+    """Bytes of one call's larger side: the result of an all-gather, the input of a reduce-scatter, the message
+    otherwise."""
     calls: int
     alone: int
-    """Of these, with no matrix product or attention queued between call and wait: nothing hides them."""
+    """Number of these calls with no matrix product or attention queued between call and wait, so that nothing hides
+    them."""
     flops_beside: int
-    """Of products and attention queued between call and wait, all calls together."""
+    """FLOPs of matrix products and attention queued between call and wait, over all calls."""
 
 
 @dataclass(frozen=True)
 class WorkCounts:
-    """Of some part of a step."""
+    """Counts of some part of a step."""
 
     matmuls: list[ShapeCount[MatmulShape]]
     attention: list[ShapeCount[AttentionShape]]
@@ -58,13 +60,13 @@ class WorkCounts:
 
     @property
     def flops(self) -> int:
-        """Of matrix products and attention, recomputation included."""
+        """FLOPs of matrix products and attention, recomputation included."""
         return sum(one.calls * one.shape.flops for some in (self.matmuls, self.attention) for one in some)
 
 
 @dataclass(frozen=True)
 class AxisTraffic:
-    """Messages of one kind along one axis of the mesh, in a whole step of the benchmark's global batch."""
+    """Messages of one kind along one axis of the mesh, over a whole step of the benchmark's global batch."""
 
     kind: str
     axis: str
@@ -74,7 +76,7 @@ class AxisTraffic:
 
 @dataclass(frozen=True, kw_only=True)
 class RankReport:
-    """One kind of rank; bytes on the device at the peak of a step with the run's number of micro-batches."""
+    """Report on one kind of rank; sizes are bytes on the device at the peak of a step of the run."""
 
     kind: str
     rank: int
@@ -82,38 +84,38 @@ class RankReport:
     counted: tuple[int, int]
     """Micro-batches of the two steps that were run."""
     parameter_bytes: int
-    """FP32 shards."""
+    """Bytes of the FP32 parameter shards."""
     optimizer_bytes: int
-    """Adam's moments."""
+    """Bytes of Adam's moments."""
     gathered_bytes: int
-    """Parameters gathered for use, in the precision of the computation."""
+    """Bytes of the parameters gathered for use, in the precision of the computation."""
     gradient_bytes: int
-    """FP32 gradients before they are reduced."""
+    """Bytes of the FP32 gradients before they are reduced."""
     activation_bytes: int
-    """The rest of the peak: activations of the micro-batches under way, and what operations need for the moment."""
+    """Remaining bytes of the peak: activations of the micro-batches under way, and temporary tensors."""
     peak_bytes: int
     after_step_bytes: int
     after_evaluation_bytes: int
-    """Less what a step leaves: what an evaluation leaves besides."""
+    """Bytes left after an evaluation, less the bytes left after a step."""
     peak_bytes_per_micro_batch: int
-    """How much more each further micro-batch adds: 0 where their number does not matter."""
+    """Bytes that each further micro-batch adds; 0 where memory does not depend on their number."""
     after_step_bytes_per_micro_batch: int
     flops_per_micro_batch: int
-    """Counted, recomputation included."""
+    """Counted FLOPs, recomputation included."""
     formula_flops_per_micro_batch: float
-    """By model/flops.py for this rank's part, padding columns of the output included, recomputation not."""
+    """FLOPs by model/flops.py for this rank's part, padding columns of the output included, recomputation not."""
     traffic: list[AxisTraffic]
     per_micro_batch: WorkCounts
     per_step: WorkCounts
-    """What comes once, the filling and draining of a pipeline included."""
+    """Work that comes once a step, including the filling and draining of a pipeline."""
     host_waits: list[HostWait]
-    """Of a step; in an evaluation there may be none."""
+    """Waits of the host in a step; an evaluation may have none."""
 
 
 def messages_of_step(
     per_micro_batch: WorkCounts, per_step: WorkCounts, micro_batches: int
 ) -> Iterator[tuple[tuple[str, str], MessageCount]]:
-    """Every message of a step of so many micro-batches, by kind and axis; sums over its calls."""
+    """Yield every message of a step of ``micro_batches``, by kind and axis; figures are sums over its calls."""
     for times, counts in ((micro_batches, per_micro_batch), (1, per_step)):
         for one in counts.messages:
             calls = times * one.calls
@@ -124,7 +126,7 @@ def messages_of_step(
 
 
 def traffic_of_step(per_micro_batch: WorkCounts, per_step: WorkCounts, micro_batches: int) -> list[AxisTraffic]:
-    """By kind and axis. What is received was sent by another rank."""
+    """Return the traffic by kind and axis. Received messages are not counted: another rank sent them."""
     calls: Counter[tuple[str, str]] = Counter()
     sizes: Counter[tuple[str, str]] = Counter()
     for key, one in messages_of_step(per_micro_batch, per_step, micro_batches):
@@ -134,7 +136,8 @@ def traffic_of_step(per_micro_batch: WorkCounts, per_step: WorkCounts, micro_bat
 
 
 def split(small: OperatorCounts, large: OperatorCounts, first: int, more: int) -> tuple[WorkCounts, WorkCounts]:
-    """What a micro-batch takes, and what comes once: of steps of ``first`` and of ``first + more`` micro-batches."""
+    """Split the counts of steps of ``first`` and of ``first + more`` micro-batches into work per micro-batch and work
+    once a step."""
     each, once = OperatorCounts(), OperatorCounts()
     for one in dataclasses.fields(OperatorCounts):
         fewer, all_, per_batch, rest = (getattr(counts, one.name) for counts in (small, large, each, once))
@@ -145,7 +148,7 @@ def split(small: OperatorCounts, large: OperatorCounts, first: int, more: int) -
 
 
 def work_counts(counts: OperatorCounts) -> WorkCounts:
-    """As records, without those of no calls."""
+    """Return the counts as records, without records of zero calls."""
     return WorkCounts(
         matmuls=[ShapeCount(shape, calls) for shape, calls in counts.matmuls.items() if calls],
         attention=[ShapeCount(shape, calls) for shape, calls in counts.attention.items() if calls],

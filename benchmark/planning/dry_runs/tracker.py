@@ -1,4 +1,4 @@
-"""What a rank would hold, compute and send, counted while the real code runs on fake tensors."""
+"""Count what a rank would hold, compute and send, while the training code runs on fake tensors."""
 
 import weakref
 from collections import Counter
@@ -42,7 +42,7 @@ COLLECTIVES = {
     "send": "send",
     "recv_": "receive",
 }
-"""Operations of c10d."""
+"""Operators of c10d, and the kind of message that each one is."""
 
 
 @dataclass(frozen=True)
@@ -51,37 +51,37 @@ class Message:
 
     kind: str
     axis: str
-    """Of the mesh, or "all"."""
+    """Axis of the mesh, or "all"."""
     bytes: int
-    """Of the larger side: the result of an all-gather, the input of a reduce-scatter, the message of the others."""
+    """Bytes of the larger side: the result of an all-gather, the input of a reduce-scatter, the message otherwise."""
 
 
 @dataclass
 class OperatorCounts:
-    """Of one or more steps."""
+    """Counts of one or more steps."""
 
     matmuls: Counter[MatmulShape] = field(default_factory=Counter)
     attention: Counter[AttentionShape] = field(default_factory=Counter)
     launches: Counter[Kind] = field(default_factory=Counter)
-    """Operators handed to the device; nearly all are one kernel."""
+    """Operators handed to the device; nearly every operator is one kernel."""
     bytes: Counter[Kind] = field(default_factory=Counter)
-    """Read and written by elementwise, reduction, copy and optimizer kernels."""
+    """Bytes read and written by elementwise, reduction, copy and optimizer kernels."""
     messages: Counter[Message] = field(default_factory=Counter)
     alone: Counter[Message] = field(default_factory=Counter)
-    """Of these, with no matrix product or attention queued between call and wait: nothing hides them."""
+    """Messages with no matrix product or attention queued between call and wait, so that nothing hides them."""
     flops_beside: Counter[Message] = field(default_factory=Counter)
-    """Of products and attention queued between call and wait, all calls together."""
+    """FLOPs of matrix products and attention queued between call and wait, over all calls."""
 
     @property
     def flops(self) -> int:
-        """Of matrix products and attention; attention's backward pass as twice its forward pass, as everywhere."""
+        """FLOPs of matrix products and attention; a backward pass of attention counts as two forward passes."""
         shapes: list[tuple[MatmulShape | AttentionShape, int]] = [*self.matmuls.items(), *self.attention.items()]
         return sum(calls * shape.flops for shape, calls in shapes)
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one operator hands to the device; ``kind`` None: no kernel."""
+    """Work that one operator hands to the device; its ``kind`` is None if it starts no kernel."""
 
     kind: Kind | None = None
     shape: MatmulShape | AttentionShape | None = None
@@ -90,11 +90,12 @@ class Cost:
 
 @dataclass
 class Tracker(TorchDispatchMode):
-    """OperatorCounts while it is active; ``axes`` gives the axis of the mesh by the name of its process group."""
+    """A dispatch mode that counts operators while it is active; ``axes`` maps names of process groups to axes of the
+    mesh."""
 
     axes: dict[str, str]
     gpu: FakeGpu | None = None
-    """Whose tensors are counted, and whose rules hold; None: those of the host, where everything is allowed."""
+    """GPU whose tensors are counted and whose rules hold; None counts the host's tensors and allows everything."""
     live_bytes: int = 0
     peak_bytes: int = 0
     counts: OperatorCounts = field(default_factory=OperatorCounts)
@@ -108,7 +109,7 @@ class Tracker(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Nothing is compiled here, so there is nothing that the compiler would have to be kept from."""
+        """Return True: nothing is compiled here, so nothing has to be kept from the compiler."""
         return False
 
     def __torch_dispatch__(
@@ -165,7 +166,7 @@ class Tracker(TorchDispatchMode):
         return cost
 
     def restart(self) -> None:
-        """Count from here; what is live stays so."""
+        """Reset the counts; tensors that are alive stay counted as memory."""
         self.peak_bytes, self.counts = self.live_bytes, OperatorCounts()
         if self.gpu is not None:
             self.gpu.order.forget()
@@ -188,7 +189,7 @@ class Tracker(TorchDispatchMode):
     def _cost(
         self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Tensor], result: Any
     ) -> Cost:
-        """Counts a message, too."""
+        """Return the work of one operator; count its message if it is a collective."""
         kind, name = kind_of(function), plain_name(function)
         if kind is None or not any(tensor.device.type == self._device_type for tensor in tensors):
             return Cost()
@@ -235,7 +236,7 @@ class Tracker(TorchDispatchMode):
 
 
 def _group_name(argument: Any) -> str:
-    """The name of a process group, as the two sets of operations take it."""
+    """Return the name of a process group; PyTorch's two sets of collectives pass it in different forms."""
     if isinstance(argument, torch.ScriptObject) and "ProcessGroup" in str(argument._type()):
         argument = dist.ProcessGroup.unbox(argument)
     if isinstance(argument, dist.ProcessGroup):

@@ -1,1 +1,1 @@
-"""A GPU that is not there: tensors, streams and kernels that take no time, and what a real one would not forgive."""
+"""A GPU that does not exist: its tensors, streams and kernels take no time, and it refuses what a real GPU refuses."""

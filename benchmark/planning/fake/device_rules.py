@@ -1,4 +1,4 @@
-"""What a GPU would not forgive, found on the way to it: waits of the host, and operators that only CPUs have.
+"""Find faults that would show only on a GPU: waits of the host, and operators that only CPUs have.
 
 A host that waits stops handing out work, and the device runs dry. PyTorch waits without a word wherever a value of the
 device decides something on the host: ``.item()``, ``bool(tensor)``, shapes that depend on values, copies from and to
@@ -22,7 +22,7 @@ _aten: Any = torch.ops.aten
 GPU = torch.device("cuda", 0)
 OUR_FOLDER = Path(__file__).parents[3]
 NOT_OURS = (str(Path(__file__).parents[1]), str(Path(torch.__file__).parent))
-"""Within it: the dry run itself, and PyTorch where it is installed beside us."""
+"""Folders whose lines are not named in findings: the dry run itself, and PyTorch."""
 
 NEEDS_VALUES = {
     _aten.nonzero.default: "nonzero, whose shape depends on values",
@@ -34,13 +34,13 @@ NEEDS_VALUES = {
     _aten.repeat_interleave.Tensor: "repeat_interleave, whose shape depends on values",
     _aten.equal.default: "torch.equal, which answers on the host",
 }
-"""Operators that wait for what a tensor on the device holds; nothing can be made up for them."""
+"""Operators that wait for values of a tensor on the device, and for which no value can be made up."""
 TAKES_MASKS = (_aten.index.Tensor, _aten.index_put_.default, _aten.index_put.default)
 COPIES = (_aten.copy_.default, _aten._to_copy.default)
 
 
 class DeviceFault(Exception):
-    """Code that a GPU would refuse, or that would make the host wait for it."""
+    """Error for code that a GPU would refuse, or that would make the host wait for the GPU."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ class HostWait:
 
     what: str
     where: str
-    """Such as "benchmark/training/step.py:64 in train_step"."""
+    """Line and function of the wait, such as "benchmark/training/step.py:64 in train_step"."""
 
 
 def our_line() -> tuple[str, str]:
-    """The innermost line of our code that is being executed, and the name of its function."""
+    """Return the innermost line of our code that is being executed, and the name of its function."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
@@ -66,7 +66,8 @@ def our_line() -> tuple[str, str]:
 
 @cache
 def only_on_cpus(function: Any) -> bool:
-    """By PyTorch's own table of operators, for a CPU build has no CUDA kernels that it could be asked for."""
+    """Return whether only CPUs have the operator, by PyTorch's own table of operators: a CPU build has no CUDA kernels
+    to ask for."""
     if function.namespace != "aten":
         return False
     name = function._schema.name.removeprefix("aten::")
@@ -77,7 +78,7 @@ def only_on_cpus(function: Any) -> bool:
 
 @cache
 def _rows() -> dict[str, frozenset[str]]:
-    """Dispatch keys by operator; operators without a table of kernels, or with another's, are left out."""
+    """Return the dispatch keys by operator; operators with no table of kernels of their own are left out."""
     table = Path(torchgen.__file__).parent / "packaged" / "ATen" / "native" / "native_functions.yaml"
     found = {}
     for row in re.split(r"^- func: ", table.read_text(), flags=re.MULTILINE)[1:]:
@@ -92,14 +93,14 @@ def _rows() -> dict[str, frozenset[str]]:
 
 @dataclass
 class DeviceRules:
-    """What each operator is held to before it runs, and the waits of the host found so far."""
+    """Rules that each operator must keep before it runs, and the host's waits found so far."""
 
     pinned: Callable[[Tensor], bool]
-    """Whether the device copies a tensor without the host."""
+    """Function that tells whether the device copies a tensor without the host."""
     allowed: tuple[str, ...] = ()
     """Functions in which the host may wait."""
     strict: bool = False
-    """Whether a wait elsewhere raises :class:`DeviceFault`."""
+    """True to raise :class:`DeviceFault` for a wait outside ``allowed``."""
     found: list[HostWait] = field(default_factory=list)
 
     def add_wait(self, what: str) -> None:
@@ -111,10 +112,10 @@ class DeviceRules:
     def value_instead(
         self, function: Any, tensors: Sequence[Tensor], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> float | None:
-        """A made-up value where the operator is one that reads a value of the device; None where it is to run.
+        """Return a made-up value for an operator that reads a value of the device; None for an operator that is to run.
 
         Raises DeviceFault for an operator without a kernel for CUDA, for tensors on several devices, and, while strict,
-        for what makes the host wait.
+        for operators that make the host wait.
         """
         on_gpu = any(tensor.device.type == "cuda" for tensor in tensors)
         if function in COPIES:
@@ -140,7 +141,7 @@ class DeviceRules:
 
     @staticmethod
     def _same_device(function: Any, tensors: Sequence[Tensor]) -> None:
-        """A scalar on the host may go along."""
+        """Raise DeviceFault for tensors on several devices; a scalar on the host is allowed."""
         if len({tensor.device for tensor in tensors}) == 1:
             return
         used = {tensor.device for tensor in tensors if tensor.dim() or tensor.device.type != "cpu"}
@@ -149,7 +150,7 @@ class DeviceRules:
             raise DeviceFault(f"{our_line()[0]}: {function} on tensors of {devices}")
 
     def _copy(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """A copy to the host that does not block makes its own pinned memory, unless it is told where to go."""
+        """Check a copy. A copy to the host that does not block makes its own pinned memory, unless given a target."""
         if function is _aten.copy_.default:
             target, source = args[0].device, args[1]
             non_blocking = args[2] if len(args) > 2 else kwargs.get("non_blocking", False)

@@ -1,9 +1,10 @@
-"""A GPU that is not there: tensors without memory that say ``cuda``, and what of ``torch.cuda`` training uses.
+"""A GPU that does not exist: tensors without memory that say ``cuda``, and the parts of ``torch.cuda`` that training
+uses.
 
 Tensors of the device are PyTorch's meta tensors, which have shapes and no values and need no driver. Python code writes
 and reads ``cuda`` all the same: a function mode renames devices on their way into PyTorch, properties of tensors rename
-them on their way out. Tensors on the host are real. What is needed of PyTorch beyond its public interface is in this
-folder and in fake_world.py (docs/facts/torch_distributed.md 5).
+them on their way out. Tensors on the host are real. All uses of PyTorch's private interfaces for this purpose are in
+this folder and in fake_world.py (docs/facts/torch_distributed.md 5).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,14 +32,14 @@ PRODUCTS_INTO_OTHER_PRECISION: dict[Any, tuple[int, int]] = {
     _aten.addmm.dtype: (1, 2),
     _aten.addmm.dtype_out: (1, 2),
 }
-"""Matrix products that only CUDA has; the arguments that are multiplied."""
+"""Matrix products that only CUDA has, and the positions of the arguments that are multiplied."""
 is_on_meta: Callable[[Tensor], bool] = vars(torch._C.TensorBase)["is_meta"].__get__
-"""What C++ knows, whatever Python code is told."""
+"""Return whether C++ has the tensor on the meta device, whatever Python code is told."""
 _cpp_device: Callable[[Tensor], torch.device] = vars(torch._C.TensorBase)["device"].__get__
 
 
 def _renamed(argument: Any) -> Any:
-    """``cuda`` as C++ is to see it; whatever else as it is."""
+    """Return the argument with ``cuda`` replaced by the device that C++ is to see; other arguments are unchanged."""
     kind = type(argument)
     if kind is torch.device:
         return META if argument.type == "cuda" else argument
@@ -46,7 +47,7 @@ def _renamed(argument: Any) -> Any:
 
 
 class DeviceNames(TorchFunctionMode):
-    """Renames devices in arguments, and takes the place of what C++ would ask a driver for."""
+    """A function mode that renames devices in arguments, and answers what C++ would ask a driver."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,7 +81,7 @@ class DeviceNames(TorchFunctionMode):
         return self._pin(made) if pin else made
 
     def pinned(self, tensor: Tensor) -> bool:
-        """Whether the device copies it without the host."""
+        """Return whether the device copies the tensor without the host."""
         return tensor.untyped_storage()._cdata in self._pinned
 
     def _pin(self, tensor: Tensor, *_: Any) -> Tensor:
@@ -90,7 +91,7 @@ class DeviceNames(TorchFunctionMode):
         return copy
 
     def _tensor(self, data: Any, *, dtype: Any = None, device: Any = None, **options: Any) -> Tensor:
-        """Made on the host and copied, as it is on a real one."""
+        """Make the tensor on the host and copy it to the device, as on a real GPU."""
         with torch._C.DisableTorchFunction():
             tensor = torch.tensor(data, dtype=dtype, **options)
         return tensor if device is None else tensor.to(_renamed(device))
@@ -102,7 +103,7 @@ class DeviceNames(TorchFunctionMode):
 
 
 class FakeGpu:
-    """One device. ``order``: its streams; ``rules``: what it would not forgive."""
+    """One fake device. Its ``order`` keeps its streams; its ``rules`` find what a real GPU would refuse."""
 
     def __init__(self) -> None:
         self.names = DeviceNames()
@@ -111,12 +112,12 @@ class FakeGpu:
         self._in_operator = False
 
     def device(self, tensor: Tensor) -> torch.device:
-        """The device as Python code is told: operators that PyTorch implements in Python see C++'s."""
+        """Return the device that Python code is told; operators that PyTorch implements in Python see C++'s device."""
         found = _cpp_device(tensor)
         return GPU if found.type == "meta" and not self._in_operator else found
 
     def run(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """The operator on tensors without values; what is copied to the host is ones there."""
+        """Run the operator on tensors without values; a tensor copied to the host is filled with ones."""
         if function is _aten.copy_.default and is_on_meta(args[1]) and not is_on_meta(args[0]):
             return args[0].fill_(1)
         if function is _aten._to_copy.default and is_on_meta(args[0]) and kwargs.get("device", META).type == "cpu":
@@ -169,7 +170,7 @@ def _waiting(order: StreamOrder, method: Callable[..., Any]) -> Callable[..., An
 
 @contextmanager
 def fake_gpu(*, devices: int, capability: Capability, memory_bytes: int, name: str) -> Iterator[FakeGpu]:
-    """``torch.cuda`` says that there are ``devices`` of the kind, and its streams and events remember their order."""
+    """Make ``torch.cuda`` report ``devices`` GPUs of this kind; its streams and events remember their order."""
     gpu = FakeGpu()
     order, wait, to_list = gpu.order, gpu.rules.add_wait, Tensor.tolist
     properties = SimpleNamespace(
@@ -180,7 +181,7 @@ def fake_gpu(*, devices: int, capability: Capability, memory_bytes: int, name: s
         return entered if entered is not None else ExitStack()
 
     def values(tensor: Tensor) -> Any:
-        """Ones; the device is waited for once."""
+        """Return ones in the tensor's shape, and note one wait for the device."""
         if not is_on_meta(tensor):
             return to_list(tensor)
         wait(".tolist()")

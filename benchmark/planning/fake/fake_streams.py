@@ -1,7 +1,7 @@
-"""Streams and events that order nothing, but remember: which collectives had to be done before what.
+"""Streams and events that order nothing but remember which collectives had to be done before which work.
 
-A collective begins when it is called and is waited for where the compute stream needs it. What was queued in between is
-what can hide it. A collective's time is not known here; the plan has it.
+A collective begins when it is called and is waited for where the compute stream needs it. Work queued in between can
+hide the collective. Its time is not known here; the plan computes it.
 """
 
 import itertools
@@ -12,12 +12,12 @@ from typing import Any
 
 
 class FakeStream:
-    """What is used of ``torch.cuda.Stream``."""
+    """Replace ``torch.cuda.Stream`` with the methods that training uses."""
 
     def __init__(self, order: "StreamOrder", number: int) -> None:
         self._order, self.cuda_stream = order, number
         self.after: set[int] = set()
-        """Collectives that are done before what is queued here next."""
+        """Collectives that must be done before the next work queued on this stream."""
 
     def wait_event(self, event: "FakeEvent") -> None:
         self._order.arrive(self, event.after)
@@ -45,7 +45,7 @@ class FakeStream:
 
 
 class FakeEvent:
-    """What is used of ``torch.cuda.Event``."""
+    """Replace ``torch.cuda.Event`` with the methods that training uses."""
 
     def __init__(self, order: "StreamOrder") -> None:
         self._order = order
@@ -68,7 +68,7 @@ class FakeEvent:
 
 
 class StreamOrder:
-    """The streams of one device. ``host_waits`` is told when the host waits for one of them."""
+    """The streams of one device. It calls ``host_waits`` when the host waits for one of the streams."""
 
     def __init__(self, host_waits: Callable[[str], None]) -> None:
         self.host_waits = host_waits
@@ -76,7 +76,7 @@ class StreamOrder:
         self.compute = self.new_stream()
         self._entered = [self.compute]
         self.queued_flops = 0
-        """Of the compute stream so far."""
+        """FLOPs queued on the compute stream so far."""
         self._collectives = itertools.count()
         self._launched: dict[int, tuple[Callable[[int], None], int]] = {}
         self._by_work: weakref.WeakKeyDictionary[Any, list[int]] = weakref.WeakKeyDictionary()
@@ -99,28 +99,28 @@ class StreamOrder:
         self._entered[-1] = stream
 
     def queue(self, flops: int) -> None:
-        """A matrix product or attention in the current stream."""
+        """Queue a matrix product or attention on the current stream."""
         if self.current is self.compute:
             self.queued_flops += flops
 
     def launch(self, waited: Callable[[int], None]) -> None:
-        """A collective begins. ``waited`` is called with the FLOPs that the compute stream queues until it waits."""
+        """Begin a collective. ``waited`` is called with the FLOPs that the compute stream queues until it waits."""
         number = next(self._collectives)
         self._launched[number] = waited, self.queued_flops
         self._without_work.append(number)
 
     def handed_out(self, work: Any) -> None:
-        """``work`` is what the caller got for the collectives since the last time."""
+        """Note that the caller got the handle ``work`` for the collectives begun since the last call."""
         if self._without_work:
             self._by_work[work] = self._without_work
             self._without_work = []
 
     def wait_for(self, work: Any) -> None:
-        """The current stream waits for ``work``."""
+        """Let the current stream wait for ``work``."""
         self.arrive(self.current, self._by_work.pop(work, ()))
 
     def arrive(self, stream: FakeStream, collectives: Iterable[int]) -> None:
-        """``stream`` goes on after ``collectives``."""
+        """Let ``stream`` continue only after ``collectives``."""
         if stream is not self.compute:
             stream.after = {*self.unfinished(stream.after), *collectives}
             return
@@ -130,9 +130,9 @@ class StreamOrder:
                 waited(self.queued_flops - then)
 
     def unfinished(self, collectives: Iterable[int]) -> frozenset[int]:
-        """Those that the compute stream has not waited for."""
+        """Return those of ``collectives`` that the compute stream has not waited for."""
         return frozenset(number for number in collectives if number in self._launched)
 
     def forget(self) -> None:
-        """What was begun so far is not asked for any more."""
+        """Forget the collectives begun so far; nobody asks for them any more."""
         self._launched.clear()

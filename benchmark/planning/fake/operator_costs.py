@@ -1,4 +1,4 @@
-"""What an operator hands to the device: its kind, FLOPs of products, bytes that are read and written."""
+"""Tell what an operator hands to the device: its kind, the FLOPs of products, the bytes read and written."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ MATMULS: dict[str, tuple[int, int]] = {
     "baddbmm_": (1, 2),
     "_scaled_mm": (0, 1),
 }
-"""Matrix products, by name without overload: which arguments are multiplied."""
+"""Matrix products by name without overload, and the positions of the arguments that are multiplied."""
 
 ATTENTION: dict[str, int] = {
     "_scaled_dot_product_flash_attention_for_cpu": 1,
@@ -35,8 +35,8 @@ ATTENTION: dict[str, int] = {
     "_scaled_dot_product_efficient_attention": 1,
     "_scaled_dot_product_efficient_attention_backward": 2,
 }
-"""Attention: forward passes it counts for. A backward pass counts as two, as everywhere, and has the gradient as its
-first argument."""
+"""Attention operators, and the number of forward passes that each counts for. A backward pass counts as two and has the
+gradient as its first argument."""
 
 OPTIMIZER = {"_fused_adam_", "_fused_adamw_"}
 REDUCTIONS = {
@@ -59,7 +59,7 @@ REDUCTIONS = {
     "_log_softmax",
     "cumsum",
 }
-"""What adds up or compares along an axis."""
+"""Operators that add up or compare values along an axis."""
 COPIES = {
     "copy_",
     "_foreach_copy_",
@@ -82,7 +82,7 @@ NO_KERNEL = {
     "is_pinned",
     "_has_compatible_shallow_copy_type",
 }
-"""Allocations and bookkeeping; views are known by their schema."""
+"""Operators that only allocate or keep books; views are recognised by their schema."""
 ONLY_WRITTEN = {"zero_", "fill_", "copy_", "_foreach_zero_", "_foreach_copy_"}
 """In-place operators that do not read what they change."""
 BY_ROWS = {"embedding", "gather", "index_select", "index", "scatter_add_", "scatter_", "index_put_", "index_add_"}
@@ -91,7 +91,7 @@ BY_ROWS = {"embedding", "gather", "index_select", "index", "scatter_add_", "scat
 
 @dataclass(frozen=True)
 class MatmulShape:
-    """``batch`` products of [m, k] and [k, n]."""
+    """Shape of ``batch`` matrix products of [m, k] and [k, n]."""
 
     m: int
     n: int
@@ -107,7 +107,7 @@ class MatmulShape:
 
 @dataclass(frozen=True)
 class AttentionShape:
-    """Causal attention; ``passes`` is 1 forward and 2 backward. The whole square is counted, as everywhere."""
+    """Shape of causal attention; ``passes`` is 1 forward and 2 backward. The whole S x S square is counted."""
 
     kernel: str
     passes: int
@@ -120,13 +120,14 @@ class AttentionShape:
 
     @property
     def flops(self) -> int:
-        """Scores and values, 2 FLOPs per product each."""
+        """FLOPs of scores and values, 2 for each multiplication."""
         return self.passes * 4 * self.batch * self.heads * self.queries * self.keys * self.head_size
 
 
 @cache
 def kind_of(function: Any) -> Kind | None:
-    """None for what makes no kernel run: views, allocations, bookkeeping."""
+    """Return the kind of kernel that an operator runs; None for views, allocations and bookkeeping, which run no
+    kernel."""
     name = plain_name(function)
     if function.namespace == "c10d":
         return "collective"
@@ -144,7 +145,7 @@ def kind_of(function: Any) -> Kind | None:
 
 @cache
 def plain_name(function: Any) -> str:
-    """Of an operator, without namespace and overload."""
+    """Return the name of an operator without namespace and overload."""
     return str(function._schema.name.split("::")[1])
 
 
@@ -173,7 +174,7 @@ def attention_shape(function: Any, args: Sequence[Any]) -> AttentionShape:
 
 
 def bytes_moved(function: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> int:
-    """Bytes of what is read and of what is written, each tensor once for each."""
+    """Return the bytes that the operator reads and writes; each tensor counts once for reading and once for writing."""
     if plain_name(function) in BY_ROWS:
         return _by_rows(args, kwargs, result)
     names, reads, changes = _arguments(function)
@@ -184,7 +185,7 @@ def bytes_moved(function: Any, args: Sequence[Any], kwargs: dict[str, Any], resu
 
 
 def tensors_in(tree: Any) -> list[Tensor]:
-    """Those in lists, tuples and dictionaries of any depth, in order."""
+    """Return the tensors in lists, tuples and dictionaries of any depth, in order."""
     if isinstance(tree, Tensor):
         return [tree]
     found: list[Tensor] = []
@@ -202,7 +203,7 @@ def _add_tensors(tree: Any, found: list[Tensor]) -> None:
 
 
 def size_in_memory(tensor: Tensor) -> int:
-    """Bytes, what is repeated along an axis counted once."""
+    """Return the bytes of a tensor; values repeated along an axis count once."""
     if tensor.is_contiguous():
         return tensor.numel() * tensor.element_size()
     distinct = math.prod(size for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride)
@@ -211,7 +212,7 @@ def size_in_memory(tensor: Tensor) -> int:
 
 @cache
 def _arguments(function: Any) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Names of the arguments: all, those that are read, and those that are changed."""
+    """Return the names of the arguments: all of them, those that are read, and those that are changed."""
     only_written = plain_name(function) in ONLY_WRITTEN
     names, reads, changes = [], [], []
     for place, argument in enumerate(function._schema.arguments):
@@ -225,7 +226,8 @@ def _arguments(function: Any) -> tuple[tuple[str, ...], tuple[str, ...], tuple[s
 
 
 def _by_rows(args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> int:
-    """Indices read; rows read and written, and those of another tensor read that are put into them."""
+    """Return the bytes of an operator in ``BY_ROWS``: the indices read, the rows read and written, and the rows of
+    another tensor that are put into them."""
     tensors = tensors_in((args[1:], kwargs))
     indices = [tensor for tensor in tensors if not tensor.is_floating_point()]
     sources = [tensor for tensor in tensors if tensor.is_floating_point()]

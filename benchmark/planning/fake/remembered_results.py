@@ -1,4 +1,4 @@
-"""What an operator makes of tensors without values, made again without asking PyTorch's rules for shapes.
+"""Remember the results of operators on tensors without values, and make them again without PyTorch's shape rules.
 
 A step calls the same operators on the same shapes thousands of times, and many of PyTorch's rules for meta tensors are
 Python code that takes up to a millisecond.
@@ -14,21 +14,21 @@ from torch import Tensor
 from benchmark.planning.fake.fake_gpu import META, is_on_meta
 
 PLAIN = frozenset({int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format})
-"""Types of arguments that are what they say."""
+"""Types of arguments that describe themselves completely."""
 TENSORS = frozenset({Tensor, torch.nn.Parameter})
 Question = tuple[object, ...]
-"""All that a result depends on."""
+"""Everything that a result depends on."""
 
 
 def question_of(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Question | None:
-    """None where an argument is neither a tensor nor a plain value."""
+    """Return the key of a call; None if an argument is neither a tensor nor a plain value."""
     parts: list[object] = [id(function), torch.get_default_dtype(), torch.is_inference_mode_enabled()]
     described = _described(parts, args) and (not kwargs or _described(parts, kwargs.items()))
     return tuple(parts) if described else None
 
 
 def _described(parts: list[object], values: Iterable[Any]) -> bool:
-    """Adds to ``parts`` what tells the values apart; False where one is of another kind."""
+    """Add a description of each value to ``parts``; return False if a value is of another kind."""
     for value in values:
         kind = type(value)
         if kind in PLAIN:
@@ -46,7 +46,7 @@ def _described(parts: list[object], values: Iterable[Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RememberedTensor:
-    """A result with memory of its own."""
+    """A resulting tensor with memory of its own."""
 
     shape: tuple[int, ...]
     stride: tuple[int, ...]
@@ -55,15 +55,15 @@ class RememberedTensor:
 
 @dataclass(frozen=True, slots=True)
 class RememberedResult:
-    """How to make the results of an operator: new tensors, places of arguments that it gives back, numbers."""
+    """Recipe for the results of an operator: new tensors, positions of arguments that it returns, and numbers."""
 
     kind: type | None
-    """Tuple or list where there are several results."""
+    """Tuple or list if there are several results; None if there is one."""
     parts: tuple[RememberedTensor | int | tuple[int | None], ...]
-    """A number stands in a tuple of its own, a place by itself."""
+    """Parts of the result. A position of an argument is an int; a number stands in a tuple of its own."""
 
     def make(self, given: Sequence[Any]) -> tuple[Any, list[Tensor]]:
-        """The result from all arguments, and the tensors in it that have memory of their own."""
+        """Return the result for these arguments, and the tensors in it that have memory of their own."""
         made: list[Any] = []
         new = []
         for part in self.parts:
@@ -77,8 +77,8 @@ class RememberedResult:
 
 
 def remembered(given: Sequence[Any], result: Any) -> RememberedResult | None:
-    """``given``: all arguments; ``result``: of an operator that makes the same whenever it is asked the same. None
-    where it has values, as on the host, a gradient, or is a view."""
+    """Return the recipe for ``result``, given all arguments of an operator that always makes the same from the same.
+    Return None if the result has values, as on the host, has a gradient, or is a view."""
     kind = type(result) if type(result) in (tuple, list) else None
     results = [result] if kind is None else result
     tensors = [each for each in results if isinstance(each, Tensor)]

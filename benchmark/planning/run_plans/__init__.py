@@ -1,1 +1,1 @@
-"""Step time, memory, run time and cost of a run, and how they compare with what was measured."""
+"""Compute step time, memory and run time of a planned run."""

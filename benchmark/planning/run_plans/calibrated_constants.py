@@ -1,4 +1,4 @@
-"""Constants of an accelerator as a slice measured them on the device at hand (``calibration.json``), for a plan.
+"""Replace an accelerator's constants with the rates that a slice measured on the device at hand (``calibration.json``).
 
 Only rates that the slice measured are replaced; the rest stays as it is in the table. One rate for all matrix products
 is chosen so that the model's times of the measured shapes add up to the measured ones.
@@ -15,24 +15,24 @@ from benchmark.results.printable import shortened
 from stage.errors import InputError
 
 SPREAD = 0.03
-"""Relative range of a measured rate: from run to run, and from a slice to a whole step's temperature."""
+"""Relative range of a measured rate: rates differ between runs, and between a slice and a whole step's temperature."""
 SHARE_SPREAD = 0.1
-"""Range of a measured share of hidden messages, to both sides: from one machine to many."""
+"""Range of a measured share of hidden messages, to both sides: one machine differs from many."""
 MOST_SLOWDOWN = 0.35
-"""Of products beside messages on one H100, for any of its kernels (docs/notes/hopper.md)."""
+"""Largest slowdown of products beside messages, measured on one H100 for any of its kernels (docs/notes/hopper.md)."""
 MOST_APART = 20.0
-"""A rate so many times the table's, or less than its inverse, is no measurement."""
+"""Largest factor between a measured rate and the table's; beyond it the rate is refused as no measurement."""
 
 
 def calibrated_constants(constants: Mapping[str, Constant], measured: Calibration) -> dict[str, Constant]:
-    """The table with the measured rates of the device's accelerator in place of its own.
+    """Return the table with the measured rates of the device's accelerator in place of its own.
 
-    Raises InputError for an accelerator that the table does not have, and rates that no device of its kind has.
+    Raises InputError for an accelerator that is not in the table, and for rates that no device of its kind reaches.
     """
     name = measured.accelerator
     if name not in names_in(constants, "accelerators"):
         known = ", ".join(names_in(constants, "accelerators"))
-        raise InputError(f"calibration of {shortened(name, 60) or 'a device'}: there are constants of {known} only")
+        raise InputError(f"calibration of {shortened(name, 60) or 'a device'}: constants exist only for {known}")
     table = rates(values_of(constants), name, "ours")
     memory_bytes_s = table.device.memory_tb_s * 1e12
     factors = {
@@ -57,7 +57,7 @@ def calibrated_constants(constants: Mapping[str, Constant], measured: Calibratio
 
 
 def _hidden_share(constants: Mapping[str, Constant], measured: Calibration) -> dict[str, Constant]:
-    """Tensor-parallel messages that products hid, where the slice had any: then they do hide."""
+    """Return the share of tensor-parallel messages that products hid; empty if the slice had no such messages."""
     step, messages_s = measured.step, measured.step.by_kind_s.get("communication", 0.0)
     if step.tensor_parallel == 1 or step.exposed_communication_s is None or messages_s <= 0:
         return {}
@@ -71,7 +71,7 @@ def _hidden_share(constants: Mapping[str, Constant], measured: Calibration) -> d
 
 
 def _ratio(pairs: Iterable[tuple[float, float]]) -> float | None:
-    """Modelled over measured seconds, all together; None without any."""
+    """Return modelled seconds over measured seconds, each summed; None without any pairs."""
     modelled, taken = 0.0, 0.0
     for model_s, measured_s in pairs:
         modelled, taken = modelled + model_s, taken + measured_s
@@ -89,7 +89,7 @@ def _matmul(table: Rates, timed: MatmulTime) -> float:
 
 
 def _attention(table: Rates, measured: Calibration, role: str) -> Iterator[tuple[float, float]]:
-    """Modelled and measured seconds of each shape."""
+    """Yield the modelled and the measured seconds of each shape of attention."""
     for timed in measured.attention:
         if timed.role == role:
             forward_s, backward_s = attention_s(

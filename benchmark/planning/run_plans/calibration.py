@@ -1,7 +1,7 @@
-"""What a slice measured on real devices, for the plan: ``calibration.json`` (docs/slice.md).
+"""Read and write ``calibration.json``, the rates that a slice measured on real devices (docs/slice.md).
 
-All times are seconds, all sizes bytes unless a name says otherwise; every figure was measured on the device that is
-named. What was not measured is absent: no collectives on one device, no clocks where NVML does not tell.
+All times are seconds, all sizes bytes unless a name says otherwise; every figure was measured on the named device.
+Figures that were not measured are absent: collectives on one device, clocks where NVML does not report them.
 """
 
 import json
@@ -17,31 +17,33 @@ from stage.regular_files import read_regular
 
 FORMAT: Literal[1] = 1
 LARGEST_FILE = 4 << 20
-"""Bytes; ten times what a slice writes."""
+"""Largest size of the file in bytes: ten times what a slice writes."""
 Size = Annotated[int, msgspec.Meta(ge=1, le=1 << 50)]
-"""Of anything that is counted: tokens, bytes, devices."""
+"""Number of anything counted: tokens, bytes, devices."""
 Number = Annotated[float, msgspec.Meta(ge=0)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
-"""Of what did something."""
+"""Positive duration in seconds."""
 MatmulRole = Literal["forward", "input gradient", "weight gradient"]
-"""Output = input weight^T; its gradient; the FP32 sum of weight gradients to which a product is added."""
+"""Role of a matrix product: forward is output = input x weight^T; the input gradient is the gradient of that input; the
+weight gradient is added to an FP32 sum."""
 CollectiveKind = Literal["all-gather", "reduce-scatter", "all-reduce", "send"]
 
 
 @dataclass(frozen=True)
 class MatmulTime:
-    """One matrix product of a block or of the output layer, alone on the device."""
+    """Time of one matrix product of a block or of the output layer, alone on the device."""
 
     layer: str
-    """qkv, dense, h_to_4h, 4h_to_h (as the checkpoint names them) or output."""
+    """Layer as the checkpoint names it: qkv, dense, h_to_4h, 4h_to_h or output."""
     role: MatmulRole
     tensor_parallel: Size
     tokens: Size
-    """Of all samples of a micro-batch."""
+    """Tokens of all samples of a micro-batch."""
     inputs: Size
-    """Columns of the layer's input on one tensor-parallel rank ..."""
+    """Columns of the layer's input on one tensor-parallel rank."""
     outputs: Size
-    """... and of its output. 2 x tokens x inputs x outputs FLOPs, whatever the role."""
+    """Columns of the layer's output on one tensor-parallel rank. The product takes 2 x tokens x inputs x outputs FLOPs
+    in every role."""
     seconds: Seconds
 
     @property
@@ -51,31 +53,33 @@ class MatmulTime:
 
 @dataclass(frozen=True)
 class AttentionTime:
-    """Causal attention between the matrix products, by the kernel that trains."""
+    """Time of causal attention between the matrix products, by the kernel that trains."""
 
     role: Literal["forward", "backward"]
     samples: Size
     heads: Size
-    """On one tensor-parallel rank."""
+    """Heads on one tensor-parallel rank."""
     sequence: Size
     head_size: Size
     seconds: Seconds
 
     @property
     def tflops(self) -> float:
-        """The whole square counted, the backward pass as twice the forward pass, as in model/flops.py."""
+        """10^12 FLOP/s. The whole S x S square counts, and the backward pass counts as two forward passes, as in
+        model/flops.py."""
         forward = 4e-12 * self.samples * self.heads * self.sequence**2 * self.head_size
         return (1 if self.role == "forward" else 2) * forward / self.seconds
 
 
 @dataclass(frozen=True)
 class ElementwiseTime:
-    """One pass over memory."""
+    """Time of one pass over memory."""
 
     operation: str
-    """copy, gelu, layer norm, adam ...: benchmark/preflight/slice_run/device_rates.py lists them."""
+    """Name of the operation (copy, gelu, layer norm, adam ...), as benchmark/preflight/slice_run/device_rates.py lists
+    them."""
     bytes: Size
-    """Read and written."""
+    """Bytes read and written."""
     seconds: Seconds
 
     @property
@@ -85,29 +89,29 @@ class ElementwiseTime:
 
 @dataclass(frozen=True)
 class LaunchTime:
-    """Of a kernel that does next to nothing."""
+    """Time of a kernel that does next to nothing."""
 
     host_s: Number
-    """What queueing it takes, Python and PyTorch's dispatcher included."""
+    """Seconds that queueing one kernel takes on the host, Python and PyTorch's dispatcher included."""
     device_s: Number
-    """From one to the next on the device when many are queued."""
+    """Seconds from one kernel to the next on the device while many are queued."""
 
 
 @dataclass(frozen=True)
 class CollectiveTime:
-    """One message between devices of one machine, nothing else running; the slowest rank's time."""
+    """Time of one message between devices of one machine while nothing else runs; the slowest rank's time."""
 
     kind: CollectiveKind
-    """send: from each even rank to the next."""
+    """Kind of message; send goes from each even rank to the next."""
     ranks: Size
     bytes: Size
-    """Of the larger side: what an all-gather puts together, a reduce-scatter begins with."""
+    """Bytes of the larger side: the result of an all-gather, the input of a reduce-scatter."""
     seconds: Seconds
 
 
 @dataclass(frozen=True)
 class SliceStep:
-    """The step the slice ran, against which a plan can be held."""
+    """The step that the slice ran, to compare with a plan."""
 
     layers: Size
     hidden_size: Size
@@ -119,36 +123,36 @@ class SliceStep:
     micro_batches: Size
     recompute: str
     step_s: Seconds
-    """Median."""
+    """Median seconds of a step."""
     tflops_per_device: Number
     by_kind_s: Mapping[str, Number]
-    """Rank 0: seconds of kernels by kind, as benchmark/preflight/slice_run/step_times.py names them; empty on a CPU."""
+    """Rank 0's seconds of kernels by kind, named as in benchmark/preflight/slice_run/step_times.py; empty on a CPU."""
     exposed_communication_s: Number | None
-    """Rank 0: when nothing but communication ran."""
+    """Rank 0's seconds in which only communication ran."""
     host_s_per_micro_batch: Number | None
     clock_mhz: Number | None
-    """Lowest that was seen while the steps ran."""
+    """Lowest clock in MHz seen while the steps ran."""
     power_w: Number | None
-    """Highest."""
+    """Highest power in watts seen while the steps ran."""
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """All of a file."""
+    """Everything in ``calibration.json``."""
 
     format: Literal[1]
     benchmark: str
     device: str
-    """As the driver names it; "cpu" for a CPU, of which a plan can use nothing but the form."""
+    """Device as the driver names it; "cpu" for a CPU, whose figures a plan cannot use."""
     accelerator: str
-    """Name in benchmark/config/accelerators.py; empty where it is not there."""
+    """Name in benchmark/config/accelerators.py; empty if the device is not listed there."""
     true_width: bool
-    """Whether the hidden size is the benchmark's."""
+    """True if the hidden size is the benchmark's."""
     precision: str
-    """Of matrix products and attention: bf16 or fp32."""
+    """Precision of matrix products and attention: bf16 or fp32."""
     torch: str
     cuda: str
-    """Version, as of ``nccl``; both are empty where there is none."""
+    """Version of CUDA; ``nccl`` is NCCL's version. Both are empty where there is none."""
     nccl: str
     matmuls: tuple[MatmulTime, ...]
     attention: tuple[AttentionTime, ...]
@@ -159,14 +163,14 @@ class Calibration:
 
 
 def write_calibration(calibration: Calibration, path: Path) -> None:
-    """Whole or not at all."""
+    """Write the file whole or not at all."""
     partial = path.with_name(f".partial-{path.name}")
     partial.write_text(json.dumps(asdict(calibration), indent=1) + "\n")
     partial.rename(path)
 
 
 def read_calibration(path: Path) -> Calibration:
-    """Raises InputError for a file that is not there, too large, or of another form, with the field."""
+    """Read the file; raise InputError, naming the field, if it is missing, too large or of another form."""
     mend = "expected the calibration.json of a slice; change --calibration, or run the slice again"
     try:
         return msgspec.json.decode(read_regular(path, LARGEST_FILE), type=Calibration)

@@ -1,4 +1,4 @@
-"""What ``plan`` prints: a plan or a search."""
+"""Print the result of ``plan``: a plan or a search."""
 
 import json
 import sys
@@ -23,9 +23,9 @@ from stage.errors import CheckFailed, InputError
 def print_plan(
     config: RunConfig, options: PlanOptions, *, as_json: bool, verbose: bool = False, calibration: Path | None = None
 ) -> int:
-    """``calibration``: a slice's rates, in the place of the table's constants.
+    """Print a plan; ``calibration`` is a file with a slice's rates that replace the table's constants.
 
-    Raises CheckFailed, after printing, for a run that does not fit in memory; InputError for bad options.
+    Raises CheckFailed, after printing, if the run does not fit in memory, and InputError for bad options.
     """
     require_possible(config, options)  # complains before the seconds of the dry run
     constants = _constants(config, calibration)
@@ -52,7 +52,7 @@ def print_plan(
 
 
 def print_search(config: RunConfig, options: PlanOptions, *, as_json: bool, calibration: Path | None = None) -> int:
-    """Raises InputError where no layout can run, or the device is not known."""
+    """Print a search of layouts. Raises InputError if no layout can run or the device is not known."""
     if config.precision == "fp32":
         raise InputError("--search: there are no constants of matrix products in FP32; --precision may be bf16 or fp8")
     memory_of_device_gb(config)
@@ -71,8 +71,8 @@ def _progress(words: str) -> None:
 
 
 def whole_system(calibration: Calibration) -> str | None:
-    """In a line, what the first system of that accelerator would reach if its devices were as the slice's; None where
-    there is no such system, or the slice is not of the true width."""
+    """Return one line with the speed of the first known system of that accelerator if its devices ran like the slice's.
+    Return None if there is no such system, or if the slice did not have the true width."""
     names = [name for name, one in SYSTEMS.items() if one.accelerator and one.accelerator == calibration.accelerator]
     if not names or not calibration.true_width or calibration.benchmark not in BENCHMARKS:
         return None
@@ -94,6 +94,6 @@ def _constants(config: RunConfig, calibration: Path | None) -> Mapping[str, Cons
     if measured.accelerator != config.system.accelerator:
         raise InputError(
             f"{calibration}: measured on {measured.accelerator or measured.device}, but system {config.system.name} "
-            f"has {config.system.accelerator or 'CPUs'}; choose another --system, or leave --calibration out"
+            f"has {config.system.accelerator or 'CPUs'}; choose another --system, or omit --calibration"
         )
     return calibrated_constants(committed_constants(), measured)

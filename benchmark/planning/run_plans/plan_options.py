@@ -1,4 +1,4 @@
-"""What a plan can be asked besides the run's configuration, and what of it cannot be."""
+"""Options of a plan besides the run's configuration, and the checks that refuse impossible plans."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -20,25 +20,25 @@ NETWORK_GBIT_S = (0.1, 100_000.0)
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """What a plan can be asked besides the run's configuration."""
+    """Options of a plan besides the run's configuration."""
 
     stack: StackName = "ours"
-    """Whose code runs: this repository's, or another that benchmark/planning/step_model/stacks.py describes."""
+    """Code whose step is planned: this repository's, or one described in benchmark/planning/step_model/stacks.py."""
     precision: tyro.conf.Suppress[Number] = "bf16"
-    """Of the computation; as an option it is the run's."""
+    """Precision of the computation; on the command line it is the run's option."""
     what_if: tuple[str, ...] = ()
     """Changes of machine or code: nvlink=2x network=2x matmul=1.1x tp-overlap=off jitter=off ..."""
     network_gbit_s: float | None = None
-    """Gbit/s of each device's card to other nodes, one way; as usual for the accelerator unless given."""
+    """Gbit/s of each device's card to other nodes, one way; the accelerator's usual rate unless given."""
 
 
 def planned_workload(config: RunConfig, options: PlanOptions) -> Workload:
-    """The step that a plan is about."""
+    """Return the step that a plan is about."""
     return workload_of(config, stack=options.stack, precision=options.precision, network_gbit_s=options.network_gbit_s)
 
 
 def require_possible(config: RunConfig, options: PlanOptions) -> None:
-    """Raise InputError for what cannot be planned, before anything long begins."""
+    """Raise InputError for options that cannot be planned, before anything long begins."""
     (low, high), gbit_s = NETWORK_GBIT_S, options.network_gbit_s
     if gbit_s is not None and not low <= gbit_s <= high:
         raise InputError(f"--network-gbit-s {gbit_s:g}: expected {low:g} to {high:,.0f}, of each device's card")
@@ -46,14 +46,14 @@ def require_possible(config: RunConfig, options: PlanOptions) -> None:
     accelerator, known = config.system.accelerator, names_in(constants, "accelerators")
     if config.system.device == "cpu" and accelerator:
         raise InputError(
-            f"--device cpu: system {config.system.name} has {accelerator}; leave --device out, or choose cpu_p2"
+            f"--device cpu: system {config.system.name} has {accelerator}; omit --device, or choose cpu_p2"
         )
     if config.precision == "fp32" and options.stack != "ours":
         having = " or ".join(STACKS[options.stack].precisions)
         raise InputError(f"--precision fp32: stack {options.stack} has {having}; choose --precision")
     if accelerator not in known and (options.stack != "ours" or options.what_if):
         raise InputError(
-            f"--stack {options.stack}, --what-if: there are no constants of {accelerator or 'a CPU'}; --accelerator "
+            f"--stack {options.stack}, --what-if: there are no constants for {accelerator or 'a CPU'}; --accelerator "
             f"may be {', '.join(known)}"
         )
     work.require_precision()

@@ -1,4 +1,4 @@
-"""A plan and a search for people. The headline first, at most 30 lines; the rest where it is asked for."""
+"""Format a plan and a search for people: the headline first, at most 30 lines; ``--verbose`` adds the rest."""
 
 from collections.abc import Iterator
 
@@ -26,16 +26,16 @@ PART_NAMES = {
     "fixed": "input, norm, logging",
 }
 MOST_PUBLISHED = 4
-"""Published results that the headline shows."""
+"""Number of published results that the headline shows."""
 WORTH_SHOWING = 0.005
-"""Share of the step from which on a part is in the short text."""
+"""Smallest share of the step that the short text shows as a part."""
 DECIDING = 3
-"""Uncertain constants in the short text."""
+"""Number of uncertain constants in the short text."""
 
 
 def format_run_plan(plan: RunPlan, config: RunConfig, *, verbose: bool) -> str:
-    """The score, the step, the parts and what decides; ``verbose``: memory and messages by rank, and the reasons for
-    every figure besides."""
+    """Return the score, the step, its parts and the deciding constants; ``verbose`` adds memory and messages by rank,
+    and the reasons for every figure."""
     system = config.system
     lines = [
         *_score(plan, config),
@@ -66,9 +66,10 @@ def format_run_plan(plan: RunPlan, config: RunConfig, *, verbose: bool) -> str:
 
 
 def _score(plan: RunPlan, config: RunConfig) -> Iterator[str]:
-    """What the machine would score, and what others published on as many of these devices."""
+    """Yield the machine's expected score, and the published scores on the same number of these devices."""
     if not is_the_benchmarks(config.benchmark):
-        yield f"no benchmark: model, target or start are not those of {config.benchmark.name}, so there is no score"
+        name = config.benchmark.name
+        yield f"not the benchmark: model, target or start differ from those of {name}, so there is no score"
         return
     if plan.run_s is None:
         yield f"{'would score':<18}not known{'' if plan.step_s is None else f': {plan.assumptions[1]}'}"
@@ -80,7 +81,7 @@ def _score(plan: RunPlan, config: RunConfig) -> Iterator[str]:
 
 
 def _figures(plan: RunPlan, config: RunConfig) -> Iterator[str]:
-    """Speed, memory, failures."""
+    """Yield the lines on speed, memory and failures."""
     if plan.step_s is not None:
         mfu = "" if plan.mfu is None else f"MFU {plan.mfu:.1%}{_interval(plan, 'mfu', 100, '%')}, "
         yield f"{'step':<18}{plan.step_s:,.3g} s{_interval(plan, 'step_s')}"
@@ -105,7 +106,7 @@ def _figures(plan: RunPlan, config: RunConfig) -> Iterator[str]:
 
 
 def _published(config: RunConfig) -> str:
-    """Published results of the benchmark on as many such devices, the fastest first; empty without any."""
+    """Return the published results of the benchmark on as many such devices, fastest first; empty without any."""
     if config.benchmark.name != "gpt3_175b":
         return ""
     systems = systems_frame(published_frame())
@@ -156,10 +157,10 @@ def _parts(plan: RunPlan, *, verbose: bool) -> Iterator[str]:
 
 
 def _deciding(plan: RunPlan, *, verbose: bool) -> Iterator[str]:
-    """The step and its MFU at the ends of the range of each uncertain constant."""
+    """Yield the step and its MFU at both ends of each uncertain constant's range."""
     if plan.step_s is None or not plan.influences:
         return
-    yield "what is not measured yet, and the step at the ends of its range"
+    yield "constants not measured yet, and the step at the ends of their ranges"
     for one in plan.influences if verbose else plan.influences[:DECIDING]:
         ends = []
         for change_s in (one.low_s, one.high_s):
@@ -182,7 +183,7 @@ def _memory(plan: RunPlan, config: RunConfig) -> Iterator[str]:
 
 
 def _messages(plan: RunPlan) -> Iterator[str]:
-    """Of the kind of rank that sends most."""
+    """Yield the messages of the kind of rank that sends most."""
     if plan.dry_run is None:
         return
     busiest: RankReport = max(plan.dry_run.reports, key=lambda report: sum(sent.bytes for sent in report.traffic))
@@ -212,7 +213,7 @@ def _besides(plan: RunPlan, config: RunConfig) -> Iterator[str]:
 
 
 def format_search(result: SearchResult, config: RunConfig) -> str:
-    """The best layouts, why others fall out, and what ideas would bring."""
+    """Return the best layouts, the reasons why others were dropped, and the gains of ideas."""
     on = f"{config.system.num_devices} {config.system.accelerator}"
     lines = [
         f"{config.benchmark.name} on {on}, batch {config.benchmark.global_batch_size}; {result.examined} layouts",

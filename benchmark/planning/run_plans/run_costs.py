@@ -1,4 +1,4 @@
-"""The time that a run takes besides its steps: checkpoints, the start, failures."""
+"""Estimate the time that a run takes besides its steps: checkpoints, the start, failures."""
 
 import math
 import statistics
@@ -10,73 +10,77 @@ from stage.errors import InputError
 
 Interval = tuple[float, float]
 PAUSE_RANGE = (0.1, 1.5)
-"""Of the estimated pause: a device's link to its host carries ten times what the estimate takes; some are slower."""
+"""Range of a pause as a factor of the estimated one: some links from device to host are ten times as fast as assumed,
+some slower."""
 INIT_S_AT_512, INIT_GROWTH, INIT_RANGE = 250.0, 0.25, (0.5, 2.0)
-"""init_start to run_start of published runs on H100: some 250 s x (devices / 512)^0.25, half to twice of it: 170 to
-297 s at 512, 293 to 476 at 1,536, 379 to 806 at 10,240 to 10,752 devices (docs/facts/peers.md 1.1)."""
+"""Seconds from init_start to run_start. Published runs on H100 took about 250 s x (devices / 512)^0.25, by a factor of
+0.5 to 2: 170 to 297 s at 512, 293 to 476 at 1,536, 379 to 806 at 10,240 to 10,752 devices (docs/facts/peers.md 1.1)."""
 RESTART_S, RESTART_RANGE = 120.0, (0.5, 2.0)
-"""From a failure until processes start again, before the init: noticing it, and Slurm; assumed. A process that dies is
-seen at once, one that hangs after minutes."""
+"""Assumed seconds from a failure until processes start again, before the init, for noticing the failure and for Slurm.
+The launcher notices a process that dies at once, and a process that hangs after minutes."""
 PUBLISHED_MTBF_HOURS = 50_000.0
-"""Of a device with its share of the machine: 419 interruptions in 54 days of 16,384 H100 (The Llama 3 Herd of Models,
-arXiv 2407.21783, table 5) are 50,700 hours; a GPU a week of BLOOM's 384 is 64,500 (docs/facts/peers.md 1.5)."""
+"""Hours between failures of one device with its share of the machine: 419 interruptions in 54 days of 16,384 H100 (The
+Llama 3 Herd of Models, arXiv 2407.21783, table 5) are 50,700 hours; a GPU a week of BLOOM's 384 is 64,500
+(docs/facts/peers.md 1.5)."""
 MANY, MOST_FAILURES = 200.0, 1000
-"""Failures: beyond the first their number is as good as normal; with fewer nobody has more than the second."""
+"""From ``MANY`` failures on, their number is taken as normally distributed; below it, no run is assumed to have more
+than ``MOST_FAILURES``."""
 TAIL = 0.05
-"""Of runs with fewer failures than the interval begins with, and of those with more than it ends with."""
+"""Share of runs with fewer failures than the interval's beginning assumes, and share of runs with more than its end
+assumes."""
 MOST_EXPONENT = 700.0
-"""Beyond it e^x is no float; nothing is ever finished there."""
+"""Largest exponent x for which e^x is a float; beyond it no segment ever finishes."""
 
 
 @dataclass(frozen=True)
 class CheckpointCost:
-    """Of a save."""
+    """Cost of saving a checkpoint."""
 
     bytes: int
     pause_s: float
     pause_interval_s: Interval
     every_s: float
-    """As save_policy would choose for this step."""
+    """Seconds between saves, as save_policy would choose for this step."""
 
 
 @dataclass(frozen=True)
 class RunCosts:
-    """Figures beside the steps'."""
+    """Costs of a run besides its steps."""
 
     checkpoint: CheckpointCost
     init_s: float
     init_interval_s: Interval
     goodput: float
-    """Share of the time that steps and evaluations have where devices fail as ``device_mtbf_hours`` says."""
+    """Share of the time that goes into steps and evaluations when devices fail as ``device_mtbf_hours`` says."""
     with_failures_s: float | None
-    """run_start to run_stop, in the mean of many runs with such failures; None where no target is known."""
+    """Mean seconds from run_start to run_stop over many runs with such failures; None if no target is known."""
     with_failures_interval_s: Interval | None
-    """Of nine of ten runs: the run's own interval, and the failures that a single run may have; None where it has no
-    upper end."""
+    """Interval of nine of ten runs: it covers the run's own interval and the random number of failures. None if it has
+    no upper end."""
 
 
 @dataclass(frozen=True)
 class FailingRun:
-    """A run, its checkpoints and its failures, as means; seconds."""
+    """A run with its checkpoints and failures; figures are mean seconds."""
 
     step_s: float
     mtbf_s: float
-    """Between failures of the whole system. Of one machine it is longer by the number of machines."""
+    """Seconds between failures of the whole system; one machine's are longer by the number of machines."""
     save_steps: int
     """Steps between checkpoints."""
     pause_s: float
-    """Training pauses for the copy of a checkpoint."""
+    """Seconds that training pauses for the copy of a checkpoint."""
     restart_s: float
-    """From a failure until the first step begins again: noticing it, idle, start, init."""
+    """Seconds from a failure until the first step begins again: noticing it, idle time, start, init."""
 
     @property
     def segment_s(self) -> float:
-        """From checkpoint to checkpoint."""
+        """Seconds from checkpoint to checkpoint."""
         return self.save_steps * self.step_s + self.pause_s
 
     @property
     def goodput(self) -> float:
-        """Time in steps / all time in the long run, 0 to 1.
+        """Return the long-run share of all time that steps take, 0 to 1.
 
         Failures come at random, at a constant rate, while training, saving and restarting; a run goes back to its
         newest checkpoint. With M seconds between failures, segments of s and restarts of R seconds, it takes
@@ -92,7 +96,7 @@ class FailingRun:
 def run_costs(
     config: RunConfig, *, step_s: float, run_s: float | None = None, run_interval_s: Interval | None = None
 ) -> RunCosts:
-    """``run_s``: run_start to run_stop; None where no target is known.
+    """Return the costs of a run; ``run_s`` is the time from run_start to run_stop, or None if no target is known.
 
     Raises InputError where failures are so frequent that no run would ever end.
     """
@@ -124,13 +128,12 @@ def run_costs(
 
 
 def _with_failures(failing: FailingRun, interval_s: Interval, devices: int) -> Interval | None:
-    """Seconds that nine of ten runs take.
+    """Return the interval, in seconds, that holds nine of ten runs; None if at its upper end no run would finish.
 
     The interval begins with a run at the lower end of its own, ``PUBLISHED_MTBF_HOURS`` between failures if that is
     more than given, short pauses and restarts, and as few failures as one of twenty such runs has at most. It ends with
     the upper end, the failures given, long pauses and restarts, and as many failures as one of twenty has at least.
-    Failures are a Poisson process; each loses its restart and, in the mean, half a segment. No interval where at the
-    upper end no run would end.
+    Failures are a Poisson process; each loses its restart and, in the mean, half a segment.
     """
     rare_s = max(failing.mtbf_s, 3600 * PUBLISHED_MTBF_HOURS / devices)
     ends = []
@@ -147,8 +150,8 @@ def _with_failures(failing: FailingRun, interval_s: Interval, devices: int) -> I
 
 
 def _poisson_quantile(mean: float, share: float) -> float:
-    """The smallest number of failures that so large a share of runs stays at or below; by the normal distribution where
-    there are many."""
+    """Return the smallest number of failures that at least this share of runs does not exceed; many failures are taken
+    as normally distributed."""
     if mean > MANY:
         return mean + statistics.NormalDist().inv_cdf(share) * math.sqrt(mean)
     term = total = math.exp(-mean)

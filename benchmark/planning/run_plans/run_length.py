@@ -1,4 +1,4 @@
-"""How long a run is: tokens to the target, in steps and evaluations."""
+"""Compute the length of a run: tokens to the target, in steps and evaluations."""
 
 import dataclasses
 import math
@@ -11,12 +11,12 @@ from benchmark.training.inputs import count_validation_tokens
 
 @dataclass(frozen=True)
 class KnownRuns:
-    """What published results tell of a benchmark's runs."""
+    """Facts about a benchmark's runs from published results."""
 
     tokens: tuple[float, float]
-    """Fewest and most to the target in any result ..."""
+    """Fewest and most tokens to the target in any published result."""
     batch_sizes: tuple[int, int]
-    """... and their smallest and largest batch size."""
+    """Smallest and largest batch size of the published results."""
     source: str
 
 
@@ -26,30 +26,31 @@ KNOWN_RUNS = {
     ),
 }
 VALIDATION_TOKENS = {"gpt3_175b": 11_590_004, "rehearsal": 22_434}
-"""Of the published subset (docs/facts/peers.md 1.0) and of the rehearsal's generated text."""
+"""Validation tokens of the published subset (docs/facts/peers.md 1.0) and of the rehearsal's generated text."""
 
 
 @dataclass(frozen=True)
 class RunLength:
-    """A run of so many tokens, rounded up to a whole evaluation, where a run can stop."""
+    """A run of a number of tokens, rounded up to a whole evaluation, where a run can stop."""
 
     tokens: int
     steps: int
     evaluations: int
     seconds: float
-    """run_start to run_stop."""
+    """Seconds from run_start to run_stop."""
     evaluation_share: float
-    """Part of these seconds."""
+    """Share of these seconds that evaluations take."""
 
 
 def is_the_benchmarks(benchmark: Benchmark) -> bool:
-    """Whether model, target and start are those of the benchmark by that name: only then published runs tell of it."""
+    """Return whether model, target and start are those of the named benchmark; published runs apply only then."""
     base = BENCHMARKS[benchmark.name]
     return dataclasses.replace(benchmark, global_batch_size=base.global_batch_size, optimizer=base.optimizer) == base
 
 
 def tokens_to_target(benchmark: Benchmark) -> tuple[tuple[float, ...], str]:
-    """Fewest and most tokens that runs of this benchmark needed, and where from; nothing where there are none."""
+    """Return the fewest and the most tokens that runs of this benchmark needed, and the source; an empty tuple without
+    any."""
     name, size, known = benchmark.name, benchmark.global_batch_size, KNOWN_RUNS.get(benchmark.name)
     if benchmark.target_log_perplexity is None:
         samples = (benchmark.last_iteration - benchmark.start_iteration) * size
@@ -63,7 +64,7 @@ def tokens_to_target(benchmark: Benchmark) -> tuple[tuple[float, ...], str]:
 
 
 def validation_tokens(config: RunConfig) -> tuple[int | None, str]:
-    """Tokens of the validation set, and where from; None where that is not known."""
+    """Return the number of tokens of the validation set, and the source; None if it is not known."""
     if config.data.valid_data_path:
         tokens = count_validation_tokens(config.data)
         return tokens, f"validation set: {tokens:,} tokens, those of --valid-data-path"
@@ -74,7 +75,7 @@ def validation_tokens(config: RunConfig) -> tuple[int | None, str]:
 
 
 def run_length(config: RunConfig, goal: float, step_s: float, evaluation_s: float) -> RunLength:
-    """Of a run to the first evaluation after ``goal`` tokens, or to the last step where there is no target."""
+    """Return the run up to the first evaluation after ``goal`` tokens; without a target, up to the last step."""
     steps, interval = math.ceil(goal / config.tokens_per_step), config.benchmark.eval_interval
     if config.benchmark.target_log_perplexity is None:
         evaluations = steps // interval

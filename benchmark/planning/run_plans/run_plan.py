@@ -1,7 +1,7 @@
-"""What a run would need and take: memory and messages, the step in parts, the time to the target, each with its doubt.
+"""Plan a run: memory and messages, the step in parts, the time to the target, each with its uncertainty.
 
-The step is simulated (step_model/). Memory and messages of this repository's own code are those
-of the dry run, other stacks' memory is computed by formula.
+The step is simulated (step_model/). Memory and messages of this repository's own code come from the dry run; other
+stacks' memory is computed by formula.
 """
 
 import dataclasses
@@ -37,7 +37,7 @@ MOST_INFLUENCES = 5
 
 @dataclass(frozen=True)
 class ReferenceRun:
-    """A run on the same machines with a batch size of the reference points, by their mean samples to the target."""
+    """A run on the same machines at a reference point's batch size, with that point's mean samples to the target."""
 
     global_batch_size: int
     steps: int
@@ -48,33 +48,35 @@ class ReferenceRun:
 
 @dataclass(frozen=True, kw_only=True)
 class RunPlan:
-    """Top-level figures first, for scripts; intervals hold about nine of ten runs. None: nothing is known of it."""
+    """A plan, with its main figures at the top level for scripts. Intervals hold about nine of ten runs; a figure of
+    None is not known."""
 
     step_s: float | None = None
     mfu: float | None = None
-    """Of the dense BF16 peak."""
+    """Share of the dense BF16 peak."""
     tflops_per_device: float | None = None
-    """Model FLOP/s, bubble and messages included."""
+    """Model 10^12 FLOP/s per device, over the whole step with bubble and messages."""
     tokens_per_s: float | None = None
     tokens_per_s_per_device: float | None = None
     bubble_s: float | None = None
-    """Waiting within the pipeline."""
+    """Seconds of waiting within the pipeline."""
     evaluation_s: float | None = None
-    """Of one evaluation; None where the size of the validation set is not known."""
+    """Seconds of one evaluation; None if the size of the validation set is not known."""
     run_s: float | None = None
-    """run_start to run_stop, by the mean tokens of reference runs at this batch size, else of published ones."""
+    """Seconds from run_start to run_stop, by the mean tokens of reference runs at this batch size, or else of published
+    runs."""
     lengths: tuple[RunLength, ...] = ()
-    """Shortest and longest run to the target; one where no target is set, none where nothing is known."""
+    """Shortest and longest run to the target; one entry if no target is set, none if no length is known."""
     memory_bytes: dict[str, float]
-    """By kind, of the rank that needs most."""
+    """Bytes by kind, on the rank that needs most."""
     memory_fits: bool | None
-    """None where the devices' memory is not known."""
+    """True if the run fits in memory; None if the devices' memory is not known."""
     intervals: dict[str, Interval] = dataclasses.field(default_factory=dict)
-    """By the names above."""
+    """Intervals of the figures above, by their names."""
     parts: StepParts | None = None
-    """Seconds of the step."""
+    """Parts of the step, in seconds."""
     influences: tuple[Influence, ...] = ()
-    """Where the step's interval mostly comes from, besides the backtest's error."""
+    """Constants that widen the step's interval most, besides the backtest's error."""
     reference_runs: tuple[ReferenceRun, ...] = ()
     costs: RunCosts | None = None
     stack: str
@@ -82,15 +84,15 @@ class RunPlan:
     step_flops: float
     """Model FLOPs of a step of the whole system (model/flops.py)."""
     bubble: float
-    """(p - 1) / (m v): idle time of a device over its working time, by the textbook's formula."""
+    """Textbook formula (p - 1) / (m v): idle time of a device over its working time."""
     assumptions: tuple[str, ...]
-    """Why each figure is what it is, or missing."""
+    """Reason for each figure, or for its absence."""
     dry_run: DryRun | None
-    """None for stacks other than this repository's."""
+    """The dry run; None for stacks other than this repository's."""
 
     @property
     def complaint(self) -> str | None:
-        """Why it does not fit; None where it does."""
+        """Return the reason why the run does not fit; None if it fits."""
         if self.dry_run is not None:
             return self.dry_run.complaint
         return None if self.memory_fits is not False else self.assumptions[-1]
@@ -102,9 +104,9 @@ def make_plan(
     options: PlanOptions | None = None,
     constants: Mapping[str, Constant] | None = None,
 ) -> RunPlan:
-    """The plan of a run; ``examined``: the dry run, for this repository's stack.
+    """Return the plan of a run; ``examined`` is the dry run for this repository's stack.
 
-    Raises InputError for what :func:`require_possible` refuses.
+    Raises InputError for options that :func:`require_possible` refuses.
     """
     options = PlanOptions() if options is None else options
     require_possible(config, options)
@@ -167,8 +169,8 @@ def make_plan(
 def _memory(
     config: RunConfig, examined: DryRun | None, options: PlanOptions
 ) -> tuple[dict[str, float], bool | None, str]:
-    """Bytes by kind on the rank that needs most, by the dry run or else by formula; whether that fits; and why not, or
-    where the figures are from."""
+    """Return the bytes by kind on the rank that needs most, from the dry run or else by formula; whether they fit; and
+    the complaint or the source of the figures."""
     memory_gb = config.system.memory_gb
     if examined is not None:
         worst = max(examined.reports, key=lambda report: report.peak_bytes)
@@ -185,7 +187,7 @@ def _memory(
 
 
 def _why_no_time(config: RunConfig, constants: Mapping[str, Constant]) -> str | None:
-    """None where the step can be simulated."""
+    """Return the reason why the step cannot be simulated; None if it can."""
     known, system = names_in(constants, "accelerators"), config.system
     if config.precision == "fp32":
         return "no time estimated: there are no constants of matrix products in FP32"
@@ -197,7 +199,7 @@ def _why_no_time(config: RunConfig, constants: Mapping[str, Constant]) -> str | 
 def _simulated(
     config: RunConfig, options: PlanOptions, constants: Mapping[str, Constant], validation_tokens: int | None
 ) -> tuple[StepInterval, float | None]:
-    """A step, and seconds of an evaluation where its size is known."""
+    """Return the simulated step, and the seconds of an evaluation if its size is known."""
     work, constants = apply_what_if(options.what_if, planned_workload(config, options), constants)
     step = predict_step(work, constants)
     if validation_tokens is None:
@@ -207,7 +209,8 @@ def _simulated(
 
 
 def _intervals(made: RunPlan, step: StepInterval) -> dict[str, Interval]:
-    """Everything that goes by the step's time has the step's doubt; a run has that of its tokens besides."""
+    """Return the intervals of all figures. Figures that follow the step's time share its uncertainty; a run adds that
+    of its tokens."""
     low, high = step.low_s / step.step_s, step.high_s / step.step_s
     found = {"step_s": (step.low_s, step.high_s)}
     for name in ("evaluation_s", "bubble_s"):
@@ -224,7 +227,7 @@ def _intervals(made: RunPlan, step: StepInterval) -> dict[str, Interval]:
 
 
 def _references(config: RunConfig, options: PlanOptions, constants: Mapping[str, Constant]) -> tuple[ReferenceRun, ...]:
-    """Runs of the benchmark at the batch sizes of the reference points, where this layout can take them."""
+    """Return the benchmark's runs at the batch sizes of the reference points, as far as this layout can take them."""
     found = []
     sizes = config.benchmark.samples_to_target if is_the_benchmarks(config.benchmark) else ()
     for size, _ in sizes:

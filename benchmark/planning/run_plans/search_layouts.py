@@ -1,4 +1,4 @@
-"""``--search``: every layout of a system that can run and fits in memory, by time to the target."""
+"""``--search`` lists every layout of a system that can run and fits in memory, by time to the target."""
 
 import dataclasses
 import math
@@ -38,14 +38,14 @@ class FoundLayout:
     recompute: str
     step_s: float
     run_s: float
-    """run_start to run_stop, to the expected tokens of the benchmark; of the steps alone where there are none."""
+    """Seconds from run_start to run_stop at the benchmark's expected tokens; of the steps alone if there are none."""
     memory_gb: float
-    """By formula, of the device that needs most; 10^9 bytes."""
+    """10^9 bytes, by formula, on the device that needs most."""
     parts: StepParts
 
     @property
     def options(self) -> str:
-        """As ``plan`` and ``train`` take it."""
+        """Return the layout as options of ``plan`` and ``train``."""
         return (
             f"--tensor-parallel {self.tensor_parallel} --pipeline-parallel {self.pipeline_parallel} "
             f"--pipeline-chunks {self.pipeline_chunks} "
@@ -55,28 +55,28 @@ class FoundLayout:
 
 @dataclass(frozen=True)
 class Idea:
-    """What a what-if would bring to the fastest layout."""
+    """Gain of one what-if for the fastest layout."""
 
     what_if: str
     step_s: float
     gain: float
-    """Share of the step that it saves."""
+    """Share of the step that the idea saves."""
 
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The fastest layouts first."""
+    """Result of a search, fastest layouts first."""
 
     best: tuple[FoundLayout, ...]
     examined: int
-    """Layouts, all of them."""
+    """Number of all layouts examined."""
     fallen_out: dict[str, int]
     """Number of layouts by reason."""
     ideas: tuple[Idea, ...]
 
 
 def memory_of_device_gb(config: RunConfig) -> float:
-    """Raises InputError where it is not known."""
+    """Return a device's memory in 10^9 bytes; raise InputError if it is not known."""
     if config.system.memory_gb is None:
         known = ", ".join(name for name, each in ACCELERATORS.items() if each.memory_gb is not None)
         raise InputError(
@@ -87,9 +87,9 @@ def memory_of_device_gb(config: RunConfig) -> float:
 
 
 def search_layouts(config: RunConfig, options: PlanOptions, constants: Mapping[str, Constant]) -> SearchResult:
-    """All layouts of the system's devices for the benchmark's batch.
+    """Return all layouts of the system's devices for the benchmark's batch.
 
-    Raises InputError where none can run or none fits, with the nearest one.
+    Raises InputError if no layout can run or fits, naming the nearest one.
     """
     memory_gb = memory_of_device_gb(config)
     room = memory_gb * (1 - RESERVE)
@@ -128,8 +128,8 @@ def search_layouts(config: RunConfig, options: PlanOptions, constants: Mapping[s
 
 
 def candidates(config: RunConfig) -> Iterator[RunConfig]:
-    """Every way to deal the model out: tensor parallel within a node, pipelines with as many chunks as layers divide
-    into, the optimizer's state over all data-parallel devices."""
+    """Yield every way to deal the model out: tensor parallel within a node, pipelines with every number of chunks that
+    divides the layers, and the optimizer's state over all data-parallel devices."""
     system, layers = config.system, config.benchmark.model.num_layers
     for tensor in divisors(system.devices_per_node):
         rest = system.num_devices // tensor
@@ -151,7 +151,7 @@ def candidates(config: RunConfig) -> Iterator[RunConfig]:
 
 
 def cannot_run(config: RunConfig) -> str | None:
-    """Why the model cannot be dealt out so; None where it can."""
+    """Return the reason why the model cannot be dealt out like this; None if it can."""
     try:
         config.require_fit()
     except InputError as error:

@@ -1,1 +1,1 @@
-"""A model of a training step: durations of operations, and the schedule that runs them."""
+"""Model a training step: durations of operations, and the schedule that runs them."""

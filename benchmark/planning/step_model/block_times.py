@@ -1,4 +1,5 @@
-"""What the passes of a block, of the embedding and of the output take on one device, by kind of operation."""
+"""Compute the time that passes of a block, of the embedding and of the output take on one device, by kind of
+operation."""
 
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass
@@ -17,15 +18,15 @@ class PassTime:
     matmul: float = 0.0
     attention: float = 0.0
     elementwise: float = 0.0
-    """Norms, activations, residuals, dropout, casts, accumulation of its own, losses."""
+    """Seconds of norms, activations, residuals, dropout, casts, separate accumulation, losses."""
     recomputed: float = 0.0
-    """Forward operations done again in the backward pass, all kinds."""
+    """Seconds of forward operations repeated in the backward pass, all kinds."""
     tensor_messages: float = 0.0
-    """Exposed: what no matrix product hides, and what the hidden ones cost those products."""
+    """Exposed seconds: messages that no matrix product hides, and the slowdown of products by hidden messages."""
     host: float = 0.0
-    """Waiting for the host to launch."""
+    """Seconds of waiting for the host to launch."""
     losses: float = 0.0
-    """The stack's share that no operation accounts for."""
+    """Seconds of the stack's loss that no operation accounts for."""
 
     @property
     def total(self) -> float:
@@ -53,7 +54,7 @@ class Passes:
 
 
 def block_passes(work: Workload, rates: Rates) -> Passes:
-    """One block and micro-batch on one device."""
+    """Return the passes of one block and micro-batch on one device."""
     stack = work.code
     forward_products, backward_matmul, accumulation = _linear_layers(work, rates)
     forward_matmul = sum(forward_products.values())
@@ -90,8 +91,8 @@ def _with_losses(time: PassTime, rates: Rates) -> PassTime:
 
 
 def _linear_layers(work: Workload, rates: Rates) -> tuple[dict[str, float], float, float]:
-    """Seconds of the forward products by layer and of the backward ones, and of adding up gradients by kernels of
-    their own."""
+    """Return the seconds of the forward products by layer, of the backward products, and of separate kernels that add
+    up gradients."""
     stack, rows, fp8 = work.code, work.tokens, work.precision == "fp8"
     forward: dict[str, float] = {}
     backward = accumulation = 0.0
@@ -108,7 +109,7 @@ def _linear_layers(work: Workload, rates: Rates) -> tuple[dict[str, float], floa
 
 
 def _layer_sizes(work: Workload) -> dict[str, tuple[int, int]]:
-    """Inputs and outputs of each linear layer of a block on one device."""
+    """Return the inputs and outputs of each linear layer of a block on one device."""
     model, tensor = work.model, work.layout.tensor_parallel
     H, heads, keys, mlp = model.hidden, model.hidden // tensor, model.kv_width // tensor, model.ffn_width // tensor
     into_mlp = {"gate": (H, mlp), "up": (H, mlp)} if model.gated else {"up": (H, mlp)}
@@ -120,7 +121,7 @@ def _layer_sizes(work: Workload) -> dict[str, tuple[int, int]]:
 
 
 def _remade_products(work: Workload, layers: Iterable[str]) -> list[str]:
-    """Linear layers whose products the backward pass makes again."""
+    """Return the linear layers whose products the backward pass repeats."""
     stack = work.code
     if work.layout.recompute == "selective":
         return [name for name in layers if name in stack.remakes.get(work.precision, ())]
@@ -128,8 +129,8 @@ def _remade_products(work: Workload, layers: Iterable[str]) -> list[str]:
 
 
 def _remade_messages(work: Workload, rates: Rates, beside_s: float) -> float:
-    """Exposed seconds of tensor-parallel messages that are sent again: two gathers, and where blocks are made again
-    whole, their scatters; none after the last product of a recomputation that stops early."""
+    """Return the exposed seconds of tensor-parallel messages that recomputation sends again: two gathers and, if whole
+    blocks are recomputed, their scatters. After the last product, a recomputation that stops early sends none."""
     if work.layout.tensor_parallel == 1:
         return 0.0
     gather, scatter = _gather_scatter(work, rates)
@@ -140,7 +141,8 @@ def _remade_messages(work: Workload, rates: Rates, beside_s: float) -> float:
 
 
 def _weight_casts(work: Workload, rates: Rates) -> float:
-    """Seconds of casting a block's weights for products in FP8: BF16 read, FP8 and its transpose written."""
+    """Return the seconds of casting a block's weights for products in FP8: BF16 is read, FP8 and its transpose are
+    written."""
     if work.precision != "fp8":
         return 0.0
     moved = 4 * work.model.block_weights / work.layout.tensor_parallel
@@ -163,7 +165,8 @@ def _attention(work: Workload, rates: Rates) -> tuple[float, float]:
 
 
 def _elementwise(work: Workload, rates: Rates) -> tuple[float, float]:
-    """Bytes of each kernel over the numbers it works on: a BF16 number read or written is 2."""
+    """Return the bytes of the forward and the backward elementwise kernels. A BF16 number that is read or written
+    counts 2."""
     stack, model, layout, tokens = work.code, work.model, work.layout, work.tokens
     tensor = layout.tensor_parallel
     shared = tensor if layout.sequence_parallel else 1
@@ -189,9 +192,9 @@ def _elementwise(work: Workload, rates: Rates) -> tuple[float, float]:
 def _tensor_messages(
     work: Workload, rates: Rates, forward_matmul: float, backward_matmul: float
 ) -> tuple[float, float]:
-    """Exposed seconds. Each pass gathers and scatters the hidden state at attention and at the MLP; the backward pass
-    may gather two of them again. Without sequence parallelism each pair is one all-reduce of the same bytes. What is
-    gathered for products in FP8 travels in FP8."""
+    """Return the exposed seconds of the forward and the backward pass. Each pass gathers and scatters the hidden state
+    at attention and at the MLP; the backward pass may gather two of them again. Without sequence parallelism each pair
+    is one all-reduce of the same bytes. Hidden states gathered for products in FP8 travel in FP8."""
     stack, layout = work.code, work.layout
     if layout.tensor_parallel == 1:
         return 0.0, 0.0
@@ -207,7 +210,7 @@ def _tensor_messages(
 
 
 def _gather_scatter(work: Workload, rates: Rates) -> tuple[float, float]:
-    """Seconds to gather the hidden state over tensor-parallel devices, and to sum and scatter it."""
+    """Return the seconds to gather the hidden state over tensor-parallel devices, and to sum and scatter it."""
     layout, size = work.layout, 2.0 * work.tokens * work.model.hidden
     scatter = gather_s(rates, size, ranks=layout.tensor_parallel, stride=1, per_node=layout.devices_per_node)
     if work.precision != "fp8" or not layout.sequence_parallel:
@@ -217,12 +220,12 @@ def _gather_scatter(work: Workload, rates: Rates) -> tuple[float, float]:
 
 
 def _tensor_hidden(work: Workload, rates: Rates) -> float:
-    """Share of tensor-parallel messages beside products: user buffers and split products go through NVLink."""
+    """Return the share of tensor-parallel messages that products hide; user buffers and split products need NVLink."""
     return rates.stack.tensor_hidden if work.layout.tensor_parallel <= work.layout.devices_per_node else 0.0
 
 
 def _context_messages(work: Workload, rates: Rates, attention_s: float) -> float:
-    """Exposed seconds of keys and values on their way around the devices that share a sequence, beside attention."""
+    """Return the exposed seconds of keys and values that travel around the devices of a sequence, beside attention."""
     layout, model = work.layout, work.model
     if layout.context_parallel == 1:
         return 0.0
@@ -240,14 +243,16 @@ def _exposed(messages_s: float, share: float, beside_s: float, rates: Rates) -> 
 
 
 def embedding_passes(work: Workload, rates: Rates) -> Passes:
-    """Of the first pipeline stage: rows looked up, positions added; their gradients added up."""
+    """Return the passes of the embedding on the first pipeline stage: rows are looked up, positions added, gradients
+    summed."""
     size = work.tokens * work.model.hidden / work.layout.tensor_parallel
     forward = elementwise_s(rates.device, rates.common, 8 * size, 3)
     return Passes(PassTime(elementwise=forward), PassTime(elementwise=2 * forward))
 
 
 def output_passes(work: Workload, rates: Rates) -> Passes:
-    """Of the last pipeline stage: the logits' products and the loss over them, in FP32, on this device's columns."""
+    """Return the passes of the output on the last pipeline stage: the logits' products and their loss, in FP32, on this
+    device's columns."""
     model, layout = work.model, work.layout
     columns = -(-model.vocab // layout.tensor_parallel)
     sizes = work.tokens, columns, model.hidden

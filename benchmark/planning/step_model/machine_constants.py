@@ -1,6 +1,6 @@
-"""Constants of accelerators and codes: a value, a plausible range and where it is from, in one table.
+"""Constants of accelerators and codes in one table: a value, a plausible range and a source.
 
-``machine_constants.toml`` is the table. Constants that were fitted to published steps say so (tests/backtest/).
+``machine_constants.toml`` is the table. Constants fitted to published steps are marked (tests/backtest/).
 """
 
 import dataclasses
@@ -23,92 +23,94 @@ class Constant:
     value: float
     low: float
     high: float
-    """Range that it may plausibly have."""
+    """Upper end of the plausible range."""
     source: str
     fitted: bool = False
-    """Whether the value was chosen so that published steps come out right."""
+    """True if the value was chosen so that published steps come out right."""
     backed: bool = False
-    """Whether published steps that were not used for fitting stand behind it: their error covers its own."""
+    """True if published steps that were not used for fitting depend on the constant: their error covers its own."""
 
 
 @dataclass(frozen=True)
 class DeviceRates:
-    """An accelerator, as steps see it."""
+    """Rates of an accelerator, as steps see them."""
 
     matmul_bf16: float
-    """Of endless matrix products under training's power, not the peak; 10^12 FLOP/s."""
+    """10^12 FLOP/s of endless matrix products under training's power limit, not the peak."""
     matmul_fp8: float
     attention_forward: float
-    """Of FlashAttention 2 on long sequences, 10^12 FLOP/s; only what is below the diagonal counts as work."""
+    """10^12 FLOP/s of FlashAttention 2 on long sequences; only work below the diagonal counts."""
     attention_backward: float
     memory_tb_s: float
-    """Of elementwise kernels, 10^12 bytes/s."""
+    """10^12 bytes/s of elementwise kernels."""
     multiprocessors: float
     nvlink_gb_s: float
-    """Of an all-gather within a node: its larger side x (n - 1) / n over the time; 10^9 bytes/s."""
+    """10^9 bytes/s of an all-gather within a node: its larger side x (n - 1) / n over its time."""
     nvlink_latency_us: float
     network_gbit_s: float
-    """Of one device's card to other nodes, each way, as machines are usually built; a workload may say another."""
+    """Gbit/s of one device's card to other nodes, each way, as usually built; a workload may override it."""
 
 
 @dataclass(frozen=True)
 class StackRates:
-    """What a code hides and loses; a share is of 1."""
+    """Rates of a code: what it hides and loses; a share is between 0 and 1."""
 
     tensor_hidden: float
-    """Share of tensor-parallel messages that matrix products hide, where there are enough of them."""
+    """Share of tensor-parallel messages that matrix products hide if there are enough products."""
     overlap_slowdown: float
-    """Computation lost while messages travel beside it, over their time; 1: nothing is hidden."""
+    """Computation lost while messages travel beside it, over the messages' time; at 1 nothing is hidden."""
     elementwise: float
-    """Bytes of the elementwise kernels over those of fully fused ones."""
+    """Bytes of the elementwise kernels over those of fully fused kernels."""
     host_ms_per_block: float
-    """Host time to launch a block's forward and backward pass; no pass is shorter."""
+    """Milliseconds that the host takes to launch a block's forward and backward pass; no pass is shorter."""
     losses: float
-    """Share of a pass's time that no operation here accounts for."""
+    """Share of a pass's time that no modelled operation accounts for."""
     data_hidden: float
-    """Share of data-parallel messages that computation hides, where there is enough of it."""
+    """Share of data-parallel messages that computation hides if there is enough computation."""
     attention: float
-    """Speed of its attention kernels over those measured for their kind."""
+    """Speed of the code's attention kernels over the speed measured for their kind."""
     step_ms: float
-    """Of every step besides, for each doubling of the devices: input, gradient norm, logging, waiting for the last."""
+    """Milliseconds added to every step for each doubling of the devices: input, gradient norm, logging, waiting for the
+    slowest."""
     error: float
-    """Relative error that nine of ten published steps of this stack, not used for fitting, stay below; where there are
-    few of it, of all stacks."""
+    """Relative error not exceeded by nine of ten published steps of this stack that were not used for fitting; with few
+    such steps, by those of all stacks."""
 
 
 @dataclass(frozen=True)
 class CommonRates:
-    """What holds for every machine."""
+    """Rates that hold for every machine."""
 
     matmul_fill: float
-    """Depth K of a matrix product that takes as long as beginning and ending a tile."""
+    """Depth K of a matrix product that takes as long as the beginning and end of a tile."""
     matmul_fill_fp8: float
     """The same depth for a matrix product in FP8."""
     wave_waste: float
-    """Share of the last wave's idle multiprocessors that is really lost."""
+    """Share of the last wave's idle multiprocessor time that is really lost."""
     kernel_gap_us: float
-    """Between two kernels of a stream."""
+    """Microseconds between two kernels of a stream."""
     message_half_mb: float
     """Size at which an NVLink collective reaches half of its bandwidth, 10^6 bytes."""
     network_share: float
-    """Of a card's rate that messages reach."""
+    """Share of a card's rate that messages reach."""
     network_hop_us: float
-    """Of a message from node to node."""
+    """Microseconds of a message from node to node."""
     jitter: float
-    """Share by which each doubling of the devices slows all, which wait for the slowest at every exchange."""
+    """Share by which each doubling of the devices slows all of them, because they wait for the slowest at every
+    exchange."""
     fp8_casts: float
-    """Bytes of casting and transposing for products in FP8, over one pass over each input and result."""
+    """Bytes of casting and transposing for products in FP8, over the bytes of one pass over each input and result."""
     fp8_weight_casts: float
-    """Share of micro-batches that cast the weights of products in FP8 anew; the others find them kept."""
+    """Share of micro-batches that cast the weights of FP8 products again; the others reuse the cast weights."""
 
 
 @dataclass(frozen=True)
 class Rates:
-    """All that durations are computed from."""
+    """All rates from which durations are computed."""
 
     device: DeviceRates
     network_gb_s: float
-    """Of one device's messages to other nodes, each way; 10^9 bytes/s."""
+    """10^9 bytes/s of one device's messages to other nodes, each way."""
     stack: StackRates
     common: CommonRates
 
@@ -117,7 +119,7 @@ Section = TypeVar("Section", DeviceRates, StackRates, CommonRates)
 
 
 def read_constants(path: Path = TABLE) -> dict[str, Constant]:
-    """The table by dotted names such as ``accelerators.H100 SXM.matmul_bf16``."""
+    """Read the table; its keys are dotted names such as ``accelerators.H100 SXM.matmul_bf16``."""
     table = tomllib.loads(path.read_text())
     common = {f"common.{key}": Constant(**entry) for key, entry in table.get("common", {}).items()}
     return common | {
@@ -130,7 +132,7 @@ def read_constants(path: Path = TABLE) -> dict[str, Constant]:
 
 @cache
 def committed_constants() -> dict[str, Constant]:
-    """The table of this repository; not to be changed."""
+    """Return the table of this repository; callers must not change it."""
     return read_constants()
 
 
@@ -139,9 +141,9 @@ def values_of(constants: Mapping[str, Constant]) -> dict[str, float]:
 
 
 def rates(values: Mapping[str, float], accelerator: str, stack: str, *, network_gbit_s: float | None = None) -> Rates:
-    """The constants of a step; ``network_gbit_s``: where it is not the table's.
+    """Return the constants of a step; ``network_gbit_s`` replaces the table's value.
 
-    Raises InputError for a name that the table does not have, with those it has.
+    Raises InputError for a name that is not in the table, listing the names that are.
     """
     device = _section(values, "accelerators", accelerator, DeviceRates)
     common = CommonRates(**{entry.name: values[f"common.{entry.name}"] for entry in dataclasses.fields(CommonRates)})
@@ -158,5 +160,5 @@ def _section(values: Mapping[str, float], section: str, name: str, kind: type[Se
 
 
 def names_in(values: Mapping[str, object], section: str) -> list[str]:
-    """Accelerators or stacks in the table."""
+    """Return the names of the accelerators or stacks in the table."""
     return list(dict.fromkeys(name.split(".", 1)[1].rsplit(".", 1)[0] for name in values if name.startswith(section)))

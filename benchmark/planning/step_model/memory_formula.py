@@ -1,4 +1,4 @@
-"""What a device holds at the peak of a step, by formula: for other stacks, and for searches among many layouts.
+"""Compute a device's memory at the peak of a step by formula, for other stacks and for searches among many layouts.
 
 For this repository's own code ``plan`` counts it by the dry run; a test compares the two.
 """
@@ -10,22 +10,22 @@ from benchmark.planning.step_model.workload import Workload
 MASTER_AND_MOMENTS = 12
 """Bytes per parameter: FP32 weight and Adam's two moments."""
 ACCUMULATOR_BYTES = 4
-"""Of a gradient in the buffer that micro-batches add to."""
+"""Bytes of a gradient in the buffer to which micro-batches add."""
 
 
 @dataclass(frozen=True)
 class MemoryNeed:
-    """Bytes by kind, on the device that needs most. Not in it: CUDA's context, NCCL's buffers, gaps."""
+    """Bytes by kind on the device that needs most, without CUDA's context, NCCL's buffers and gaps."""
 
     weights: float
-    """BF16, as they are computed with."""
+    """Bytes of the BF16 weights used in the computation."""
     gradients: float
     optimizer: float
-    """Master weights too."""
+    """Bytes of the optimizer's state, master weights included."""
     activations: float
-    """Kept for backward passes, of all micro-batches in flight."""
+    """Bytes kept for backward passes, over all micro-batches in flight."""
     workspace: float
-    """What a pass needs for itself: gathered sequences, recomputed tensors, logits."""
+    """Bytes that a pass needs while it runs: gathered sequences, recomputed tensors, logits."""
 
     @property
     def total(self) -> float:
@@ -33,7 +33,8 @@ class MemoryNeed:
 
 
 def memory_need(work: Workload) -> MemoryNeed:
-    """Of the first device of the pipeline, which has most micro-batches in flight, or of the last, which has logits."""
+    """Return the need of the pipeline's first device, which has most micro-batches in flight, or of its last, which has
+    the logits, whichever is larger."""
     layout, model, numbers = work.layout, work.model, work.parameters_of_device
     if layout.sharding == "fsdp":
         held = (2 * model.block_weights + model.vocab * model.hidden) / layout.tensor_parallel
@@ -55,7 +56,7 @@ def memory_need(work: Workload) -> MemoryNeed:
 
 
 def _blocks_in_flight(work: Workload) -> float:
-    """Blocks' forward passes whose backward passes are still to come, on the first device."""
+    """Return the blocks' forward passes whose backward passes are still to come, on the first device."""
     layout = work.layout
     devices, chunks = layout.pipeline_parallel, layout.pipeline_chunks
     layers = sum(work.layers_of_stages[::devices]) / chunks  # of a chunk, in the mean
@@ -69,7 +70,7 @@ def _blocks_in_flight(work: Workload) -> float:
 
 
 def kept_per_block(work: Workload, recompute: str | None = None) -> float:
-    """Bytes that a block keeps of a micro-batch on a device, in the manner of arXiv 2205.05198, section 4.
+    """Return the bytes that a block keeps of a micro-batch on a device, after arXiv 2205.05198, section 4.
 
     Per token and number of the hidden state, in BF16: inputs of two norms 4, of the linear layers 2 + 2 + 2 + 8,
     queries, keys and values 6, what goes into GELU 8, and a byte for each of two dropout masks.

@@ -1,7 +1,7 @@
-"""The pipeline's schedules as events: when each pass of each device begins and ends.
+"""Simulate the pipeline's schedules as events: each pass of each device has a beginning and an end.
 
-A pass begins when its device is free and its input has come. Nothing is looked up in formulas of bubbles: they come
-out. Where there are more micro-batches than it takes to reach a steady state, two numbers of them are simulated and
+A pass begins when its device is free and its input has come. No formula for bubbles is used: bubbles follow from the
+events. Where there are more micro-batches than it takes to reach a steady state, two numbers of them are simulated and
 the others added at the rate between, which is exact once the schedule repeats itself.
 """
 
@@ -15,22 +15,22 @@ class Pipeline1F1B:
     """Durations of a pipeline of p devices with v chunks of layers each; stage c p + r is chunk c of device r."""
 
     forward_s: tuple[tuple[float, ...], ...]
-    """By device and chunk."""
+    """Seconds by device and chunk."""
     backward_s: tuple[tuple[float, ...], ...]
     send_s: float
-    """Of a message between neighbours."""
+    """Seconds of a message between neighbours."""
     send_hidden: bool
-    """Whether it travels beside computation; otherwise both ends wait for it."""
+    """True if messages travel beside computation; otherwise both ends wait."""
     merged: bool
-    """Slots of a forward and a backward pass that end together, messages exchanged between slots."""
+    """True for slots of a forward and a backward pass that end together, with messages exchanged between slots."""
 
 
 FEWEST = 24
-"""Micro-batches after which short pipelines repeat themselves, too."""
+"""Number of micro-batches after which short pipelines repeat themselves, too."""
 
 
 class PipelineWork(NamedTuple):
-    """A pass, or two that are interleaved: numbers of micro-batch and chunk, None where there is none."""
+    """A pass, or two interleaved passes, each as numbers of micro-batch and chunk; None if one is missing."""
 
     forward: tuple[int, int] | None
     backward: tuple[int, int] | None
@@ -38,8 +38,8 @@ class PipelineWork(NamedTuple):
 
 @lru_cache(4096)
 def pipeline_s(pipeline: Pipeline1F1B, micro_batches: int, *, backward: bool = True) -> float:
-    """Seconds from the first pass to the end of the last; ``backward=False``: forward passes alone, as an evaluation
-    has them."""
+    """Return the seconds from the first pass to the end of the last; ``backward=False`` runs forward passes alone, as
+    in an evaluation."""
     devices = len(pipeline.forward_s)
     most = max(3 * devices, FEWEST // devices * devices) if backward else 2 * devices
     most += micro_batches % devices
@@ -53,11 +53,11 @@ def pipeline_s(pipeline: Pipeline1F1B, micro_batches: int, *, backward: bool = T
 def work_of_device(
     rank: int, devices: int, chunks: int, micro_batches: int, *, merged: bool, backward: bool = True
 ) -> tuple[PipelineWork, ...]:
-    """What a device does, in order.
+    """Return the work of a device, in order.
 
     Passes come in groups of as many micro-batches as there are devices, chunk after chunk; backward passes from the
     last chunk to the first. Where the last group is short, a device has nothing to do at the places that it lacks.
-    Before the first backward pass a device has run ahead by what those behind it need.
+    Before its first backward pass a device runs as many forward passes ahead as the devices behind it need.
     """
     group = devices if chunks > 1 else micro_batches
     forward = _passes_in_order(group, chunks, micro_batches, backward=False)
@@ -78,7 +78,7 @@ def work_of_device(
 
 
 def _passes_in_order(group: int, chunks: int, micro_batches: int, *, backward: bool) -> list[tuple[int, int] | None]:
-    """Micro-batch and chunk; None where the last group is short of one."""
+    """Return the micro-batch and chunk of each pass, in order; None where the last group is short of a micro-batch."""
     return [
         (micro_batch, chunks - 1 - chunk if backward else chunk) if micro_batch < micro_batches else None
         for first in range(0, micro_batches, group)

@@ -1,4 +1,4 @@
-"""A whole step, in parts that add up to it: passes through the pipeline, data-parallel messages, the update."""
+"""Simulate a whole step as parts that add up: passes through the pipeline, data-parallel messages, the update."""
 
 import dataclasses
 import math
@@ -21,26 +21,27 @@ from benchmark.planning.step_model.pipeline_events import Pipeline1F1B, pipeline
 from benchmark.planning.step_model.workload import Workload
 
 ADAM_BYTES = 30
-"""Read and written per parameter: FP32 weight, both moments (24), FP32 gradient (4), BF16 weight (2)."""
+"""Bytes that Adam reads and writes per parameter: FP32 weight and both moments (24), FP32 gradient (4), BF16 weight
+(2)."""
 
 
 @dataclass(frozen=True)
 class StepParts(PassTime):
-    """Seconds of a step by where they go, on the device that computes most; together they are the step."""
+    """Seconds of a step by cause, on the device that computes most; the parts add up to the step."""
 
     bubble: float = 0.0
-    """Waiting within the pipeline, for its filling and for slower stages' and messages' sake."""
+    """Seconds of waiting within the pipeline: filling and draining, slower stages, messages."""
     data_messages: float = 0.0
-    """Gradients summed and parameters gathered over data-parallel devices, where nothing hides them."""
+    """Exposed seconds in which gradients are summed and parameters gathered over data-parallel devices."""
     update: float = 0.0
     jitter: float = 0.0
-    """Waiting for the slowest device."""
+    """Seconds of waiting for the slowest device."""
     fixed: float = 0.0
-    """Input, gradient norm, logging."""
+    """Seconds of input, gradient norm and logging."""
 
 
 def simulate_step(work: Workload, values: Mapping[str, float]) -> StepParts:
-    """The step of a workload with these constants.
+    """Return the step of a workload with these constants.
 
     Raises InputError for names without constants.
     """
@@ -60,7 +61,7 @@ def simulate_step(work: Workload, values: Mapping[str, float]) -> StepParts:
 
 
 def simulate_evaluation(work: Workload, values: Mapping[str, float], sequences: int) -> float:
-    """Seconds of an evaluation of so many sequences."""
+    """Return the seconds of an evaluation of this many sequences."""
     step_rates, layout = _rates(work, values), work.layout
     micro_batches = math.ceil(sequences / (layout.micro_batch_size * layout.data_parallel))
     pipeline = _pipeline(work, step_rates, stage_passes(work, step_rates))
@@ -81,7 +82,7 @@ def _rates(work: Workload, values: Mapping[str, float]) -> Rates:
 
 
 def stage_passes(work: Workload, step_rates: Rates) -> list[list[Passes]]:
-    """Passes of a micro-batch by device of the pipeline and chunk."""
+    """Return the passes of a micro-batch by device of the pipeline and chunk."""
     devices, chunks = work.layout.pipeline_parallel, work.layout.pipeline_chunks
     counts, block = work.layers_of_stages, block_passes(work, step_rates)
     by_device = [[block.times(counts[chunk * devices + rank]) for chunk in range(chunks)] for rank in range(devices)]
@@ -91,7 +92,7 @@ def stage_passes(work: Workload, step_rates: Rates) -> list[list[Passes]]:
 
 
 def _passes(work: Workload, step_rates: Rates) -> tuple[PassTime, Passes, float]:
-    """What the busiest device computes in a step, its passes of one micro-batch, and seconds of the pipeline."""
+    """Return the busiest device's computation in a step, its passes of one micro-batch, and the pipeline's seconds."""
     by_device = stage_passes(work, step_rates)
     whole = [reduce(add, chunks) for chunks in by_device]
     busiest = max(whole, key=lambda passes: passes.forward.total + passes.backward.total)
@@ -117,7 +118,7 @@ def _pipeline(work: Workload, step_rates: Rates, by_device: list[list[Passes]]) 
 
 
 def _data_messages(work: Workload, step_rates: Rates, passes: Passes) -> float:
-    """Exposed seconds of a step's data-parallel messages, with those between the ends of the pipeline."""
+    """Return the exposed seconds of a step's data-parallel messages and of messages between the pipeline's ends."""
     layout, stack = work.layout, work.code
     everyone = layout.data_parallel * layout.context_parallel
     ranks = everyone // layout.replicas
@@ -146,13 +147,14 @@ def _data_messages(work: Workload, step_rates: Rates, passes: Passes) -> float:
 
 
 def _rest(messages_s: float, beside_s: float, share: float, step_rates: Rates) -> float:
-    """What is left exposed of messages beside computation, and what the hidden ones cost it."""
+    """Return the exposed seconds of messages beside computation, plus the computation's slowdown by hidden messages."""
     hidden = min(beside_s, messages_s * share)
     return messages_s - hidden + step_rates.stack.overlap_slowdown * hidden
 
 
 def _fsdp_messages(work: Workload, step_rates: Rates, ranks: int) -> float:
-    """Exposed seconds where each block's parameters are gathered before each pass, its gradients summed after."""
+    """Return the exposed seconds when each block's parameters are gathered before each pass and its gradients summed
+    after."""
     layout, model, stack, per_node = work.layout, work.model, work.code, work.layout.devices_per_node
     stride, tensor = layout.tensor_parallel, layout.tensor_parallel
     weights = model.block_weights / tensor

@@ -1,4 +1,5 @@
-"""Stacks: what a code fuses and hides, as data. ``ours`` is this repository's engine, the others are as published.
+"""Describe stacks as data: what each code fuses and hides. ``ours`` is this repository's engine, the others are as
+published.
 
 A share "hidden" is a share of the time of messages. Matrix products run beside hidden messages and are slowed down by
 the share of the device that the messages take (the constant ``overlap_slowdown``).
@@ -9,55 +10,57 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Attention = Literal["flash", "cudnn"]
-"""FlashAttention 2; cuDNN's kernels or FlashAttention 3."""
+"""Kernels of attention: FlashAttention 2 (flash); cuDNN's kernels or FlashAttention 3 (cudnn)."""
 Feature = Literal["tp-overlap", "dp-overlap", "p2p-overlap"]
 """Messages that a stack hides behind computation: tensor-parallel, data-parallel, between pipeline stages."""
 Sharding = Literal["zero1", "fsdp"]
-"""What is sharded over the data-parallel devices: the optimizer, or everything, gathered while it is in use."""
+"""State sharded over the data-parallel devices: the optimizer's (zero1), or everything, gathered while in use
+(fsdp)."""
 
 
 @dataclass(frozen=True)
 class Stack:
-    """A code, and what it does while it waits."""
+    """A code, described by what it fuses, keeps and overlaps."""
 
     title: str
     source: str
-    """What says so."""
+    """Source of the description."""
     attention: Attention
     merged_slots: bool = False
-    """Whether the pipeline runs slots of one forward and one backward pass; otherwise 1F1B, one pass at a time."""
+    """True if the pipeline runs slots of one forward and one backward pass; otherwise 1F1B, one pass at a time."""
     sharding: Sharding = "zero1"
-    """Without a pipeline; pipelines shard the optimizer alone."""
+    """Sharding without a pipeline; with a pipeline, stacks shard the optimizer's state alone."""
     gathers_again: bool = True
-    """Whether the backward pass gathers the inputs of two linear layers once more (sequence parallelism)."""
+    """True if the backward pass gathers the inputs of two linear layers once more (sequence parallelism)."""
     async_backward: bool = True
-    """Whether four of the six messages of a block's backward pass are always hidden: the input's gather beside the
+    """True if four of the six messages of a block's backward pass are always hidden: the input's gather beside the
     product for the input's gradient, its scatter beside the product for the weight's."""
     unmeasured: tuple[Feature, ...] = ()
-    """Messages that are meant to be hidden, which nobody has measured yet."""
+    """Messages that the code means to hide, though nobody has measured it yet."""
     separate_projections: bool = False
-    """Whether query, key, value, and the MLP's gate, are products of their own, each of which reads the same input."""
+    """True if query, key and value, and the MLP's gate, are separate products that each read the same input."""
     fused_accumulation: bool = True
-    """Whether the weight gradient's product adds to the gradient buffer itself."""
+    """True if the weight gradient's product adds to the gradient buffer itself."""
     gradient_bytes: int = 4
-    """Of a gradient as it is summed over data-parallel devices."""
+    """Bytes of a gradient as it is summed over data-parallel devices."""
     ends_count: bool = True
-    """Whether embedding and output are dealt out as a layer each where layers alone do not go up (Llama 3's 126)."""
+    """True if embedding and output count as a layer each when the layers alone cannot be divided evenly (Llama 3's
+    126)."""
     remakes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By precision, the linear layers whose products selective recomputation makes again, with all that is elementwise;
-    empty: it makes no product again."""
+    """Linear layers, by precision, whose products selective recomputation repeats along with all elementwise
+    operations; empty if it repeats no product."""
     stops_early: bool = False
-    """Whether full recomputation ends with the last tensor that the backward pass needs: without a block's last product
+    """True if full recomputation ends with the last tensor that the backward pass needs, without a block's last product
     (torch.utils.checkpoint without re-entrance, since PyTorch 2.1)."""
     fp8_passes: float = 1.0
-    """Passes over inputs and gradients to cast them to FP8, over those of delayed scaling fused with what is before."""
+    """Passes that cast inputs and gradients to FP8, over those of delayed scaling fused with the kernel before."""
     precisions: tuple[str, ...] = ("bf16",)
     extra_of_mlp: bool = False
-    """Whether a block keeps one more tensor of the MLP's width where nothing is made again."""
+    """True if a block without recomputation keeps one more tensor of the MLP's width."""
     temporary_bytes: float = 0.0
-    """At the peak, besides what the memory formula counts."""
+    """Bytes at the peak besides those that the memory formula counts."""
     dropout: bool = True
-    """Whether dropout masks are drawn and kept."""
+    """True if dropout masks are drawn and kept."""
 
 
 STACKS = {
@@ -107,4 +110,4 @@ STACKS = {
         dropout=False,
     ),
 }
-"""By name."""
+"""Stacks by name."""

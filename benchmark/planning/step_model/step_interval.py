@@ -1,4 +1,5 @@
-"""How far off a predicted step may be: what published steps were missed by, and what is not measured at all."""
+"""Estimate the error of a predicted step from the errors on published steps and from constants that were not
+measured."""
 
 import math
 from collections.abc import Mapping
@@ -11,24 +12,24 @@ from benchmark.planning.step_model.workload import Workload
 
 @dataclass(frozen=True)
 class Influence:
-    """What moving a constant to the ends of its plausible range does to a step."""
+    """Change of a step when a constant moves to the ends of its plausible range."""
 
     constant: str
     source: str
     low_s: float
     high_s: float
-    """Change of the step, the smaller and the larger one; seconds."""
+    """Larger change of the step in seconds; ``low_s`` is the smaller one."""
 
 
 @dataclass(frozen=True)
 class StepInterval:
-    """A predicted step with its doubt; about nine of ten measured ones should lie from ``low_s`` to ``high_s``."""
+    """A predicted step with its uncertainty; nine of ten measured steps should lie from ``low_s`` to ``high_s``."""
 
     parts: StepParts
     low_s: float
     high_s: float
     influences: tuple[Influence, ...]
-    """Of constants that no published step stands behind, the largest first."""
+    """Influences of constants that no published step depends on, the largest first."""
 
     @property
     def step_s(self) -> float:
@@ -36,7 +37,7 @@ class StepInterval:
 
 
 def predict_step(work: Workload, constants: Mapping[str, Constant]) -> StepInterval:
-    """The step and its interval.
+    """Return the step and its interval.
 
     The stack's error in the backtest covers the constants that published steps depended on. Constants of the stack and
     the accelerator that are not ``backed`` by published steps are moved through their ranges one at a time, and

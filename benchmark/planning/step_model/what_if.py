@@ -1,4 +1,4 @@
-"""``--what-if nvlink=2x``: a step on machines or with code that are not there."""
+"""``--what-if nvlink=2x`` plans a step on machines or with code that do not exist."""
 
 import math
 import re
@@ -22,13 +22,13 @@ CONSTANTS: Mapping[str, tuple[str, ...]] = {
     "losses": ("stacks.{stack}.losses",),
     "jitter": ("common.jitter",),
 }
-"""What can be multiplied, and the constants that are."""
+"""Names that can be multiplied, and the constants that each one multiplies."""
 CAN_BE_OFF = ("host", "losses", "jitter")
 FEATURES: tuple[Feature, ...] = get_args(Feature)
 MOST = 100.0
-"""Factor."""
+"""Largest factor."""
 MOST_LOST = 0.9
-"""Share of the time that no operation accounts for."""
+"""Largest share of the time that no operation accounts for."""
 IDEAS = (
     "tp-overlap=full",
     "matmul=1.05x",
@@ -41,16 +41,16 @@ IDEAS = (
     "attention=1.5x",
     "memory=1.5x",
 )
-"""Of which a search tells what they would bring to the fastest layout."""
+"""Ideas whose gain for the fastest layout a search reports."""
 
 
 def apply_what_if(
     words: Sequence[str], work: Workload, constants: Mapping[str, Constant]
 ) -> tuple[Workload, Mapping[str, Constant]]:
-    """Workload and constants as changed: ``NAME=2x`` for what can be multiplied, ``NAME=off`` for overlaps and
-    overheads, ``tp-overlap=full``.
+    """Return workload and constants as changed: ``NAME=2x`` multiplies, ``NAME=off`` switches off overlaps and
+    overheads, ``tp-overlap=full`` hides everything.
 
-    Raises InputError for anything else, with what there is, and for a name that is given twice.
+    Raises InputError for any other word, listing the allowed ones, and for a name given twice.
     """
     given: dict[str, str] = {}
     for word in words:

@@ -1,4 +1,4 @@
-"""What a step computes, and how it is dealt out: the sizes that its time follows from, whoever's code runs it."""
+"""Sizes of a step and its layout, from which its time follows for any code."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -9,7 +9,7 @@ from model.gpt3_config import Recompute
 from stage.errors import InputError
 
 Number = Literal["bf16", "fp8"]
-"""Of the linear layers' inputs; FP16 is computed at BF16's speed."""
+"""Number format of the linear layers' inputs; FP16 is computed at BF16's speed."""
 
 
 @dataclass(frozen=True)
@@ -22,13 +22,13 @@ class Transformer:
     seq: int
     vocab: int
     kv_heads: int = 0
-    """Heads of keys and values; 0: as many as of queries."""
+    """Heads of keys and values; 0 means as many as of queries."""
     ffn_hidden: int = 0
-    """Width between the MLP's two projections; 0: four times the hidden size."""
+    """Width between the MLP's two projections; 0 means four times the hidden size."""
     gated: bool = False
-    """Whether the MLP has a third projection that gates (SwiGLU), and the model no biases and rotary positions."""
+    """True if the MLP has a third, gating projection (SwiGLU), and the model has rotary positions and no biases."""
     tied: bool = True
-    """Whether embedding and output share their table."""
+    """True if embedding and output share their table."""
 
     @property
     def kv_width(self) -> int:
@@ -40,21 +40,21 @@ class Transformer:
 
     @property
     def block_weights(self) -> int:
-        """Numbers in a block's matrices."""
+        """Number of elements in a block's matrices."""
         mlp = (3 if self.gated else 2) * self.hidden * self.ffn_width
         return 2 * self.hidden * self.hidden + 2 * self.hidden * self.kv_width + mlp
 
     @property
     def flops_per_token(self) -> float:
-        """Forward and backward, as everybody compares them: 6 per weight of a matrix, and attention's whole S x S
-        square; nothing computed again is counted. For GPT-3 it is model/flops.py's figure."""
+        """Return the model FLOPs of forward and backward pass: 6 per weight of a matrix, and attention's whole S x S
+        square; recomputation is not counted. For GPT-3 the figure equals model/flops.py's."""
         attention = 12 * self.layers * self.hidden * self.seq
         return 6.0 * (self.layers * self.block_weights + self.vocab * self.hidden) + attention
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Devices and how the model and the batch are dealt out to them."""
+    """Number of devices, and how the model and the batch are dealt out to them."""
 
     devices: int
     devices_per_node: int
@@ -67,10 +67,10 @@ class Layout:
     """Devices that share each sequence."""
     sharding: Sharding = "zero1"
     replicas: int = 1
-    """Copies of what is sharded over the data-parallel devices."""
+    """Copies of the state that is sharded over the data-parallel devices."""
     recompute: Recompute = "none"
     sequence_parallel: bool = True
-    """Whether tensor-parallel devices also share what lies between the linear layers."""
+    """True if tensor-parallel devices also share the operations between the linear layers."""
 
     @property
     def data_parallel(self) -> int:
@@ -78,18 +78,18 @@ class Layout:
 
     @property
     def micro_batches(self) -> int:
-        """Of a step and device."""
+        """Micro-batches of one device in a step."""
         return self.global_batch_size // (self.micro_batch_size * self.data_parallel)
 
     @property
     def shards(self) -> float:
-        """Devices over which the optimizer's state is dealt out, or everything."""
+        """Number of devices over which the optimizer's state, or all state, is dealt out."""
         return self.data_parallel * self.context_parallel / self.replicas
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A step of somebody's: model, layout, precision, machine and code."""
+    """A step of any code: model, layout, precision, machine and stack."""
 
     model: Transformer
     layout: Layout
@@ -99,16 +99,16 @@ class Workload:
     stack: str
     """Name in stacks.py."""
     network_gbit_s: float | None = None
-    """Of a device's card to other nodes, each way; None: as usual for the accelerator."""
+    """Gbit/s of a device's card to other nodes, each way; None means the accelerator's usual rate."""
     without: tuple[Feature, ...] = ()
-    """What the stack can hide, but does not here."""
+    """Messages that the stack can hide, but does not hide here."""
 
     @property
     def code(self) -> Stack:
         return STACKS[self.stack]
 
     def require_precision(self) -> None:
-        """Raise InputError where the stack does not have the precision."""
+        """Raise InputError if the stack does not have the precision."""
         if self.precision not in self.code.precisions:
             having = ", ".join(name for name, each in STACKS.items() if self.precision in each.precisions)
             raise InputError(
@@ -123,13 +123,13 @@ class Workload:
 
     @property
     def tokens(self) -> int:
-        """Of a micro-batch, on one device."""
+        """Tokens of a micro-batch on one device."""
         return self.layout.micro_batch_size * self.model.seq // self.layout.context_parallel
 
     @property
     def layers_of_stages(self) -> list[int]:
-        """Layers of each pipeline stage; the first get the remainder (as model/sharding.py deals them out), unless
-        the stack counts embedding and output as a layer each and they go up then."""
+        """Return the layers of each pipeline stage. The first stages get the remainder (as model/sharding.py deals them
+        out), unless the stack counts embedding and output as a layer each and the layers then divide evenly."""
         layers, stages = self.model.layers, self.layout.pipeline_parallel * self.layout.pipeline_chunks
         share, left_over = divmod(layers, stages)
         if left_over and self.code.ends_count and (layers + 2) % stages == 0:
@@ -140,7 +140,7 @@ class Workload:
 
     @property
     def parameters_of_device(self) -> float:
-        """Numbers that the device with most of them computes with: blocks, and a table at an end of the pipeline."""
+        """Number of parameters on the device that has most: its blocks, and a table at an end of the pipeline."""
         layout, model, counts = self.layout, self.model, self.layers_of_stages
         blocks = max(sum(counts[rank :: layout.pipeline_parallel]) for rank in range(layout.pipeline_parallel))
         tables = 1 if layout.pipeline_parallel > 1 or model.tied else 2
@@ -148,7 +148,7 @@ class Workload:
 
 
 def workload_of(config: RunConfig, *, stack: str, precision: Number, network_gbit_s: float | None = None) -> Workload:
-    """The step of a run's configuration. The vocabulary is the padded one, which is computed with."""
+    """Return the step of a run's configuration; the vocabulary is the padded one, which is computed with."""
     model, system = config.benchmark.model, config.system
     transformer = Transformer(
         layers=model.num_layers,

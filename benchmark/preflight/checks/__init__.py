@@ -1,1 +1,1 @@
-"""The checks of machines and inputs before a job."""
+"""Check machines and inputs before a job."""

@@ -1,4 +1,4 @@
-"""Checks of the devices: number, kind, memory, health, right results, speed."""
+"""Check the devices: number, kind, memory, health, right results, speed."""
 
 import os
 import socket
@@ -14,13 +14,15 @@ from benchmark.preflight.checks.preflight_check import GPU, CheckResult, Measure
 from stage.errors import InputError
 
 OTHERS_GB = 3.0
-"""Memory in use on a device that is still its driver and this process's own context."""
+"""GB in use on a device that still count as its driver's and this process's own context."""
 SIZE = {"cuda": 8192, "cpu": 512}
 SECONDS = 1.0
 SLOW: dict[Outcome, float] = {"FAILED": 0.90, "warning": 0.95}
-"""Of the median: one device that is 5 % slow slows the whole run by as much (docs/facts/peers.md 1.5, BLOOM)."""
+"""Least share of the median speed, by outcome. One device that is 5 % slow slows the whole run by as much
+(docs/facts/peers.md 1.5, BLOOM)."""
 EXPECTED_OF_PEAK = 0.6
-"""Large products reach 0.80 of the data sheet on H100 and H200 (docs/facts/peers.md 1.0); much less is a power cap."""
+"""Least share of the peak in large products. They reach 0.80 of the data sheet on H100 and H200 (docs/facts/peers.md
+1.0); a much lower share points to a power cap."""
 
 
 def present(place: Place) -> tuple[str, dict[str, tuple[str, float]]]:
@@ -32,7 +34,8 @@ def present(place: Place) -> tuple[str, dict[str, tuple[str, float]]]:
 
 
 def as_the_system_says(place: Place, measured: Measured) -> CheckResult:
-    """As many devices as the system has on each machine, all alike, and those in its table."""
+    """Check that each machine has as many devices as the system says, all alike, and of the kind in the system's
+    table."""
     machines: dict[str, dict[str, tuple[str, float]]] = {}
     for _, (machine, seen) in measured:  # all processes of a machine see all its devices, or each its own
         machines.setdefault(machine, {}).update(seen)
@@ -58,7 +61,7 @@ def as_the_system_says(place: Place, measured: Measured) -> CheckResult:
 
 
 def memory_free(place: Place) -> CheckResult:
-    """Whether nobody else holds memory of the devices."""
+    """Check that no other process holds memory of the devices."""
     taken = []
     for device in place.devices:
         free, total = torch.cuda.mem_get_info(device)
@@ -70,7 +73,7 @@ def memory_free(place: Place) -> CheckResult:
 
 
 def health(_: Place) -> CheckResult:
-    """The memory of each GPU of this machine; a warning where nobody tells."""
+    """Check the memory health of each GPU of this machine; warn if no tool reports it."""
     try:
         return judge_health([gpu.read() for gpu in all_gpus()])
     except InputError as error:
@@ -78,7 +81,7 @@ def health(_: Place) -> CheckResult:
 
 
 def judge_health(readings: Sequence[DeviceReading]) -> CheckResult:
-    """Judge the memory of each GPU; what a GPU does not say is no fault."""
+    """Judge the memory of each GPU; a figure that a GPU does not report is no fault."""
     bad = [
         f"GPU {number}: {what}"
         for number, one in enumerate(readings)
@@ -95,8 +98,8 @@ def judge_health(readings: Sequence[DeviceReading]) -> CheckResult:
 
 
 def right_products(place: Place) -> CheckResult:
-    """Each number of a BF16 product must be right: the factors are 0, rarely 1 or -1, so that no partial sum leaves the
-    integers that BF16 holds, up to 256, and the order of summation is free."""
+    """Check each number of a BF16 product. The factors are 0, rarely 1 or -1, so that every partial sum is an integer
+    that BF16 holds (up to 256), and the order of summation does not matter."""
     size, generator = SIZE[place.kind], torch.Generator().manual_seed(1)
     draws = [torch.randint(0, 32, (size, size), generator=generator) for _ in range(2)]
     left, right = (((draw == 0).to(torch.int8) - (draw == 1).to(torch.int8)).bfloat16() for draw in draws)

@@ -1,4 +1,4 @@
-"""Checks of one machine: software, limits, disks, clock, inputs."""
+"""Check one machine: software, limits, disks, clock, inputs."""
 
 import os
 import platform
@@ -32,9 +32,9 @@ from stage.outputs.publish import write_text
 
 GIB = 2**30
 LOG_BYTES = 1 * GIB
-"""For events and logs; a run of 175B writes a few MB."""
+"""Free bytes required for events and logs; a run of 175B writes a few MB."""
 SHARED_MEMORY = 1 * GIB
-"""Of /dev/shm, through which NCCL sends between processes of a machine; containers often have 64 MB."""
+"""Bytes required of /dev/shm, through which NCCL sends between processes of a machine; containers often have 64 MB."""
 
 
 def packages(_: Place) -> CheckResult:
@@ -52,7 +52,7 @@ def versions(place: Place) -> dict[str, Any]:
 
 
 def same_versions(_: Place, measured: Measured) -> CheckResult:
-    """The same software everywhere, and which."""
+    """Check that all machines have the same software, and report its versions."""
     if found := _difference(measured):
         return CheckResult("FAILED", found, "start the same image everywhere")
     first = measured[0][1]
@@ -61,7 +61,7 @@ def same_versions(_: Place, measured: Measured) -> CheckResult:
 
 
 def _difference(measured: Measured) -> str:
-    """Return in what the first place and another one differ; empty: in nothing."""
+    """Return the differences between the first place and another; empty without any."""
     at, first = measured[0]
     for name, other in measured:
         differing = [
@@ -75,7 +75,8 @@ def _difference(measured: Measured) -> str:
 
 
 def variables(place: Place) -> CheckResult:
-    """Variables that a run sets for NCCL, CUDA and PyTorch: one that is set to something else stays."""
+    """Check the variables that a run sets for NCCL, CUDA and PyTorch: a variable that already has another value keeps
+    it."""
     wanted = runtime_environment(place.run.system, deterministic=place.run.deterministic)
     others = [
         f"{name}={os.environ[name]}, not {value}"
@@ -88,7 +89,7 @@ def variables(place: Place) -> CheckResult:
 
 
 def host_name(place: Place) -> CheckResult:
-    """Whether the other machines can reach this one where gloo will listen."""
+    """Check that the other machines can reach this one at the address where gloo will listen."""
     if place.run.system.nodes == 1:
         return CheckResult("skipped", "one machine")
     address = address_of_this_machine()
@@ -102,7 +103,8 @@ def host_name(place: Place) -> CheckResult:
 
 
 def limits(place: Place) -> CheckResult:
-    """What a process may have open, after it has raised its limit as those of a run do, and lock."""
+    """Check how many files a process may open, after raising its limit as a run does, and how much memory it may
+    lock."""
     raise_file_limit()
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     axes = [place.environment.world_size]
@@ -128,7 +130,8 @@ def limits(place: Place) -> CheckResult:
 
 
 def host_memory(place: Place) -> CheckResult:
-    """For the copy that is written while training goes on: machines have equal shares, each replica one of its own."""
+    """Check the host's memory for the copy that is written while training continues. Machines hold equal shares, and
+    each replica holds a copy of its own."""
     if not place.run.checkpoints.saves:
         return CheckResult("skipped", "no checkpoints to be saved")
     system = place.run.system
@@ -155,7 +158,7 @@ def disk_space(place: Place) -> CheckResult:
 
 
 def run_folder(place: Place) -> CheckResult:
-    """Whether a run can begin or continue in ``run_dir``: files written, synced, renamed."""
+    """Check that a run can begin or continue in ``run_dir``: write, sync and rename files there."""
     folder = place.run.run_dir
     if summary_path(folder).exists():
         return CheckResult("FAILED", f"{folder} holds a finished run", "choose another --run-dir")
@@ -166,13 +169,13 @@ def run_folder(place: Place) -> CheckResult:
 
 
 def existing(folder: Path) -> Path:
-    """The folder, or the nearest above it that is there."""
+    """Return the folder, or the nearest existing folder above it."""
     folder = folder.absolute()
     return next(parent for parent in (folder, *folder.parents) if parent.exists())
 
 
 def inputs(place: Place) -> CheckResult:
-    """As ``train`` checks them."""
+    """Check the inputs as ``train`` does."""
     config = place.run
     if not input_paths(config.data):
         return CheckResult("skipped", "neither data nor checkpoint was named")
@@ -182,24 +185,24 @@ def inputs(place: Place) -> CheckResult:
     except InputError as error:
         return CheckResult("FAILED", str(error))  # which says how to mend it
     also = "; the initial checkpoint is not needed, the run continues" if continues else ""
-    return CheckResult("ok", f"the inputs are there and as their manifests say{also}")
+    return CheckResult("ok", f"the inputs exist and match their manifests{also}")
 
 
 def manifests(place: Place) -> dict[str, str]:
-    """Return the MD5 of each input's manifest; "none" where there is none."""
+    """Return the MD5 of each input's manifest; "none" for an input without a manifest."""
     paths = {path: manifest_path(path) for path in input_paths(place.run.data)}
     return {str(path): md5_file(manifest) if manifest.is_file() else "none" for path, manifest in paths.items()}
 
 
 def same_manifests(_: Place, measured: Measured) -> CheckResult:
-    """The same inputs on all machines, by their manifests."""
+    """Check by the manifests that all machines have the same inputs."""
     if found := _difference(measured):
         return CheckResult("FAILED", found, "copy the same files everywhere")
     return CheckResult("ok", f"{len(measured[0][1])} manifests, the same on {len(measured)} machines")
 
 
 def clock(_: Place) -> CheckResult:
-    """The clock against the code's own age and what systemd knows."""
+    """Check the clock against the code's own age and against systemd."""
     wall, newest = time.time(), max(path.stat().st_mtime for path in REPOSITORY.glob("*"))
     if wall < newest - 60:
         return CheckResult(

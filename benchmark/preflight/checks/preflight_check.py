@@ -1,4 +1,4 @@
-"""What a check is: each process measures, rank 0 judges."""
+"""Define a check: each process measures, rank 0 judges."""
 
 import socket
 from collections.abc import Callable, Sequence
@@ -14,17 +14,17 @@ from stage.errors import InputError
 Outcome = Literal["ok", "skipped", "warning", "FAILED"]
 SEVERITY: tuple[Outcome, ...] = ("ok", "skipped", "warning", "FAILED")
 Need = Literal["run", "world", "gpu"]
-"""Of a check: a benchmark's run, several processes, a system with GPUs."""
+"""Conditions that a check may need: a benchmark's run, several processes, a system with GPUs."""
 RUN: frozenset[Need] = frozenset({"run"})
 WORLD: frozenset[Need] = frozenset({"world"})
 GPU: frozenset[Need] = frozenset({"gpu"})
 NAMED = 3
-"""Processes that are named in one line; of the others the number."""
+"""Number of processes that are named in one line; the rest are counted."""
 
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What a check found, and how to mend it."""
+    """Result of a check, and how to mend what it found."""
 
     outcome: Outcome
     found: str
@@ -33,13 +33,13 @@ class CheckResult:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a process stands, and what it is to check for."""
+    """Position of a process among the machines, and the run that it checks for."""
 
     config: RunConfig | None
-    """None: the machine as such."""
+    """Configuration of the run; None checks the machine without a run."""
     environment: Environment
     world: World | None
-    """None for a process that is alone; it then checks all devices of its machine."""
+    """None for a process that runs alone and then checks all devices of its machine."""
     kind: Literal["cuda", "cpu"]
 
     @property
@@ -48,7 +48,8 @@ class Place:
 
     @property
     def devices(self) -> list[torch.device]:
-        """This process's own, or all it sees where it is alone. Raises InputError where there is none."""
+        """Return this process's device, or all devices that it sees if it runs alone. Raises InputError if there is
+        none."""
         if self.kind == "cpu":
             return [torch.device("cpu")]
         if self.world is not None:
@@ -59,23 +60,23 @@ class Place:
 
     @property
     def run(self) -> RunConfig:
-        """The configuration, for checks that need one."""
+        """Return the configuration, for checks that need one."""
         assert self.config is not None
         return self.config
 
     @property
     def together(self) -> World:
-        """All processes, for checks that need several."""
+        """Return the world of all processes, for checks that need several."""
         assert self.world is not None
         return self.world
 
 
 Measured = Sequence[tuple[str, Any]]
-"""What each process that took part measured, by its name, in the order of ranks."""
+"""Measurements of the processes that took part, with their names, in the order of ranks."""
 
 
 def worst(_: Place, measured: Measured) -> CheckResult:
-    """Return the worst of several findings, with the names of those who made it where others made another."""
+    """Return the worst of several findings; name the processes that made it if others found something else."""
     findings: list[tuple[str, CheckResult]] = list(measured)
     outcome = max((finding.outcome for _, finding in findings), key=SEVERITY.index)
     bad = [(name, finding) for name, finding in findings if finding.outcome == outcome]
@@ -96,10 +97,10 @@ class PreflightCheck:
     name: str
     protects_from: str
     where: Literal["job", "node", "process"]
-    """Who measures: rank 0, the first process of each machine, or every process."""
+    """Processes that measure: rank 0, the first process of each machine, or every process."""
     measure: Callable[[Place], Any]
-    """A CheckResult, or what ``judge`` reads. What it raises is a failure. It may use the process group if every
-    process measures."""
+    """Function that returns a CheckResult, or a value for ``judge``. An exception counts as a failed check. The
+    function may use the process group only if every process measures."""
     judge: Callable[[Place, Measured], CheckResult] = worst
     needs: frozenset[Need] = frozenset()
-    """The check is skipped where one of these is missing."""
+    """Conditions of the check; it is skipped if one is missing."""

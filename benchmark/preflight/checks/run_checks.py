@@ -1,4 +1,4 @@
-"""Running all checks: ``python -m benchmark preflight``."""
+"""Run all checks: ``python -m benchmark preflight``."""
 
 import contextlib
 import datetime
@@ -30,12 +30,12 @@ from benchmark.preflight.checks.world_checks import WORLD_CHECKS
 from benchmark.training.engine.distributed import joined_world, read_environment, set_environment
 
 PATIENCE = datetime.timedelta(minutes=5)
-"""For all processes to come, and for any message."""
+"""Time allowed for all processes to come, and for any message."""
 CHECKS = (*MACHINE_CHECKS, *DEVICE_CHECKS, *WORLD_CHECKS)
 
 
 def run_checks(config: RunConfig | None, *, as_json: bool) -> int:
-    """Run every check and print a line for each; 0 if none failed. Collective where there are several processes.
+    """Run every check and print a line for each; return 0 if none failed. All processes must call it.
 
     Raises InputError when the processes cannot meet.
     """
@@ -73,7 +73,7 @@ def _place(config: RunConfig | None) -> Iterator[Place]:
 
 
 def row_of(check: PreflightCheck, place: Place) -> dict[str, Any] | None:
-    """Make a check; its line of the result on rank 0, None elsewhere. Collective."""
+    """Run a check; return its line of the result on rank 0, None elsewhere. All processes must call it."""
     started = time.perf_counter()
     finding = _inapplicable(check, place)
     if finding is None:
@@ -88,7 +88,7 @@ def row_of(check: PreflightCheck, place: Place) -> dict[str, Any] | None:
 
 
 def _inapplicable(check: PreflightCheck, place: Place) -> CheckResult | None:
-    """Return why there is nothing to measure; the same in all processes."""
+    """Return the reason why there is nothing to measure; all processes return the same."""
     if check.needs >= RUN and place.config is None:
         return CheckResult("skipped", "no benchmark was named")
     if check.needs >= WORLD and place.world is None:
@@ -99,7 +99,7 @@ def _inapplicable(check: PreflightCheck, place: Place) -> CheckResult | None:
 
 
 def _measured(check: PreflightCheck, place: Place) -> Measured:
-    """Return what those who took part measured; all processes have it."""
+    """Return the measurements of the processes that took part; all processes return the same."""
     rank, local_rank = place.environment.rank, place.environment.local_rank
     found: tuple[str, Any] | None = None
     if {"job": rank == 0, "node": local_rank == 0, "process": True}[check.where]:

@@ -1,4 +1,4 @@
-"""Checks that take all processes of a job: sums, links, clocks, a folder that all see."""
+"""Check all processes of a job together: sums, links, clocks, a shared folder."""
 
 import contextlib
 import fcntl
@@ -22,25 +22,26 @@ SUMMED_BYTES = {"cuda": 256 * MIB, "cpu": 4 * MIB}
 SENT_BYTES = {"cuda": 64 * MIB, "cpu": 1 * MIB}
 REPETITIONS = 3
 SLOW_LINK = 0.5
-"""Of the median of links of its kind, within a machine or between two."""
+"""Least share of the median speed of links of the same kind, within a machine or between two."""
 MOST_APART_S = 1.0
 PATIENCE_S = 10.0
-"""For a network file system to show another machine's new file."""
+"""Seconds that a network file system may take to show another machine's new file."""
 _SHARED = "{} and its locks are the same for all"
 
 
 @dataclass(frozen=True)
 class Timed:
-    """A message: whether the right data arrived, and how fast."""
+    """Result of a message: whether the right data arrived, and how fast."""
 
     right: bool
     gb_per_s: float
     between: str = ""
-    """Whether it stayed on its machine."""
+    """Empty, or the words that tell whether the message stayed on its machine."""
 
 
 def _timed(place: Place, sent: float, message: Callable[[], Tensor], due: float, between: str = "") -> Timed:
-    """Send ``sent`` bytes some times; the fastest counts. What ``message`` returns must be ``due`` all over."""
+    """Send ``sent`` bytes several times and keep the fastest time. All numbers that ``message`` returns must equal
+    ``due``."""
     best, right = float("inf"), True
     for _ in range(1 + REPETITIONS):
         place.together.barrier()
@@ -53,7 +54,7 @@ def _timed(place: Place, sent: float, message: Callable[[], Tensor], due: float,
 
 
 def sums(place: Place) -> Timed:
-    """Time an all-reduce; its bandwidth as NCCL's tests count it: 2 (n - 1) / n of the bytes."""
+    """Time an all-reduce; its bandwidth counts 2 (n - 1) / n of the bytes, as NCCL's tests do."""
     world, size = place.together, SUMMED_BYTES[place.kind]
     numbers = iter([torch.full((size // 4,), world.rank + 1.0, device=world.device) for _ in range(1 + REPETITIONS)])
 
@@ -76,7 +77,7 @@ def right_sums(place: Place, measured: Measured) -> CheckResult:
 
 
 def ring(place: Place) -> Timed:
-    """Send to the next process while the previous one sends here, all at once."""
+    """Send to the next process while the previous process sends to this one, all at once."""
     world = place.together
     hosts = world.hosts()
     after, before = (world.rank + 1) % world.size, (world.rank - 1) % world.size
@@ -109,7 +110,8 @@ def links_alike(place: Place, measured: Measured) -> CheckResult:
 
 
 def now(place: Place) -> float:
-    """Just after all have met; how long that takes to be known is part of the difference."""
+    """Return the clock's time just after all processes have met; the delay until each learns of the meeting is part of
+    the difference."""
     place.together.barrier()
     return time.time()
 
@@ -126,7 +128,7 @@ def clocks_agree(place: Place, measured: Measured) -> CheckResult:
 
 
 def shared_folder(place: Place) -> CheckResult:
-    """Rank 0 writes and locks a file beside ``run_dir``; the others must see it, and that it is locked."""
+    """Let rank 0 write and lock a file beside ``run_dir``; check that the others see the file and its lock."""
     world = place.together
     number = world.from_rank_0(secrets.randbits(32))
     probe, content = existing(place.run.run_dir) / f".preflight-{number}", str(number)
@@ -155,7 +157,8 @@ def _seen(probe: Path, content: str) -> CheckResult:
         time.sleep(0.2)
     with contextlib.suppress(BlockingIOError), probe.open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return CheckResult("FAILED", f"{probe.parent}: a lock held by rank 0 can be taken", "mount it with flock")
+        found = f"{probe.parent}: another process can take the lock that rank 0 holds"
+        return CheckResult("FAILED", found, "mount it with flock")
     return CheckResult("ok", _SHARED.format(probe.parent))
 
 

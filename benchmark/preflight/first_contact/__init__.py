@@ -1,1 +1,1 @@
-"""The first run on a GPU: everything that only a GPU can tell, each part for itself, in one result file."""
+"""Run everything that only a GPU can tell, each part in a process of its own, and write one result file."""

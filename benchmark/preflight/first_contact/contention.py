@@ -1,10 +1,10 @@
-"""What a message costs the matrix products beside it, measured on one GPU: ``python -m ...contention RESULT.json``.
+"""Measure how much a message slows the matrix products beside it, on one GPU: ``python -m ...contention RESULT.json``.
 
 A kernel of N CTAs stands in for a message of NCCL: each takes all shared memory of a multiprocessor, so that nothing
 else runs there, and copies memory for MESSAGE_US. It is handed over right before a product, as the passes do, with one
 hardware queue (benchmark/config/runtime_variables.py). The products are those of a rank of the benchmark's default
 system. Each is made by cuBLAS as PyTorch calls it, and by cuBLASLt with as many multiprocessors left free as the
-message takes. What is not in it: the other ranks, whom a real message waits for.
+message takes. The measurement leaves out that a real message waits for the other ranks.
 """
 
 import json
@@ -24,9 +24,9 @@ from benchmark.training.engine.distributed import set_environment
 
 CTAS = (4, 8, 16, 24)
 MESSAGE_US = 300
-"""About what a gather of 100 MB over four GPUs of a machine takes."""
+"""Microseconds of a stand-in message: about as long as a gather of 100 MB over four GPUs of a machine."""
 LEAD_US = 100
-"""The host needs less to hand everything over; meanwhile the device waits."""
+"""Microseconds that the device waits while the host hands everything over, which takes less."""
 THREADS = 512
 TIMES = 5
 SOURCE = r"""
@@ -54,19 +54,19 @@ extern "C" __global__ void message(const uint4* from, uint4* to, int each, int n
 
 @dataclass(frozen=True)
 class Contended:
-    """A product beside a message of so many CTAs; ``ctas`` 0: alone, of which ``seconds`` is the time then."""
+    """Time of a product beside a message of ``ctas`` CTAs; with 0, the product ran alone."""
 
     layer: str
     role: str
     way: str
-    """cublas, or carve-out."""
+    """Library call: cublas, or carve-out (cuBLASLt with multiprocessors left free)."""
     ctas: int
     seconds: float
-    """Until both are done."""
+    """Seconds until product and message are both done."""
 
 
 class StandIn:
-    """The kernels, and what they copy."""
+    """The kernels that stand in for a message, and the memory that they copy."""
 
     def __init__(self) -> None:
         compiled: Callable[[str, str], Any] = torch.cuda._compile_kernel
@@ -78,7 +78,7 @@ class StandIn:
         self._stream = torch.cuda.Stream(priority=-1)  # type: ignore[no-untyped-call]
 
     def seconds_beside(self, ctas: int, call: Callable[[], object]) -> float:
-        """From when message and product are ready until both are done."""
+        """Return the seconds from the moment when message and product are ready until both are done."""
         self._wait(grid=(1, 1, 1), block=(1, 1, 1), args=[LEAD_US * 1000])
         begin = event_now()
         if ctas:
@@ -94,7 +94,7 @@ class StandIn:
 
 
 def contention() -> Iterator[Contended]:
-    """Every product of the default system's ranks, alone and beside each message. Half a minute."""
+    """Yield every product of the default system's ranks, alone and beside each message. This takes half a minute."""
     system, stand_in = SYSTEMS[DEFAULT_SYSTEM[GPT3_175B.name]], StandIn()
     tokens, device = system.micro_batch_size * GPT3_175B.model.seq_length, torch.device("cuda")
     for layer, (inputs, outputs) in layer_shapes(GPT3_175B.model, system.tensor_parallel).items():
@@ -110,9 +110,10 @@ def contention() -> Iterator[Contended]:
 
 
 def cost_per_second(found: Iterable[Contended]) -> dict[str, dict[int, float]]:
-    """By way and number of CTAs: by how much a second of message lengthens the products of a block, on average.
+    """Return, by way and number of CTAs, the seconds by which a second of message lengthens a block's products, on
+    average.
 
-    0: it costs nothing. 1: it could as well have run alone.
+    At 0 the message costs nothing; at 1 it could as well have run alone.
     """
     of_blocks = [one for one in found if one.layer != "output"]
     alone = {(one.layer, one.role, one.way): one.seconds for one in of_blocks if one.ctas == 0}
@@ -125,7 +126,7 @@ def cost_per_second(found: Iterable[Contended]) -> dict[str, dict[int, float]]:
 
 
 def tell(found: Any) -> str:
-    """In a line, from what ``main`` left."""
+    """Return one line about the file that ``main`` wrote."""
     ways = (
         f"{way} " + ", ".join(f"{cost:.2f} s by {ctas} CTAs" for ctas, cost in by.items())
         for way, by in found["cost_per_second"].items()

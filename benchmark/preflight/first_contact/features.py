@@ -1,7 +1,9 @@
-"""What a run needs of a device, each tried in a process of its own: one that crashes, hangs, or spoils the device for
-its process costs no other.
+"""Try each ability that a run needs of a device in a process of its own: a process that crashes, hangs or spoils the
+device for itself does not stop the others.
 
-python -m benchmark.preflight.first_contact.features NAME cuda|cpu    prints what was found; status 1: it does not work
+python -m benchmark.preflight.first_contact.features NAME cuda|cpu
+
+The command prints the result; exit status 1 means that the ability does not work.
 """
 
 import os
@@ -19,11 +21,11 @@ class DeviceFeature:
     """One row of the table."""
 
     attempt: Callable[[torch.device], str]
-    """Returns what it found; raises where it does not work."""
+    """Function that returns its result in words, and raises if the feature does not work."""
     without: str = ""
-    """What a run does without it; empty: it cannot."""
+    """Substitute that a run uses without the feature; empty if there is none."""
     on_cpu: bool = True
-    """Whether it can be tried on a CPU."""
+    """True if the feature can be tried on a CPU."""
 
 
 FEATURES = {
@@ -36,13 +38,13 @@ FEATURES = {
     "adam": DeviceFeature(kernel_features.adams),
     "training in FP32": DeviceFeature(training_match.training_in_fp32),
     "training in BF16": DeviceFeature(training_match.training_in_bf16),
-    "repeatable": DeviceFeature(kernel_features.repeatable, "no repeats to the bit"),
+    "repeatable": DeviceFeature(kernel_features.repeatable, "runs do not repeat to the bit"),
 }
-"""By name, in the order in which they are tried."""
+"""Features by name, in the order in which they are tried."""
 
 
 def try_feature(name: str, device: str) -> None:
-    """Try it, print what was found, and end this process."""
+    """Try the feature, print the result, and end this process."""
     try:
         found, status = FEATURES[name].attempt(torch.device(device, 0) if device == "cuda" else torch.device(device)), 0
     except Exception as error:  # whatever it is, it is what was to be found out

@@ -1,7 +1,8 @@
-"""``benchmark preflight --first-contact``: its parts, one after the other, each with a process and a time of its own.
+"""Run ``benchmark preflight --first-contact``: one part after the other, each in its own process with its own time
+limit.
 
-The result file is rewritten after each part: what comes later can fail, or the machine be taken away, and what was
-found stays.
+The result file is rewritten after each part, so that earlier results stay if a later part fails or the machine is taken
+away.
 """
 
 import json
@@ -27,52 +28,52 @@ from stage.outputs.publish import write_text
 RESULT = "contact.json"
 FORMAT = 2
 SMALL = ("--device", "cpu", "--hidden-size", "512", "--seq-length", "128", "--layers", "1", "--micro-batches", "2")
-"""Of a slice on a CPU: whether it runs."""
+"""Options of a slice on a CPU, which only shows whether the slice runs."""
 LEAST_S = 20.0
-"""A part that would have less time than this is left out."""
+"""Least seconds for a part; with less time left, the part is omitted."""
 FEATURE_S = 60.0
-"""For one feature; the first use of a library loads hundreds of megabytes."""
+"""Seconds allowed for one feature; the first use of a library loads hundreds of megabytes."""
 
 
 @dataclass(frozen=True)
 class ContactPart:
-    """A command that is a part of the contact."""
+    """One part of the first contact: a command."""
 
     name: str
     arguments: tuple[str, ...]
-    """After ``python -m``."""
+    """Arguments after ``python -m``."""
     limit_s: float
     result: str = ""
-    """File in the output folder that it leaves, JSON."""
+    """JSON file that the command leaves in the output folder; empty if it leaves none."""
     tell: Callable[[Any], str] | None = None
-    """From that file, in a line; None: its last line tells."""
+    """Function that makes a line from that file; with None, the command's last line is used."""
     without: str = ""
-    """What a run does without it; empty: it cannot."""
+    """Substitute that a run uses without this part's feature; empty if there is none."""
 
     @property
     def stem(self) -> str:
-        """Of its files' names."""
+        """Return the first part of its files' names."""
         return self.name.replace(" ", "_")
 
 
 @dataclass(frozen=True)
 class PartResult:
-    """What became of one part."""
+    """Result of one part."""
 
     name: str
     outcome: Literal["ok", "failed", "left out"]
     found: str
-    """In a line."""
+    """Result in one line."""
     seconds: float = 0.0
     without: str = ""
-    """Of one that failed: what a run does without it; empty: it cannot."""
+    """Substitute that a run uses if this part failed; empty if there is none."""
     details: Any = None
-    """What its own result file holds."""
+    """Content of the part's own result file."""
 
 
 @dataclass
 class ContactResult:
-    """All parts so far."""
+    """Results of all parts so far."""
 
     device: str
     torch: str
@@ -84,7 +85,7 @@ class ContactResult:
         return all(part.outcome == "ok" or part.without for part in self.parts)
 
     def add(self, part: PartResult, output: Path) -> None:
-        """Write it, with all before it, and say it."""
+        """Write the results with this part's added, and print the part's line."""
         self.parts.append(part)
         text = json.dumps({"format": FORMAT, "passed": self.passed, **asdict(self)}, indent=1)
         write_text(output / RESULT, text + "\n")
@@ -93,9 +94,9 @@ class ContactResult:
 
 
 def first_contact(device: Literal["cuda", "cpu"], output: Path, minutes: float) -> ContactResult:
-    """Do all parts that ``minutes`` allow; ``output`` gets the result file, and a log and results of each part.
+    """Run all parts that ``minutes`` allow; ``output`` gets the result file, and a log and results of each part.
 
-    Raises InputError where there is no such device, or nothing can be written.
+    Raises InputError if there is no such device, or if ``output`` cannot be written.
     """
     facts = device_facts(device)
     try:
@@ -114,7 +115,7 @@ def first_contact(device: Literal["cuda", "cpu"], output: Path, minutes: float) 
 
 
 def parts(facts: DeviceFacts, output: Path) -> Iterator[ContactPart]:
-    """Yield what is worth most first. ``output``: an absolute path."""
+    """Yield the parts, most valuable first. The path ``output`` is absolute."""
     on_gpu = facts.name != "cpu"
     for name, feature in FEATURES.items():
         if on_gpu or feature.on_cpu:
@@ -159,7 +160,7 @@ def _tell_of_preflight(found: Any) -> str:
 
 
 def _run(part: ContactPart, output: Path, limit_s: float) -> PartResult:
-    """Run the command in a process group of its own, which is ended when it takes too long."""
+    """Run the command in a process group of its own; end the group when its time is over."""
     started, log, errors = time.perf_counter(), output / f"{part.stem}.log", output / f"{part.stem}.err"
     if part.result:
         (output / part.result).unlink(missing_ok=True)  # an earlier contact's
@@ -184,12 +185,12 @@ def _run(part: ContactPart, output: Path, limit_s: float) -> PartResult:
             status = 1 if status == 0 else status  # it left nothing
     if status == 0:
         return PartResult(part.name, "ok", found, seconds, details=details)
-    why = f"no end within {limit_s:.0f} s" if status is None else f"status {status}"
+    why = f"not finished within {limit_s:.0f} s" if status is None else f"status {status}"
     told = [found or "it said nothing", last_line(errors)]
     return PartResult(part.name, "failed", f"{why}: {'; '.join(filter(None, told))}", seconds, part.without, details)
 
 
 def last_line(log: Path) -> str:
-    """Return the last line that a process printed, at most 300 characters; empty where it printed nothing."""
+    """Return the last line that a process printed, at most 300 characters; empty if it printed nothing."""
     lines = log.read_text(errors="replace").strip().splitlines()
     return lines[-1][:300] if lines else ""

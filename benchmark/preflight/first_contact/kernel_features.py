@@ -1,7 +1,7 @@
-"""What a step computes with, kernel by kernel, each held against the same in FP64 on the CPU.
+"""Try the kernels of a step one by one, and compare each with the same computation in FP64 on the CPU.
 
-A function tries one kernel on a device and returns what it found, in words; it raises :class:`FeatureWrong` where the
-numbers are off, and whatever PyTorch raises where the kernel does not run.
+A function tries one kernel on a device and returns the result in words. It raises :class:`FeatureWrong` if the numbers
+are off, and passes on PyTorch's exception if the kernel does not run.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,27 +28,28 @@ from model.passes.attention import CpuFlash, CudnnFlash, Flash, Kernel, MemoryEf
 
 BF16, FP32 = torch.bfloat16, torch.float32
 ROUNDED = {BF16: 2e-2, FP32: 1e-4}
-"""Largest error of a result, relative in the L2 norm: results are rounded once or twice, sums are in FP32."""
+"""Largest error of a result, relative in the L2 norm: results are rounded once or twice, and sums are in FP32."""
 EXACT = 1e-5
-"""Of FP32 arithmetic."""
+"""Largest relative error of FP32 arithmetic."""
 SUMMED = 1e-4
-"""Of BF16 products summed in FP32, which tensor cores truncate; rounding to BF16 makes 2e-3 of it."""
+"""Largest relative error of BF16 products summed in FP32. Tensor cores truncate these sums; rounding to BF16 would
+raise the error to 2e-3."""
 SEQUENCE, HEADS, SIZE = 2048, 2, 128
-"""Of attention: the benchmark's sequence and size of a head."""
+"""Sizes of the attention tried: the benchmark's sequence, two heads, the benchmark's head size."""
 
 
 class FeatureWrong(Exception):
-    """A kernel runs, and its numbers are wrong."""
+    """Error of a kernel that runs but computes wrong numbers."""
 
 
 def numbers(*shape: int, dtype: torch.dtype = FP32, seed: int = 1) -> Tensor:
-    """Return numbers at random, on the CPU."""
+    """Return random numbers, on the CPU."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
 def require_close(what: str, found: Tensor, due: Tensor, most: float) -> str:
-    """Raise :class:`FeatureWrong` where ``found`` is off by more than ``most``, relative in the L2 norm, or not a
-    number."""
+    """Raise :class:`FeatureWrong` if the relative error of ``found`` exceeds ``most`` in the L2 norm, or if a value is
+    not a number."""
     wide = due.double()
     error = float((found.cpu().double() - wide).norm() / wide.norm())
     if not error <= most:
@@ -65,8 +66,8 @@ def held_against(
 ) -> str:
     """Compare passes on the device with ``plain`` and its derivatives in FP64.
 
-    ``ours`` takes the inputs and ``gradient`` and returns by name the output and the gradients of the inputs, in their
-    order.
+    ``ours`` takes the inputs and ``gradient`` and returns the output and the gradients of the inputs by name, in the
+    order of the inputs.
     """
     wide = [one.double().requires_grad_() for one in inputs]
     due = plain(*wide)
@@ -82,7 +83,8 @@ def held_against(
 
 
 def products(device: torch.device) -> str:
-    """Forward with bias, and the gradients of input, weight and bias. Weights' are summed in FP32 by the product."""
+    """Try products: forward with bias, and the gradients of input, weight and bias. The product sums the weight's in
+    FP32."""
 
     def ours(x: Tensor, weight: Tensor, bias: Tensor, gradient: Tensor) -> dict[str, Tensor]:
         sums = torch.full(weight.shape, torch.nan, device=device)
@@ -100,7 +102,7 @@ def products(device: torch.device) -> str:
 
 
 def layer_norms(device: torch.device) -> str:
-    """Forward and backward."""
+    """Try layer norms, forward and backward."""
 
     def ours(x: Tensor, gain: Tensor, bias: Tensor, gradient: Tensor) -> dict[str, Tensor]:
         out, state = layer_norm_forward(x, gain, bias)
@@ -117,7 +119,7 @@ def layer_norms(device: torch.device) -> str:
 
 
 def gelus(device: torch.device) -> str:
-    """Forward and backward."""
+    """Try GELU, forward and backward."""
 
     def ours(x: Tensor, gradient: Tensor) -> dict[str, Tensor]:
         return {"forward": gelu(x), "backward": gelu_backward(gradient, x)}
@@ -127,7 +129,7 @@ def gelus(device: torch.device) -> str:
 
 
 def attention(kernel: Callable[[], Kernel], dtype: torch.dtype, device: torch.device) -> str:
-    """Forward and backward, by one kernel; on a CPU by the CPU's."""
+    """Try attention forward and backward with one kernel; on a CPU, with the CPU's kernel."""
 
     def ours(qkv: Tensor, gradient: Tensor) -> dict[str, Tensor]:
         heads = attend_by(kernel() if device.type == "cuda" else CpuFlash(), qkv, 1, HEADS)
@@ -148,7 +150,7 @@ efficient_attention = partial(attention, MemoryEfficient, FP32)
 
 
 def adams(device: torch.device) -> str:
-    """Three updates, against AdamW written out."""
+    """Try three updates of Adam against AdamW written out."""
     weight, gradient = numbers(100_000), numbers(100_000, seed=2) * 1e-3
     rate, beta1, beta2, epsilon, decay = 1e-2, 0.9, 0.95, 1e-8, 0.1
     on = weight.clone().to(device)
@@ -166,7 +168,7 @@ def adams(device: torch.device) -> str:
 
 
 def repeatable(device: torch.device) -> str:
-    """Attention's backward pass and sums of rows, twice, by kernels that repeat to the bit (--deterministic)."""
+    """Run attention's backward pass and row sums twice; with --deterministic the kernels must repeat every bit."""
     set_environment({"CUBLAS_WORKSPACE_CONFIG": ":4096:8"})
     use_deterministic_kernels()
     qkv, gradient = (numbers(512, size, dtype=torch.bfloat16).to(device) for size in (2 * 3 * 128, 2 * 128))

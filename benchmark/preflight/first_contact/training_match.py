@@ -1,5 +1,5 @@
-"""A small model trained on a CPU and on the device from the same weights, then saved and loaded: the same losses, the
-same norms, and after loading the same bits."""
+"""Train a small model on a CPU and on the device from the same weights, then save and load it. Losses and norms must
+agree, and loading must restore every bit."""
 
 import tempfile
 from dataclasses import dataclass, replace
@@ -28,12 +28,12 @@ STEPS = 4
 LAYERS = 2
 SAVE_LIMIT_S = 60.0
 TOLERANCES: dict[Precision, tuple[float, float]] = {"fp32": (2e-4, 2e-3), "bf16": (5e-3, 5e-2)}
-"""Of losses and of norms, relative. In BF16 a CPU rounds products before it sums them."""
+"""Largest relative difference of losses and of norms. In BF16 a CPU rounds products before it sums them."""
 
 
 @dataclass(frozen=True)
 class TrainedSteps:
-    """Losses and gradient norms of all steps, and the weights and moments before them."""
+    """Losses and gradient norms of all steps, and the weights and moments from before the steps."""
 
     losses: list[float]
     norms: list[float]
@@ -54,7 +54,7 @@ training_in_bf16 = partial(trained_as_on_a_cpu, "bf16")
 
 
 def compared(found: TrainedSteps, due: TrainedSteps, precision: Precision) -> str:
-    """Return how far the steps are from the CPU's; raises FeatureWrong where that is too far, or not a number."""
+    """Return the difference of the steps from the CPU's; raise FeatureWrong if it is too large, or not a number."""
     said = []
     for name, most in zip(("losses", "norms"), TOLERANCES[precision], strict=True):
         theirs = getattr(due, name)
@@ -74,7 +74,7 @@ def _train(
     folder: Path,
     start: dict[str, Tensor] | None,
 ) -> TrainedSteps:
-    """Train from ``start``, and save and load what came of it; without one, from made-up weights."""
+    """Train from ``start``, or from made-up weights without it; save the result and load it."""
     options = SliceOptions(
         "rehearsal", device=kind, precision=precision, micro_batches=4, micro_batch_size=2, seq_length=64
     )
@@ -94,7 +94,7 @@ def _train(
 
 
 def _save_and_load(state: TrainState, config: RunConfig, world: World) -> None:
-    """Raise FeatureWrong where a checkpoint of the state is not the state to the bit."""
+    """Raise FeatureWrong if a saved and loaded checkpoint differs from the state in any bit."""
     writer = Checkpointer(state, world.device)
     writer.save()
     written = writer.wait(SAVE_LIMIT_S)

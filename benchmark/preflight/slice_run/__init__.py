@@ -1,1 +1,1 @@
-"""A few layers of a benchmark on the devices at hand: what they take, and from what rates."""
+"""Run a few layers of a benchmark on the devices at hand, and measure their time and the devices' rates."""

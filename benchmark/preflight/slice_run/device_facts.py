@@ -1,4 +1,5 @@
-"""What devices this machine has, asked in a process of its own: a GPU's memory stays free for those that measure."""
+"""Ask for this machine's devices in a separate process, so that all GPU memory stays free for the processes that
+measure."""
 
 import os
 from concurrent.futures import ProcessPoolExecutor
@@ -14,23 +15,24 @@ from stage.errors import InputError
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """All devices of a machine, which are taken to be alike."""
+    """Facts about the devices of a machine, which are assumed to be alike."""
 
     name: str
-    """As the driver names it; "cpu"."""
+    """Name from the driver; "cpu" for a CPU."""
     count: int
-    """Devices; one CPU stands for as many processes as are wanted."""
+    """Number of devices; one CPU stands for as many processes as are wanted."""
     memory_bytes: int
-    """Of one that is free now, of all CPU processes together where it is a CPU."""
+    """Free bytes of one device; on a CPU, of all processes together."""
 
     @property
     def accelerator(self) -> str:
-        """Name in the table of accelerators; empty where it is not there."""
+        """Return the name in the table of accelerators; empty if it is not listed."""
         return accelerator_named(self.name) or ""
 
 
 def device_facts(device: str, on_cpu: str = "--device cpu") -> DeviceFacts:
-    """``on_cpu``: the command's options for a machine without a GPU. Raises InputError where PyTorch sees no GPU."""
+    """Return the facts; the words ``on_cpu`` name the options for a machine without a GPU. Raises InputError if PyTorch
+    sees no GPU."""
     if device == "cpu":
         return DeviceFacts("cpu", os.cpu_count() or 1, available_memory_bytes())
     with ProcessPoolExecutor(1, mp_context=fork_server()) as pool:
@@ -41,7 +43,7 @@ def device_facts(device: str, on_cpu: str = "--device cpu") -> DeviceFacts:
 
 
 def _gpu_facts() -> DeviceFacts | str:
-    """Return the facts, or why there are none."""
+    """Return the facts, or the reason why there are none."""
     if torch.version.cuda is None:
         return f"PyTorch was built without CUDA (version {torch.__version__}); install its CUDA build"
     if not torch.cuda.is_available():
@@ -51,6 +53,6 @@ def _gpu_facts() -> DeviceFacts | str:
 
 
 def available_memory_bytes() -> int:
-    """Return what Linux says it can still give to processes."""
+    """Return the memory in bytes that Linux says it can still give to processes."""
     lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
     return int(lines["MemAvailable"].split()[0]) * 1024

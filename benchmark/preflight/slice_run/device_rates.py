@@ -1,7 +1,8 @@
-"""Rates of the devices of this machine, measured kernel by kernel and message by message: what a plan computes a step's
-time from.
+"""Measure the rates of this machine's devices, kernel by kernel and message by message, for plans to compute a step
+from.
 
-Shapes are those that ranks of the benchmark have at each size of tensor parallelism, whatever the slice itself runs at.
+Shapes are those of the benchmark's ranks at every size of tensor parallelism, not only at the size that the slice runs
+with.
 """
 
 import statistics
@@ -31,23 +32,23 @@ from model.passes.attention import attend
 from model.passes.tensor_group import all_gather_single, reduce_scatter_single
 
 REPETITION_S = {"cuda": 0.02, "cpu": 0.004}
-"""A repetition calls as often as takes this long, so that queueing does not count."""
+"""Seconds of one repetition; it makes as many calls as take this long, so that queueing does not count."""
 REPETITIONS = 3
 MOST_CALLS = 1000
 TENSOR_PARALLEL = (1, 2, 4, 8)
 ADAM_PARAMETERS = {"cuda": 1 << 26, "cpu": 1 << 20}
 ADAM_BYTES = 28
-"""Per parameter: weight, gradient and two moments read, three of them written, FP32."""
+"""Bytes per parameter in FP32: weight, gradient and two moments are read, and all but the gradient are written."""
 LAUNCHES = 300
-"""Fewer than a queue holds, so that queueing never waits."""
+"""Number of launches: fewer than a queue holds, so that queueing never waits."""
 MESSAGES = 5
 MESSAGE_BYTES = {"cuda": tuple(4**power << 16 for power in range(7)), "cpu": (1 << 16, 1 << 20)}
-"""Of the larger side: from 64 KiB to 256 MiB, where a micro-batch's hidden state is 48 MiB at full width."""
+"""Bytes of the larger side, from 64 KiB to 256 MiB; at full width a micro-batch's hidden state is 48 MiB."""
 
 
 @dataclass(frozen=True)
 class MeasuredRates:
-    """One device's."""
+    """Measured rates of one device."""
 
     matmuls: tuple[MatmulTime, ...]
     attention: tuple[AttentionTime, ...]
@@ -56,7 +57,7 @@ class MeasuredRates:
 
 
 def device_rates(config: RunConfig, device: torch.device) -> MeasuredRates:
-    """Measure all of them, in the precision of the run and for its micro-batch."""
+    """Measure all rates, in the precision of the run and for its micro-batch."""
     model, samples = config.benchmark.model, config.system.micro_batch_size
     dtype = torch.bfloat16 if config.precision == "bf16" else torch.float32
     tokens = samples * model.seq_length
@@ -69,20 +70,20 @@ def device_rates(config: RunConfig, device: torch.device) -> MeasuredRates:
 
 
 def synchronize(device: torch.device) -> None:
-    """Wait until the device has done what was queued."""
+    """Wait until the device has finished its queue."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def event_now() -> Any:
-    """Return a CUDA event of what is queued up to here, whose time can be told."""
+    """Return a CUDA event recorded here, with its time."""
     event: Any = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
     event.record()
     return event
 
 
 def seconds_for(device: torch.device, calls: int, call: Callable[[], object]) -> float:
-    """Return the seconds that the device takes for so many calls."""
+    """Return the seconds that the device takes for ``calls`` calls."""
     on_gpu = device.type == "cuda"
     begin: Any = event_now() if on_gpu else time.perf_counter()
     for _ in range(calls):
@@ -95,7 +96,7 @@ def seconds_for(device: torch.device, calls: int, call: Callable[[], object]) ->
 
 
 def seconds_per_call(device: torch.device, call: Callable[[], object]) -> float:
-    """Return the median of ``REPETITIONS``, after two calls that are not timed and some that are counted."""
+    """Return the median of ``REPETITIONS``, after two untimed calls and some that choose the number of calls."""
     call()
     call()
     once = max(seconds_for(device, 2, call) / 2, 1e-7)
@@ -117,7 +118,7 @@ def layer_shapes(model: GPT3Config, tensor_parallel: int) -> dict[str, tuple[int
 
 
 def possible_sizes(model: GPT3Config) -> list[int]:
-    """Return the sizes of tensor parallelism that the model can be cut to."""
+    """Return the sizes of tensor parallelism by which the model can be divided."""
     divided = (model.num_attention_heads, model.seq_length, model.padded_vocab_size)
     return [size for size in TENSOR_PARALLEL if not any(number % size for number in divided)]
 
@@ -133,8 +134,8 @@ def matmul_times(model: GPT3Config, tokens: int, device: torch.device, dtype: to
 def products(
     tokens: int, inputs: int, outputs: int, device: torch.device, dtype: torch.dtype
 ) -> dict[MatmulRole, Callable[[], object]]:
-    """Return the products of a layer by role, of values at random: what a GPU draws, and so how fast it is, depends on
-    them."""
+    """Return the products of a layer by role, with random values: the power of a GPU, and so its speed, depends on the
+    values."""
     x_TI, gradient_TO = (torch.randn(tokens, size, device=device, dtype=dtype) for size in (inputs, outputs))
     weight_OI = torch.randn(outputs, inputs, device=device, dtype=dtype)
     sums_OI = torch.zeros(outputs, inputs, device=device, dtype=torch.float32)
@@ -166,7 +167,7 @@ def attention_times(
 def elementwise_times(
     model: GPT3Config, tokens: int, device: torch.device, dtype: torch.dtype
 ) -> Iterator[ElementwiseTime]:
-    """Time passes over what a block has in memory, by the kernels that train, and Adam."""
+    """Time passes over a block's tensors, by the kernels that train, and Adam."""
     x_TH, x_TF = (
         torch.randn(tokens, n, device=device, dtype=dtype) for n in (model.hidden_size, model.ffn_hidden_size)
     )
@@ -192,7 +193,7 @@ def elementwise_times(
 
 
 def launch_time(device: torch.device) -> LaunchTime:
-    """Time adding 1 to one number."""
+    """Time a kernel that adds 1 to one number."""
     number = torch.zeros(1, device=device)
     for _ in range(2):  # the first loads the kernel
         synchronize(device)
@@ -206,8 +207,8 @@ def launch_time(device: torch.device) -> LaunchTime:
 
 
 def collective_times(world: World) -> list[CollectiveTime]:
-    """Time messages of BF16 numbers between all ranks: the slowest rank's times, equal on all; none where there is one
-    rank. Collective."""
+    """Time messages of BF16 numbers between all ranks. All ranks return the slowest rank's times; one rank alone
+    returns none. All ranks must call it."""
     if world.size == 1:
         return []
     found = []

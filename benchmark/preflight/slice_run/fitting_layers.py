@@ -1,4 +1,4 @@
-"""How many layers a device holds, by the dry run."""
+"""Find by dry run how many layers a device holds."""
 
 from functools import cache
 
@@ -16,17 +16,17 @@ NOT_EVEN = {
 
 @cache
 def counted_memory(options: SliceOptions, facts: DeviceFacts, layers: int) -> list[RankReport]:
-    """Return the dry run's reports, one for each kind of rank. Takes some seconds."""
+    """Return the dry run's reports, one for each kind of rank. This takes some seconds."""
     return list(dry_run(slice_config(options, layers, facts.accelerator)).reports)
 
 
 def fullest_bytes(options: SliceOptions, facts: DeviceFacts, layers: int) -> int:
-    """Return the peak of the rank that holds most."""
+    """Return the peak bytes of the fullest rank."""
     return max(one.peak_bytes for one in counted_memory(options, facts, layers))
 
 
 def budget_bytes(options: SliceOptions, facts: DeviceFacts) -> int:
-    """Return what a device has for the slice; CPU processes share one memory."""
+    """Return the bytes that a device has for the slice; CPU processes share one memory."""
     share = facts.memory_bytes if options.device == "cuda" else facts.memory_bytes // options.devices
     return round(share * (1 - RESERVE))
 
@@ -34,7 +34,7 @@ def budget_bytes(options: SliceOptions, facts: DeviceFacts) -> int:
 def chosen_layers(options: SliceOptions, facts: DeviceFacts) -> int:
     """Return the layers that were asked for, or as many as fit.
 
-    Raises InputError where those do not fit, with the number that does.
+    Raises InputError if the layers asked for do not fit, with the number that does.
     """
     budget = budget_bytes(options, facts)
     if options.layers is not None and fullest_bytes(options, facts, options.layers) <= budget:
@@ -51,9 +51,10 @@ def chosen_layers(options: SliceOptions, facts: DeviceFacts) -> int:
 
 
 def largest_fitting(options: SliceOptions, facts: DeviceFacts, most: int) -> int:
-    """Return the layers that fit, at most ``most``, as many on each device; 0 where not even the fewest do.
+    """Return the largest number of layers that fits, at most ``most``, equal on all devices; 0 if not even the fewest
+    fit.
 
-    They are guessed by what one more on each device takes, then counted.
+    The number is guessed from the memory of one more layer on each device, then checked by dry run.
     """
     budget, least, stages = budget_bytes(options, facts), options.least_layers, options.pipeline_parallel
     first = fullest_bytes(options, facts, least)

@@ -1,4 +1,4 @@
-"""Weights and tokens that are made up: the same in every process that has the same part of them."""
+"""Make up weights and tokens: processes that have the same part of them get the same numbers."""
 
 import math
 import zlib
@@ -13,13 +13,14 @@ from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import TrainState, empty_state
 
 DEVIATION = 0.02
-"""Of weights, as GPT-3's begin; that of what is added to the residual stream is smaller by the root of its terms."""
+"""Standard deviation of weights, as GPT-3's begin; matrices that add to the residual stream have it divided by the root
+of their number."""
 ADDED = ("dense.weight", "dense_4h_to_h.weight")
 SEED = 1
 
 
 def made_up_state(config: RunConfig, world: World) -> TrainState:
-    """Return a state at the step the benchmark starts at: weights at random, biases and moments zero."""
+    """Return a state at the step where the benchmark starts: weights are random, biases and moments are zero."""
     state = empty_state(config, world, starting_progress(config.benchmark, SEED))
     for name, tensor in state.tensors().items():
         assert isinstance(tensor, DTensor)
@@ -34,15 +35,15 @@ def made_up_state(config: RunConfig, world: World) -> TrainState:
 
 
 def _generator(name: str, tensor: DTensor) -> torch.Generator:
-    """Copies of a part get the same numbers: the seed knows the part, not the process. The word table's two copies
-    have one name."""
+    """Return a generator seeded by the part, not by the process, so that copies of a part get the same numbers. The two
+    copies of the word table have one name."""
     place = tuple(tensor.device_mesh.get_coordinate() or ())
     part = [at for at, placement in zip(place, tensor.placements, strict=True) if placement.is_shard()]
     return torch.Generator(tensor.to_local().device).manual_seed(zlib.crc32(f"{name} {part} {SEED}".encode()))
 
 
 def made_up_batches(config: RunConfig, world: World) -> list[MicroBatch]:
-    """Return a step's batches, of tokens at random; all positions but each sample's last count."""
+    """Return a step's batches of random tokens; every position counts except each sample's last."""
     model, size = config.benchmark.model, config.system.micro_batch_size
     generator = torch.Generator().manual_seed(SEED + world.data_rank)
     batches = []

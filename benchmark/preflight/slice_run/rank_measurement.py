@@ -1,4 +1,4 @@
-"""What one process of a slice measures: steps, memory, where the time goes, and on rank 0 the rates of its device."""
+"""Measure one process of a slice: steps, memory, the parts of a step, and on rank 0 the rates of its device."""
 
 import gc
 import pickle
@@ -37,26 +37,26 @@ MOST_READINGS = 1000
 
 @dataclass(frozen=True)
 class RankMeasurement:
-    """What one process measured; the last three come after the steps."""
+    """Measurements of one process; the last three are added after the steps."""
 
     init_s: float
-    """From the start of the process group to a state with weights."""
+    """Seconds from the start of the process group to a state with weights."""
     steps_s: tuple[float, ...]
     readings: tuple[DeviceReading, ...]
-    """Of its GPU during these steps; none on a CPU."""
+    """Readings of its GPU during these steps; none on a CPU."""
     losses: tuple[float, ...]
-    """Of all steps, those of the warm-up too."""
+    """Losses of all steps, including those of the warm-up."""
     skipped: int
-    """Steps whose gradients were not finite."""
+    """Number of steps whose gradients were not finite."""
     peak_bytes: int
-    """On a CPU: by how much the process grew."""
+    """Peak bytes; on a CPU, the growth of the process."""
     reserved_bytes: int | None
-    """Held by PyTorch's allocator; None on a CPU."""
+    """Bytes held by PyTorch's allocator; None on a CPU."""
     times: StepTimes | None = None
-    """Of one more step, under the profiler."""
+    """Times of one more step, under the profiler."""
     collectives: tuple[CollectiveTime, ...] = ()
     rates: MeasuredRates | None = None
-    """Rank 0's."""
+    """Rates of rank 0's device; None on other ranks."""
 
 
 def run_rank(config: RunConfig, steps: int, folder: Path, trace: Path | None) -> None:
@@ -68,9 +68,9 @@ def run_rank(config: RunConfig, steps: int, folder: Path, trace: Path | None) ->
 
 
 def measure(config: RunConfig, world: World, steps: int, folder: Path, trace: Path | None) -> RankMeasurement:
-    """Measure, and leave in ``folder`` what is known after each part: the steps are there whatever comes after them.
+    """Measure, and write the measurements to ``folder`` after each part, so that the steps stay if a later part fails.
 
-    ``trace``: where the profiler's trace of rank 0's step goes. Collective.
+    The profiler's trace of rank 0's step goes to ``trace``. All ranks must call it.
     """
     settle_attention(config, world)
     found = measured_steps(config, world, steps, folder, trace)
@@ -87,20 +87,21 @@ def measure(config: RunConfig, world: World, steps: int, folder: Path, trace: Pa
 
 
 def _leave(found: RankMeasurement, world: World, folder: Path) -> None:
-    """Whole or not at all: the process may be ended meanwhile."""
+    """Write the measurements whole or not at all: the process may be ended meanwhile."""
     partial = folder / f".rank_{world.rank}"
     partial.write_bytes(pickle.dumps(found))
     partial.rename(folder / f"rank_{world.rank}")
 
 
 def read_measurements(folder: Path, processes: int) -> list[RankMeasurement]:
-    """Return what the processes of this slice left, by rank; fewer where some left nothing."""
+    """Return the measurements that the processes of this slice wrote, by rank; processes that wrote none are left
+    out."""
     files = [folder / f"rank_{rank}" for rank in range(processes)]
     return [pickle.loads(file.read_bytes()) for file in files if file.exists()]
 
 
 def measured_steps(config: RunConfig, world: World, steps: int, folder: Path, trace: Path | None) -> RankMeasurement:
-    """Time the steps, and make one more under the profiler. Collective."""
+    """Time the steps, and run one more under the profiler. All ranks must call it."""
     started, before, on_gpu = time.perf_counter(), world.peak_memory_bytes(), world.device.type == "cuda"
     state, batches = made_up_state(config, world), made_up_batches(config, world)
     synchronize(world.device)
@@ -145,7 +146,7 @@ def measured_steps(config: RunConfig, world: World, steps: int, folder: Path, tr
 
 
 def profiled_step(world: World, step: Callable[[], object], trace: Path | None) -> StepTimes:
-    """Make a step under PyTorch's profiler; rank 0 writes its trace to ``trace``. Collective."""
+    """Run a step under PyTorch's profiler; rank 0 writes its trace to ``trace``. All ranks must call it."""
     activities = torch.profiler.ProfilerActivity
     on_gpu = world.device.type == "cuda"
     with torch.profiler.profile(activities=[activities.CUDA if on_gpu else activities.CPU]) as profile:

@@ -1,4 +1,4 @@
-"""``benchmark slice``: choose the layers, start the processes, put together what they measured."""
+"""Run ``benchmark slice``: choose the layers, start the processes, and combine their measurements."""
 
 import json
 import re
@@ -19,15 +19,16 @@ from stage.errors import CheckFailed, InputError
 
 CALIBRATION, RESULT, TRACE, LOG = "calibration.json", "slice.json", "trace.json", "slice.log"
 NO_MEMORY = re.compile(r"out of memory|can't allocate memory|MemoryError", re.IGNORECASE)
-"""As PyTorch, NCCL, a CPU's allocator and Python say it."""
+"""Messages about lack of memory, as PyTorch, NCCL, a CPU's allocator and Python write them."""
 
 
 def run_slice(options: SliceOptions) -> tuple[dict[str, Any], Calibration | None]:
-    """Run it, and write ``CALIBRATION``, ``RESULT`` and, with ``profile``, ``TRACE`` of rank 0 to the output folder.
+    """Run the slice, and write ``CALIBRATION``, ``RESULT`` and, with ``profile``, ``TRACE`` of rank 0 to the output
+    folder.
 
-    Where the steps ran, and what comes after them failed, the result has them and says what failed; there is no
-    calibration without rates. Raises InputError for what these devices cannot run, CheckFailed when a process fails
-    before that, for another reason than memory with ``LOG`` in the output folder.
+    If the steps ran and a later part failed, the result holds the steps and names the failure; without rates there is
+    no calibration. Raises InputError for a slice that these devices cannot run. Raises CheckFailed if a process fails
+    before the steps are done; unless it lacked memory, ``LOG`` is then in the output folder.
     """
     slice_config(options, options.layers or options.least_layers, "")  # complains before anything starts
     facts = device_facts(options.device, "--device cpu --hidden-size 512 --seq-length 256")
@@ -54,7 +55,7 @@ def run_slice(options: SliceOptions) -> tuple[dict[str, Any], Calibration | None
 def _measured(
     config: RunConfig, options: SliceOptions, facts: DeviceFacts, folder: Path
 ) -> tuple[list[RankMeasurement], str]:
-    """Return what all processes measured, by rank, and what failed after the steps."""
+    """Return the measurements of all processes by rank, and the failure after the steps, if any."""
     processes, log = config.system.num_devices, folder / "log.txt"
     trace = options.output / TRACE if options.profile else None
     status = run_ranks(run_rank, [config, options.steps, folder, trace], processes=processes, environment={}, log=log)
@@ -73,7 +74,7 @@ def _measured(
 
 
 def _counted(options: SliceOptions, facts: DeviceFacts, layers: int) -> str:
-    """Return what the dry run thought of it, and what it thinks of less."""
+    """Return the memory that the dry run counts for these layers, and for fewer."""
     said = f"where the dry run counts {fullest_bytes(options, facts, layers) / 1e9:.1f} GB"
     fewer = layers - options.pipeline_parallel
     if fewer < options.least_layers:

@@ -1,4 +1,4 @@
-"""A few layers of a benchmark on a few devices of this machine, as the configuration of a run."""
+"""Configure a run of a few layers of a benchmark on a few devices of this machine."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -14,44 +14,46 @@ from model.gpt3_config import Recompute
 from stage.errors import InputError
 
 MICRO_BATCHES_PER_STAGE = 4
-"""Of a pipeline: enough that what it does when it is full shows."""
+"""Micro-batches for each stage of a pipeline: enough to show the steady state of a full pipeline."""
 MICRO_BATCHES = 8
-"""Without a pipeline."""
+"""Micro-batches of a step without a pipeline."""
 PARTS = 8
-"""Stages that the benchmark's layers are dealt out to by its default system: no rank of it has more of them."""
+"""Stages to which the benchmark's default system deals its layers: none of its ranks has more than this share of
+them."""
 
 
 @dataclass(frozen=True)
 class SliceOptions:
-    """What to run."""
+    """Options of a slice."""
 
     benchmark: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="BENCHMARK")]
-    """gpt3_175b, or rehearsal."""
+    """Benchmark whose layers run: gpt3_175b, or rehearsal."""
     layers: int | None = None
-    """Of all pipeline stages together; unless given, as many as fit, at most an eighth of the benchmark's on a
+    """Layers of all pipeline stages together; by default as many as fit, at most an eighth of the benchmark's on a
     device."""
     tensor_parallel: int = 1
-    """Devices each layer is cut over."""
+    """Devices over which each layer is cut."""
     pipeline_parallel: int = 1
-    """Devices the layers are dealt out to."""
+    """Devices to which the layers are dealt out."""
     pipeline_chunks: int = 1
-    """Pieces of the pipeline on each device: interleaving."""
+    """Pieces of the pipeline on each device (interleaving)."""
     data_parallel: int = 1
-    """Devices, or groups of them, that read different samples."""
+    """Devices, or groups of devices, that read different samples."""
     micro_batch_size: int = 1
-    """Samples."""
+    """Samples of a micro-batch."""
     micro_batches: int | None = None
-    """Of a step; unless given 8, in a pipeline 4 for each stage."""
+    """Micro-batches of a step; by default 8, in a pipeline 4 for each stage."""
     steps: int = 5
-    """That are timed, after 2 that are not."""
+    """Timed steps; 2 untimed steps come before them."""
     recompute: Recompute = "selective"
-    """What is computed again in the backward pass."""
+    """Part of a block that the backward pass computes again."""
     precision: Literal["bf16", "fp32"] = "bf16"
     device: Literal["cuda", "cpu"] = "cuda"
     hidden_size: int | None = None
-    """Instead of the benchmark's, for what cannot hold a layer of it; a multiple of the size of a head, which stays."""
+    """Hidden size instead of the benchmark's, for devices that cannot hold one layer; a multiple of the head size,
+    which stays."""
     seq_length: int | None = None
-    """Instead of the benchmark's."""
+    """Sequence length instead of the benchmark's."""
     output: Path = Path("runs/slice")
     """Folder for calibration.json and slice.json."""
     profile: bool = False
@@ -71,23 +73,23 @@ class SliceOptions:
 
     @property
     def true_width(self) -> bool:
-        """Whether the matrices are the benchmark's."""
+        """True if the matrices have the benchmark's width."""
         return self.hidden_size in (None, BENCHMARKS[self.benchmark].model.hidden_size)
 
     @property
     def least_layers(self) -> int:
-        """A pipeline's pieces have a layer each."""
+        """Return the fewest layers: one for each piece of the pipeline."""
         return self.pipeline_parallel * self.pipeline_chunks
 
     @property
     def most_layers(self) -> int:
-        """No more than a rank of the whole benchmark has, on each of the pipeline's devices."""
+        """Return the most layers: on each of the pipeline's devices as many as a rank of the whole benchmark has."""
         per_device = max(1, BENCHMARKS[self.benchmark].model.num_layers // PARTS)
         return max(self.least_layers, per_device * self.pipeline_parallel)
 
 
 def slice_config(options: SliceOptions, layers: int, accelerator: str) -> RunConfig:
-    """The run; raises InputError when the model cannot be dealt out to the devices."""
+    """Return the configuration of the run; raise InputError if the model cannot be dealt out to the devices."""
     system = System(
         name="slice",
         device=options.device,

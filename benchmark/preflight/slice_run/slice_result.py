@@ -1,5 +1,4 @@
-"""What a slice found, as data: slice.json, and the calibration.json that ``plan`` reads. docs/slice.md tells what the
-fields mean."""
+"""Make slice.json and the calibration.json that ``plan`` reads. docs/slice.md explains the fields."""
 
 import statistics
 from collections.abc import Sequence
@@ -31,8 +30,8 @@ def slice_result(
 ) -> dict[str, Any]:
     """Return the content of slice.json: the slowest process's times, rank 0's kernels, memory by kind of rank.
 
-    ``ranks``: in their order. ``counted``: the dry run's reports. ``problem``: what failed after the steps; empty:
-    nothing.
+    The measurements ``ranks`` are in the order of ranks; ``counted`` holds the dry run's reports; ``problem`` names the
+    failure after the steps and is empty without one.
     """
     system, model, first = config.system, config.benchmark.model, ranks[0]
     steps = tuple(max(times) for times in zip(*(rank.steps_s for rank in ranks), strict=True))
@@ -84,7 +83,7 @@ def slice_result(
 
 
 def clocks_of(readings: Sequence[DeviceReading]) -> dict[str, float] | None:
-    """Return the extremes of all GPUs while the steps ran; None where none told its clocks and power."""
+    """Return the extremes over all GPUs while the steps ran; None if no GPU reported its clocks and power."""
     seen = [one for one in readings if one.clock_mhz + one.power_w >= 0]  # neither is NaN
     if not seen:
         return None
@@ -98,7 +97,7 @@ def clocks_of(readings: Sequence[DeviceReading]) -> dict[str, float] | None:
 
 
 def calibration_of(result: dict[str, Any], facts: DeviceFacts, first: RankMeasurement) -> Calibration | None:
-    """Return what ``plan --calibration`` reads; None where rank 0, ``first``, has measured no rates."""
+    """Return the calibration for ``plan --calibration``; None if rank 0, ``first``, has measured no rates."""
     if first.rates is None:
         return None
     on_gpu, clocks = facts.name != "cpu", result["clocks"] or {}

@@ -1,4 +1,4 @@
-"""A slice's result for people, below 120 columns."""
+"""Format a slice's result for people, in less than 120 columns."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +10,7 @@ GIB = 2**30
 
 
 def slice_lines(result: dict[str, Any], calibration: Calibration | None) -> Iterator[str]:
-    """Yield the lines of the terminal; without a calibration those of the rates are missing."""
+    """Yield the lines for the terminal; without a calibration, the lines on rates are missing."""
     whole = BENCHMARKS[result["benchmark"]].model
     yield (
         "{benchmark}: {layers} of {of} layers on {devices} x {device}; hidden {hidden_size:,}, {heads} heads, sequence "
@@ -106,7 +106,7 @@ def _rates(calibration: Calibration) -> Iterator[str]:
 
 
 def _mean_tflops(matmuls: list[MatmulTime]) -> float:
-    """Of all FLOPs in all the time."""
+    """Return all FLOPs over all the time."""
     return sum(one.tflops * one.seconds for one in matmuls) / sum(one.seconds for one in matmuls)
 
 

@@ -1,6 +1,7 @@
-"""Where the time of a step went, from the events of PyTorch's profiler.
+"""Sort the time of a step by cause, from the events of PyTorch's profiler.
 
-Tried on a CPU and on events made up as a GPU's are; no GPU has run it since it reads events instead of a written trace.
+This was tried on a CPU and on made-up events of a GPU. No GPU has run it since it reads events instead of a written
+trace.
 """
 
 import math
@@ -25,8 +26,9 @@ KERNEL_KINDS: tuple[tuple[str, str], ...] = (
     ),
     ("elementwise", r"elementwise|reduce_kernel|gelu|softmax|vectorized"),
 )
-"""Kinds of kernels on a GPU and what is found in their names, whatever the case; the first that fits. The names are
-those of PyTorch 2.11 to 2.13 and the libraries it calls. The slice prints the largest of no known kind."""
+"""Kinds of GPU kernels and patterns in their names, regardless of case; the first pattern that matches decides. The
+names are those of PyTorch 2.11 to 2.13 and the libraries it calls. The slice prints the longest kernels of no known
+kind."""
 OPERATOR_KINDS: tuple[tuple[str, str], ...] = (
     ("communication", r"^(c10d|_c10d_functional|gloo|nccl)\b"),
     ("attention", r"scaled_dot_product|attention"),
@@ -37,45 +39,46 @@ OPERATOR_KINDS: tuple[tuple[str, str], ...] = (
     ("embedding", r"embedding|::gather|scatter|index"),
     ("elementwise", r"aten::"),
 )
-"""Likewise of PyTorch's operators on a CPU."""
+"""Kinds of PyTorch's operators on a CPU and patterns in their names; the first pattern that matches decides."""
 OTHER = "other"
 WAITING_US = 50.0
-"""A call of the CUDA runtime that takes longer waits for the device: launching takes some 5 microseconds, and blocks
-when about a thousand kernels are queued."""
+"""Microseconds from which a call of the CUDA runtime counts as waiting for the device: launching takes some 5
+microseconds, but blocks when about a thousand kernels are queued."""
 MOST_NAMES = 5
-"""Of kernels of no known kind."""
+"""Largest number of named kernels of no known kind."""
 
 Interval = tuple[float, float]
-"""Begin and end."""
+"""Beginning and end of an interval."""
 
 
 @dataclass(frozen=True)
 class StepTimes:
-    """One step on one device. On a CPU only the first field has anything."""
+    """Times of one step on one device. On a CPU only the first field is filled."""
 
     by_kind_s: dict[str, float]
-    """Seconds of kernels, on a CPU of operators without what they call, by kind, the longest first. Kernels run beside
-    each other, so the sum can be more than the step."""
+    """Seconds of kernels by kind, longest first; on a CPU, seconds of operators without the operators that they call.
+    Kernels run beside each other, so the sum can exceed the step."""
     unknown_kernels: tuple[str, ...] = ()
     """Names of the longest kernels of no known kind."""
     kernels: int | None = None
     communication_s: float | None = None
-    """When communication ran. NCCL's kernels begin before the other ranks come, so waiting for these is in it."""
+    """Seconds in which communication ran. NCCL's kernels begin before the other ranks come, so waiting for these is
+    included."""
     exposed_communication_s: float | None = None
-    """When nothing but communication ran."""
+    """Seconds in which only communication ran."""
     idle_s: float | None = None
-    """When nothing ran between the first kernel and the last."""
+    """Seconds between the first kernel and the last in which nothing ran."""
     host_s: float | None = None
-    """What the host took to queue it all, without waiting for the device; None where no call was recorded."""
+    """Seconds that the host took to queue everything, without waiting for the device; None if no call was recorded."""
 
 
 def kind_of(name: str, kinds: tuple[tuple[str, str], ...]) -> str:
-    """Return the first kind whose pattern is found in ``name``; ``OTHER`` without one."""
+    """Return the first kind whose pattern is found in ``name``; ``OTHER`` if none is."""
     return next((kind for kind, pattern in kinds if re.search(pattern, name, re.IGNORECASE)), OTHER)
 
 
 def cpu_times(events: Iterable[Any]) -> StepTimes:
-    """Sum up operators. ``events``: the profiler's ``key_averages()``."""
+    """Sum up operators from the profiler's ``key_averages()``."""
     by_kind: Counter[str] = Counter()
     for event in events:
         by_kind[kind_of(event.key, OPERATOR_KINDS)] += event.self_cpu_time_total * 1e-6
@@ -83,8 +86,8 @@ def cpu_times(events: Iterable[Any]) -> StepTimes:
 
 
 def gpu_times(events: Iterable[Any]) -> StepTimes:
-    """Sum up kernels and what ran beside them. ``events``: the profiler's ``events()``, of kernels and of calls of the
-    CUDA runtime, with times in microseconds."""
+    """Sum up kernels and the communication beside them, from the profiler's ``events()``: kernels and calls of the CUDA
+    runtime, with times in microseconds."""
     kernels, calls = [], []
     for event in events:
         if event.device_type == DeviceType.CPU:

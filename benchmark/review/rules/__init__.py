@@ -1,1 +1,1 @@
-"""The checks of our own, by concern; ``rule_table.py`` lists them all."""
+"""Checks of our own, by topic; ``rule_table.py`` lists them all."""

@@ -1,4 +1,5 @@
-"""Order and times of events: initialisation, start, stop. What blocks, restarts and stalls take: ``speed_rules.py``.
+"""Check the order and times of events: initialisation, start, stop. ``speed_rules.py`` checks the time of blocks,
+restarts and stalls.
 
 Sources: docs/facts/mlperf_review.md 3.3, 3.9, 6.6, 6.12, 7.1, 7.3, 7.4.
 """
@@ -11,22 +12,25 @@ from benchmark.results.result_log import LogEvent
 from benchmark.review.findings import Deviation, Run, at
 
 INIT_LIMIT_S = {"closed": 30 * 60, "open": 240 * 60}
-"""Strictly less. The rules' text of round 3.0 says 60 min for gpt3, but every checker enforces 30."""
+"""Seconds of initialisation, by division; a run must take strictly less. The rules' text of round 3.0 says 60 min for
+gpt3, but every checker enforces 30."""
 SHORTEST_INIT_S = 10
-"""2 TB of checkpoint and thousands of processes: published runs take 119 s and more."""
+"""Least plausible seconds of initialisation: it reads 2 TB of checkpoint in thousands of processes. Published runs take
+119 s and more."""
 UNTIMED_GAP_MS = 1000
-"""init_stop to run_start; published: at most 47 ms."""
+"""Longest gap from init_stop to run_start in milliseconds; published runs have at most 47."""
 BEFORE_INIT_MS = 600_000
-"""From the first record to init_start; published: at most 110 s."""
+"""Longest time from the first record to init_start in milliseconds; published runs have at most 110 s."""
 BACKWARDS_MS = 1000
 EARLIEST_MS = 1_514_764_800_000
 LATER_MS = 86_400_000
-"""2018-01-01, before MLPerf; a day after now, since clocks of the world differ."""
+"""Limits of a record's time: ``EARLIEST_MS`` is 2018-01-01, before MLPerf; ``LATER_MS`` allows a day after now, since
+clocks of the world differ."""
 
 
 def order(run: Run) -> Iterator[Deviation]:
-    """init_start, init_stop, run_start, what is trained and evaluated, run_stop: in the file, and on the clock, which
-    counts milliseconds since 1970."""
+    """Check that init_start, init_stop, run_start, blocks and evaluations, and run_stop stand in this order in the file
+    and on the clock, which counts milliseconds since 1970."""
     log, latest_ms = run.log, time.time() * 1000 + LATER_MS
     odd = next((event for event in log.events if not EARLIEST_MS <= event.time_ms <= latest_ms), None)
     if odd is not None:
@@ -51,7 +55,8 @@ def order(run: Run) -> Iterator[Deviation]:
 
 
 def backwards(run: Run) -> Iterator[Deviation]:
-    """Between run_start and run_stop time goes on; a restart may be on a node with another clock."""
+    """Check that time never runs backwards between run_start and run_stop; a restart may be on a node with another
+    clock."""
     start, stop = run.log.first("run_start"), run.log.first("run_stop")
     before: LogEvent | None = None
     for event in run.log.events:
@@ -76,7 +81,7 @@ def init_time(run: Run) -> Iterator[Deviation]:
 
 
 def untimed(run: Run) -> Iterator[Deviation]:
-    """Time that is neither initialisation nor run."""
+    """Check for time that belongs neither to the initialisation nor to the run."""
     first, stop, start = run.log.first("init_start"), run.log.first("init_stop"), run.log.first("run_start")
     if stop is not None and start is not None and start.time_ms - stop.time_ms > UNTIMED_GAP_MS:
         found = f"{_seconds(start.time_ms - stop.time_ms)} between init_stop and run_start"
@@ -88,7 +93,8 @@ def untimed(run: Run) -> Iterator[Deviation]:
 
 
 def cache_clear(run: Run) -> Iterator[Deviation]:
-    """Caches are cleared before the clock starts, and perhaps again by a restart; a rehearsal may leave them."""
+    """Check that caches are cleared before the clock starts. A restart may clear them again; a rehearsal need not clear
+    them."""
     start, events = run.log.first("run_start"), run.log.all("cache_clear")
     if not run.rules.official or start is None or not events:
         return
@@ -102,7 +108,8 @@ def cache_clear(run: Run) -> Iterator[Deviation]:
 
 
 def stopped_before_target(run: Run) -> Iterator[Deviation]:
-    """The target is not known to be met before it is evaluated; trained on, a run counts more tokens than it took."""
+    """Check that run_stop follows the evaluation that met the target, and ask about evaluations in between: a run that
+    trains on counts more tokens than it needed."""
     stop, reached = run.log.first("run_stop"), run.reached
     if stop is None or reached is None:
         return

@@ -1,10 +1,10 @@
-"""One run as two: of the same system, of another system or submitter, or published before: the same evaluations,
-exactly, shifted or scaled, or the same times.
+"""Find runs that were handed in twice: with the same evaluations, exact, shifted or scaled, or with the same times, as
+a run of the same system, of another system or submitter, or of an earlier round.
 
-Two honest runs never agree so: among the 117 distinct published runs (6,786 pairs) no two have curves that, one shifted
-and stretched onto the other, lie within 1.0e-4 of each other (standard deviation), none share more than one value, and
-none have times whose pattern agrees to less than 0.07 (docs/facts/mlperf_review.md 6.8, 7.9). What was made of several
-runs, or has noise of its own, is not found.
+Two honest runs never agree like this: among the 117 distinct published runs (6,786 pairs) no two have curves that, one
+shifted and stretched onto the other, lie within 1.0e-4 of each other (standard deviation), none share more than one
+value, and none have times whose pattern agrees to less than 0.07 (docs/facts/mlperf_review.md 6.8, 7.9). Not detected:
+forgeries made of several runs, and forgeries with noise of their own.
 """
 
 import csv
@@ -25,30 +25,33 @@ from benchmark.review.rules.naming_rules import like_name
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 MOST_EVALUATIONS = 400
-"""Compared; the longest published run has 29."""
+"""Largest number of evaluations compared; the longest published run has 29."""
 SHARED_VALUES = 5
-"""Equal to :data:`DECIMALS` decimals, wherever they stand; published runs share at most one."""
+"""Number of values, equal to :data:`DECIMALS` decimals at any place, that mark a copy; published runs share at most
+one."""
 FEWEST_VALUES = 10
 SAME_CURVE = 1e-5
-"""Standard deviation of what is left when one curve is laid onto the other: a tenth of the least of honest runs."""
+"""Standard deviation left after one curve is fitted to the other, below which they are the same: a tenth of the least
+between honest runs."""
 STRETCHED = (0.5, 2.0)
 FEWEST_INTERVALS = 10
 SAME_TIMES = 0.02
-"""Median distance of two runs' times between evaluations, by their spread; honest runs: at least 0.07."""
+"""Median distance of two runs' times between evaluations, relative to their spread, below which they are the same;
+honest runs have at least 0.07."""
 LEAST_SPREAD = 20e-3
-"""Seconds, below which times say nothing: a quiet machine's are alike to the millisecond."""
+"""Seconds of spread below which times prove nothing: on a quiet machine they agree to the millisecond."""
 DECIMALS = 7
-"""Of log perplexities that are compared: two honest runs differ by far more."""
+"""Decimals of log perplexities that are compared: two honest runs differ by far more."""
 
 
 @dataclass(frozen=True)
 class Trace:
-    """What a run cannot have in common with another one."""
+    """Values of a run that cannot all agree with another run's."""
 
     values: tuple[float, ...]
-    """Log perplexities; NaN where the log has no number."""
+    """Log perplexities; NaN if the log has no number."""
     seconds: tuple[float, ...]
-    """From evaluation to evaluation: without the first one, which warms up and is alike in runs of one system."""
+    """Seconds from evaluation to evaluation, without the first, which warms up and is alike in runs of one system."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +59,12 @@ class PublishedRun:
     """One of the 126 published GPT-3 runs of rounds 3.0 to 4.1 (docs/facts/mlperf_review.md 6)."""
 
     name: str
-    """v4.1 NVIDIA/eos_n64_ngc24.09_nemo/result_0.txt"""
+    """Name such as "v4.1 NVIDIA/eos_n64_ngc24.09_nemo/result_0.txt"."""
     submitter: str
-    """As the system description has it."""
+    """Submitter as in the system description."""
     org: str
     platform: str
-    """``submission_org`` and ``submission_platform``, placeholders included."""
+    """Values of ``submission_org`` and ``submission_platform``, placeholders included."""
     batch_size: float
     started_ms: int
     trace: Trace
@@ -73,7 +76,7 @@ def in_system(one: ResultSet) -> Iterator[Deviation]:
 
 
 def in_package(package: SubmissionPackage) -> Iterator[Deviation]:
-    """One run submitted for two systems."""
+    """Find one run submitted for two systems."""
     earlier: list[Run] = []
     for one in package.sets:
         for run in one.runs:
@@ -82,7 +85,8 @@ def in_package(package: SubmissionPackage) -> Iterator[Deviation]:
 
 
 def in_round(packages: tuple[Sequence[Run], Sequence[Run]]) -> Iterator[Deviation]:
-    """Runs of one submission that are those of others reviewed with it; what was published so is the committee's."""
+    """Find runs of one submission that are copies of runs in other submissions of the round; copies among published
+    runs are left to the committee."""
     runs, others = packages
     for run in runs:
         if not itself(run):
@@ -90,7 +94,7 @@ def in_round(packages: tuple[Sequence[Run], Sequence[Run]]) -> Iterator[Deviatio
 
 
 def _copied(run: Run, others: Iterable[Run], parts: int) -> Iterator[Deviation]:
-    """The first of ``others`` that the run is, told by the last ``parts`` of its path."""
+    """Yield a deviation for the first of ``others`` that the run equals; the last ``parts`` of its path name it."""
     mine = of_run(run)
     for other in others:
         if words := likeness(mine, of_run(other)):
@@ -99,8 +103,8 @@ def _copied(run: Run, others: Iterable[Run], parts: int) -> Iterator[Deviation]:
 
 
 def published(one: ResultSet) -> Iterator[Deviation]:
-    """A published run with other times, values or names, or beside the description of another submitter. Logs of an
-    earlier round may be submitted again with the same description, which is said once per system."""
+    """Find a published run with other times, values or names, or beside the description of another submitter. Logs of
+    an earlier round may be submitted again with the same description, which is noted once per system."""
     submitter = None if one.system is None else one.system.string("submitter")
     again = []
     for run in one.runs:
@@ -116,7 +120,8 @@ def published(one: ResultSet) -> Iterator[Deviation]:
 
 
 def itself(run: Run) -> list[PublishedRun]:
-    """Return the published runs that a log is, to the millisecond: several where one log was published twice."""
+    """Return the published runs whose times equal the log's to the millisecond: several if one log was published
+    twice."""
     mine = of_run(run)
     values = tuple(float(f"{value:.10g}") for value in mine.values)  # as the table has them
     return [
@@ -140,7 +145,7 @@ def _published_likeness(one: Trace) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1)
 def published_runs() -> tuple[PublishedRun, ...]:
-    """Return all of them, in the order of the table: round, package, system."""
+    """Return all published runs in the order of the table: round, package, system."""
     with PUBLISHED_RUNS.open(newline="", encoding="utf-8") as file:
         return tuple(_published_run(row) for row in csv.DictReader(file))
 
@@ -172,7 +177,7 @@ def of_run(run: Run) -> Trace:
 
 
 def likeness(one: Trace, other: Trace) -> str:
-    """What two runs have in common that no two runs can have; empty: nothing."""
+    """Return the reason why two runs cannot both be honest; empty without one."""
     shared = _rounded(one) & _rounded(other)
     if len(shared) >= min(SHARED_VALUES, max(2, len(one.values))):
         return f"{len(shared)} of its {len(one.values)} values"
@@ -189,7 +194,7 @@ def _rounded(one: Trace) -> frozenset[float]:
 
 
 def _same_curve(one: Sequence[float], other: Sequence[float]) -> bool:
-    """One curve laid onto the other by a straight line."""
+    """Return whether a straight-line fit lays one curve onto the other."""
     mine, theirs = _pair(one, other)
     if len(mine) < FEWEST_VALUES:
         return False
@@ -199,7 +204,7 @@ def _same_curve(one: Sequence[float], other: Sequence[float]) -> bool:
 
 
 def _same_times(one: Sequence[float], other: Sequence[float]) -> bool:
-    """The same pattern of times; one stall does not hide the rest."""
+    """Return whether two runs have the same pattern of times; one stall does not hide the rest."""
     mine, theirs = _pair(one, other)
     if len(mine) < FEWEST_INTERVALS or min(np.median(mine), np.median(theirs)) <= 0:
         return False
@@ -209,7 +214,7 @@ def _same_times(one: Sequence[float], other: Sequence[float]) -> bool:
 
 
 def _pair(one: Sequence[float], other: Sequence[float]) -> tuple[Array, Array]:
-    """What both have numbers for, evaluation by evaluation."""
+    """Return the numbers of the evaluations for which both runs have one."""
     count = min(len(one), len(other))
     mine, theirs = np.array(one[:count], dtype=np.float64), np.array(other[:count], dtype=np.float64)
     known = np.isfinite(mine) & np.isfinite(theirs)
@@ -217,5 +222,5 @@ def _pair(one: Sequence[float], other: Sequence[float]) -> tuple[Array, Array]:
 
 
 def _spread(numbers: Array) -> float:
-    """Median distance from the median."""
+    """Return the median distance from the median."""
     return float(np.median(np.abs(numbers - np.median(numbers))))

@@ -1,8 +1,8 @@
-"""The envelope of accepted accuracy curves: how far a run lies from the published ones of its batch size. A question.
+"""Ask about accuracy curves far from the published ones of their batch size. Findings are questions.
 
-Distances are from the median curve (benchmark/config/reference_curves.py), between two batch sizes from what lies
-between their curves, in standard deviations of the 117 distinct published logs (docs/facts/mlperf_review.md 6.9).
-Closed division of gpt3 only.
+Distances are from the median curve (benchmark/config/reference_curves.py), or from an interpolated curve between two
+batch sizes, in standard deviations of the 117 distinct published logs (docs/facts/mlperf_review.md 6.9). Only the
+closed division of gpt3 is checked.
 """
 
 import bisect
@@ -15,22 +15,23 @@ from benchmark.review.findings import Deviation, Run, at
 
 CURVES = REFERENCE_CURVES["gpt3_175b"]
 LAST_VALUES = 6
-"""Of a curve, by which it goes on where a run is longer."""
+"""Number of a curve's last values that extrapolate it for a longer run."""
 FEWEST_VALUES = 6
 MOST_FALL = (0.03, 0.012)
-"""Below the best value so far, in the first five evaluations and later. In published logs at most 0.0152 and 0.0058."""
+"""Largest fall below the best value so far, in the first five evaluations and later. Published logs fall at most 0.0152
+and 0.0058."""
 EARLY_EVALUATIONS = 5
 
 
 @dataclass(frozen=True)
 class Feature:
-    """A number of a curve's distance from the reference: its spread, and how far is far."""
+    """One measure of a curve's distance from the reference: its spread, and the distance that counts as far."""
 
     words: str
     deviation: float
-    """Standard deviation of the published runs."""
+    """Standard deviation over the published runs."""
     far: float
-    """Distance in deviations, either way."""
+    """Distance in deviations, either way, from which a curve is far."""
 
 
 FIRST = Feature("the first value", 1.3e-3, 4)  # published: at most 2.5 deviations
@@ -39,7 +40,7 @@ LAST = Feature("the last value", 6.9e-4, 5)  # 3.1
 
 
 def envelope(run: Run) -> Iterator[Deviation]:
-    """The farthest of what is far: the rest follows from it."""
+    """Check all features of the curve, and yield only the farthest: the others follow from it."""
     size = run.global_batch_size
     if size is None or run.division == "open" or not run.rules.official:
         return
@@ -59,7 +60,7 @@ def envelope(run: Run) -> Iterator[Deviation]:
 
 
 def expected(batch_size: float, tokens: float) -> float:
-    """Log perplexity of the reference at so many tokens."""
+    """Return the reference's log perplexity at this number of tokens."""
     sizes = [curve.global_batch_size for curve in CURVES]
     place = bisect.bisect_left(sizes, batch_size)
     if place == 0 or place == len(sizes):
@@ -70,7 +71,7 @@ def expected(batch_size: float, tokens: float) -> float:
 
 
 def _on_curve(curve: ReferenceCurve, tokens: float) -> float:
-    """Between two values by a straight line; beyond the last as before it, but no farther than twice the curve."""
+    """Interpolate a curve linearly; beyond its last value extrapolate, but no farther than twice the curve's length."""
     values = curve.log_perplexities
     place = min(max(tokens / curve.tokens_per_value - 1, 0), 2 * len(values))
     if place >= len(values) - 1:
@@ -81,8 +82,8 @@ def _on_curve(curve: ReferenceCurve, tokens: float) -> float:
 
 
 def sudden(run: Run) -> Iterator[Deviation]:
-    """A value far below all before it, or one that comes again to the last digit; neither happens in a published log.
-    After a restart an evaluation may be made again, at the same tokens."""
+    """Check for a value far below all before it, and for a value that recurs to the last digit; neither happens in a
+    published log. After a restart an evaluation may be repeated at the same tokens."""
     best: float | None = None
     seen: dict[float, tuple[int, float | None]] = {}
     for number, one in enumerate(run.evaluations, 1):

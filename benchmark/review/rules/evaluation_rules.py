@@ -1,4 +1,4 @@
-"""Evaluations: where they come, what they say, and what a run says that it came to.
+"""Check the evaluations: their places, their values, and the result that the run states.
 
 Sources: docs/facts/mlperf_review.md 3.5, 3.9, 6.4, 6.5, 7.8.
 """
@@ -18,19 +18,19 @@ def values(run: Run) -> Iterator[Deviation]:
 
 
 def meets_target(run: Run) -> Iterator[Deviation]:
-    """Of a run that is not said to be aborted; what a result may have of those, set_rules.py says."""
+    """Check that a run not marked as aborted meets the target; set_rules.py judges aborted runs."""
     judged, last = run.rules, run.log.last("eval_accuracy")
     if last is None or run.status == "aborted" or (run.reached is not None and run.judged is not None):
         return
     found = [one.log_perplexity for one in run.evaluations if one.log_perplexity is not None]
     if not any(judged.floor < value <= judged.target for value in found):
         best = f"best value {min(found)}" if found else "no value"
-        yield at(run, last, best, f"one above {judged.floor} and at most {judged.target}")
+        yield at(run, last, best, f"a value above {judged.floor} and at most {judged.target}")
 
 
 def cadence(run: Run) -> Iterator[Deviation]:
-    """Evaluations come every ceil(24576 / batch size) steps, and none is left out. Perhaps the checkpoint's own comes
-    before them; after a restart some are made again."""
+    """Check that an evaluation comes every ceil(24576 / batch size) steps, with none left out. An evaluation of the
+    checkpoint may come first, and a restart may repeat some."""
     judged, size = run.rules, run.global_batch_size
     if size is None:
         return
@@ -61,7 +61,8 @@ def stop_status(run: Run) -> Iterator[Deviation]:
 
 
 def eval_samples(run: Run) -> Iterator[Deviation]:
-    """The validation subset in tokens, documents or sequences: fewer are forbidden, others a question."""
+    """Check that evaluations take the validation subset, in tokens, documents or sequences: fewer are forbidden, other
+    numbers are a question."""
     judged, event = run.rules, run.log.first("eval_samples")
     accepted = (*judged.eval_samples, judged.validation_sequences)
     if event is None or event.number is None or not judged.eval_samples or event.number in accepted:

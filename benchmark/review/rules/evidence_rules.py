@@ -1,6 +1,7 @@
-"""Evidence beside a log: the chain of a run that was trained with --evidence, in its folder or in the package.
+"""Check the evidence beside a log: the chain of a run trained with --evidence, in its folder or in the package.
 
-A run without evidence, or with a part of it, is as good as any other. Nothing is trained again: ``replay`` does that.
+A run without evidence, or with part of it, is as good as any other. Only ``replay`` trains steps again; this check does
+not.
 """
 
 from collections.abc import Iterator
@@ -11,14 +12,14 @@ from benchmark.review.findings import Deviation
 from stage.errors import InputError
 
 FOLDER = "evidence"
-"""In benchmarks/gpt3/implementations/SYSTEM of a package, with a folder for each result."""
+"""Folder in benchmarks/gpt3/implementations/SYSTEM of a package, with a subfolder for each result."""
 MOST_TOLD = 12
-"""Links of a run that are named."""
+"""Largest number of a run's links that are named."""
 
 
 def evidence(one: ResultSet) -> Iterator[Deviation]:
-    """Links that no honest run leaves are errors. What evidence there is, and what it does not cover, is a note: a full
-    disk costs evidence, not the run."""
+    """Check the links of the evidence: links that no honest run leaves are errors. The extent of the evidence is a
+    note, since a full disk costs evidence, not the run."""
     for log, run in zip(one.files, one.runs, strict=True):
         folder = log.parent
         if one.package is not None:

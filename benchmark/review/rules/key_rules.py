@@ -1,7 +1,7 @@
-"""Records that a log must hold, once, and the values that the rules fix or derive from the batch size.
+"""Check the records that a log must hold exactly once, and the values that the rules fix or derive from the batch size.
 
 Sources: docs/facts/mlperf_review.md 2, 3, 7.2, 7.5, 7.6, 7.7. Published logs round warm-up and decay in their own way
-(warm-up at batch size 2048: 198, 199 and 200), so what is within :data:`ROUNDING` of the formula is a note. The step of
+(warm-up at batch size 2048: 198, 199 and 200), so a value within :data:`ROUNDING` of the formula is a note. The step of
 the checkpoint is exact in all of them.
 """
 
@@ -18,13 +18,13 @@ AT_LEAST_ONE = (
     ("cache_clear",), ("init_start",), ("eval_accuracy",), ("block_start", "epoch_start"), ("block_stop", "epoch_stop"),
 )  # fmt: skip
 UNFINISHED = ("eval_accuracy", "block_stop")
-"""What a run that was aborted need not have."""
+"""Keys that the log of an aborted run need not have."""
 MOST_SHOWN = 60
-"""Characters of a value."""
+"""Largest number of characters shown of a value."""
 MANY = 5
-"""So many keys of a run repeated are no slip, but a second run or copy."""
+"""Number of repeated keys from which a log holds a second run or copy, not a slip."""
 ROUNDING = 0.02
-"""Largest share by which a published log is off a formula: 68 warm-up steps instead of 67."""
+"""Largest relative difference of a published log from a formula: 68 warm-up steps instead of 67."""
 END_RATIO = 0.1
 ABOVE, WHOLE, LEAST = "a number above 0", "a whole number above 0", "a number of at least 0"
 KINDS = {
@@ -37,30 +37,31 @@ KINDS = {
     "submission_division": "'closed' or 'open'",
     "submission_benchmark": "'gpt3'",
 }
-"""What a value must be; the official checkers crash on others."""
+"""Kind of value that each key must have; the official checkers crash on others."""
 
 
 def readable(run: Run) -> Iterator[Deviation]:
-    """What the official tools cannot read, or lose; a question where a person reads another thing than they do."""
+    """Check for records that the official tools cannot read, or lose; ask if a person reads another value than the
+    tools do."""
     for one in run.log.problems:
         yield Deviation(run.log.path, one.line, one.found, one.expected, None if one.fatal else "warning")
 
 
 def two_runs(run: Run) -> Iterator[Deviation]:
-    """A second run appended to a file: everything else that is found there follows from it."""
+    """Check for a second run appended to a file, from which all other findings there follow."""
     second = _second_records(run)
     if len(second) >= MANY and len(run.log.all("run_start")) > 1 and not _is_copy(run, second):
         yield at(run, second[0], f"another run begins here, with {second[0].key} again", "the records of one run")
 
 
 def _second_records(run: Run) -> list[LogEvent]:
-    """The second record of each key of which a run has one, by line."""
+    """Return the second record of each key that a run must log once, by line."""
     keys = (*run.rules.configuration, *EVENTS_ONCE)
     return sorted((run.log.all(key)[1] for key in keys if len(run.log.all(key)) > 1), key=lambda event: event.line)
 
 
 def _is_copy(run: Run, second: list[LogEvent]) -> bool:
-    """The same records with the same times: captured from the output as well."""
+    """Return whether the second records have the same times as the first: the output was captured twice."""
     first = (run.log.all(event.key)[0] for event in second)
     return all((one.time_ms, one.value) == (two.time_ms, two.value) for one, two in zip(first, second, strict=True))
 
@@ -78,7 +79,7 @@ def present(run: Run) -> Iterator[Deviation]:
 
 
 def not_repeated(run: Run) -> Iterator[Deviation]:
-    """The official checker fails two different values, and lets the same value pass twice."""
+    """Check for repeated records. The official checker fails two different values, but passes the same value twice."""
     second = _second_records(run)
     if len(second) >= MANY and _is_copy(run, second):
         found = f"{second[0].key} again, and {len(second) - 1} other records, each with the same time"
@@ -106,7 +107,7 @@ def kinds(run: Run) -> Iterator[Deviation]:
 
 
 def fixed(run: Run) -> Iterator[Deviation]:
-    """The values that the rules fix, wherever a log has them; no official tool looks at those of the model."""
+    """Check the values that the rules fix, if a log has them; no official tool checks those of the model."""
     for key, due in run.rules.fixed if run.division != "open" else ():
         for event in run.log.all(key):
             if due != (event.value if isinstance(due, str) else event.number):
@@ -128,7 +129,7 @@ def seeds(run: Run) -> Iterator[Deviation]:
 
 
 def formulas(run: Run) -> Iterator[Deviation]:
-    """Everything that is ceil(reference samples / batch size)."""
+    """Check every value that the rules define as ceil(reference samples / batch size)."""
     size, benchmark = run.global_batch_size, run.rules.benchmark
     if size is None or run.division == "open":
         return
@@ -145,7 +146,8 @@ def formulas(run: Run) -> Iterator[Deviation]:
 
 
 def rates(run: Run) -> Iterator[Deviation]:
-    """The peak by the batch size, of which the official checker lets either value pass, and the end, a tenth of it."""
+    """Check the peak learning rate against the batch size, and the end rate, a tenth of the peak. The official checker
+    passes either of two peaks."""
     base, end, size = (
         run.log.first("opt_base_learning_rate"),
         run.log.first("opt_end_learning_rate"),
@@ -165,8 +167,8 @@ def rates(run: Run) -> Iterator[Deviation]:
 
 
 def batch_size(run: Run) -> Iterator[Deviation]:
-    """Beyond the largest point there is none to compare with; the official checker compares smaller ones with the
-    smallest point, but the rules want points of their own."""
+    """Check that reference points exist for the batch size. None is larger than the largest point. The official checker
+    compares smaller sizes with the smallest point, but the rules want points of their own."""
     size, event = run.global_batch_size, run.log.first("global_batch_size")
     smallest = min(one.above for one in run.rules.learning_rates) + 1
     largest = max(one.below for one in run.rules.learning_rates) - 1

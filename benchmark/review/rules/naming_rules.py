@@ -1,6 +1,6 @@
-"""What logs, folders and names say of a system, against its description (docs/facts/mlperf_review.md 4.5, 6.9, 7.9).
+"""Compare names in logs, folders and results with the system's description (docs/facts/mlperf_review.md 4.5, 6.9, 7.9).
 
-Published results disagree here in many harmless ways (docs/notes/published_oddities.md), so all of it is a question.
+Published results disagree here in many harmless ways (docs/notes/published_oddities.md), so all findings are questions.
 """
 
 import re
@@ -17,25 +17,26 @@ COUNTS_IN_NAMES = (
     re.compile(r"(?i)(?:^|[-_ ])n(\d+)(?=$|[-_ ])"),
     re.compile(r"(?i)(?<=[a-z0-9])[-_ ]?x(\d{2,})$"),
 )
-"""64xDGX, eos_n64_nemo, h100x512. Other numbers are free: racks, clusters, versions."""
+"""Patterns of counts in names: 64xDGX, eos_n64_nemo, h100x512. Other numbers are ignored: racks, clusters, versions."""
 CORES_PER_CHIP = 2
-"""TPU v4 and v5p are sold and named by their cores."""
+"""Cores of a TPU v4 or v5p chip: these are sold and named by their cores."""
 NAMED_KEYS = ("submission_org", "submission_platform")
 EMPTY_WORDS = frozenset("inc corp corporation ltd llc gmbh co company systems cloud the of and".split())
-"""That say nothing of which organisation it is."""
+"""Words that do not tell organisations apart."""
 NOT_FILLED_IN = re.compile(
     r"(?i)\b(todo|fixme|placeholder|fill[ _-]?in|tbd|tba|xxx+)\b|\binsert\b.*\bhere\b|_PLACEHOLDER|^<.*>$|^\$\{?\w+\}?$"
     r"|^\?+$"
 )
-"""Marks that templates and people leave where something is still to be written."""
+"""Marks that templates and people leave in a value that is still to be written."""
 SAYS_NOTHING = re.compile(r"(?i)^\s*(unknown|n/?a|not applicable|none|-+|\.+)?\s*$")
 UNSEEN = ("Cf", "Cc", "Co", "Cn", "Zl", "Zp")
-"""Categories of characters that show nothing; Cf has those that turn the direction of writing."""
+"""Categories of invisible characters; Cf has those that turn the direction of writing."""
 MOST_NAMED = 4096
 
 
 def counts(one: ResultSet) -> Iterator[Deviation]:
-    """Numbers of nodes or devices in the names of platform, folder and system, against the description's fields."""
+    """Check the numbers of nodes or devices in the names of platform, folder and system against the description's
+    fields."""
     system = one.system
     if system is None or system.accelerators is None:
         return
@@ -50,7 +51,7 @@ def counts(one: ResultSet) -> Iterator[Deviation]:
 
 
 def accelerators(one: ResultSet) -> Iterator[Deviation]:
-    """Names of another accelerator than the description's."""
+    """Check for names of another accelerator than the description's."""
     model = "" if one.system is None else one.system.string("accelerator_model_name") or ""
     due = models_in(model)
     for path, line, what, text in _names(one) if due else ():
@@ -61,7 +62,7 @@ def accelerators(one: ResultSet) -> Iterator[Deviation]:
 
 
 def _names(one: ResultSet) -> Iterator[tuple[Path, int | None, str, str]]:
-    """Path, line, what it is, and the name."""
+    """Yield the path, the line, the kind of name, and the name."""
     for run in one.runs:
         event = run.log.first("submission_platform")
         if event is not None and isinstance(event.value, str):
@@ -74,7 +75,7 @@ def _names(one: ResultSet) -> Iterator[tuple[Path, int | None, str, str]]:
 
 
 def submitter(one: ResultSet) -> Iterator[Deviation]:
-    """A log of another organisation than the description's; two spellings of one are free."""
+    """Check for a log of another organisation than the description's; two spellings of one name are allowed."""
     due = "" if one.system is None else one.system.string("submitter") or ""
     for run in one.runs:
         event = run.log.first("submission_org")
@@ -85,7 +86,7 @@ def submitter(one: ResultSet) -> Iterator[Deviation]:
 
 
 def placeholders(one: ResultSet) -> Iterator[Deviation]:
-    """One question per log: what fills in one name fills in the other."""
+    """Ask once per log about placeholders: whoever fills in one name fills in the others."""
     for run in one.runs:
         for key in NAMED_KEYS:
             event = run.log.first(key)
@@ -95,7 +96,7 @@ def placeholders(one: ResultSet) -> Iterator[Deviation]:
 
 
 def seeds_across(package: SubmissionPackage) -> Iterator[Deviation]:
-    """Seeds in runs of two systems, in one question."""
+    """Ask once about seeds that occur in runs of two systems."""
     seen: dict[int, str] = {}
     shared: dict[int, tuple[Run, int]] = {}
     for one in package.sets:
@@ -111,7 +112,7 @@ def seeds_across(package: SubmissionPackage) -> Iterator[Deviation]:
 
 
 def unseen_letters(package: SubmissionPackage) -> Iterator[Deviation]:
-    """Characters that show nothing, in names that people compare by eye and tools byte by byte."""
+    """Check for invisible characters in names, which people compare by eye and tools byte by byte."""
     places: list[tuple[Path, int | None, object]] = [(package.path, None, package.path.name)]
     for one in package.sets:
         places.append((one.path, None, one.name))
@@ -132,17 +133,18 @@ def _unseen(letter: str) -> bool:
 
 
 def models_in(name: str) -> set[str]:
-    """Accelerators of the table that a name can mean."""
+    """Return the accelerators of the table that a name can mean."""
     return {model for model, entry in ACCELERATORS.items() if re.search(entry.pattern, name, re.IGNORECASE)}
 
 
 def placeholder(text: str) -> bool:
-    """A mark left by a template, or a word that is no name; nothing at all is another matter."""
+    """Return whether a text is a mark left by a template, or a word that is no name; an empty text is not."""
     return NOT_FILLED_IN.search(text) is not None or (text.strip() != "" and SAYS_NOTHING.match(text) is not None)
 
 
 def like_name(one: str, other: str) -> bool:
-    """Whether two names of an organisation can mean the same: one holds the other, a word in common, initials."""
+    """Return whether two names can mean the same organisation: one contains the other, they share a word, or initials
+    match."""
     words = [[word for word in re.split(r"[^a-z0-9]+", name.lower()) if word] for name in (one, other)]
     joined = ["".join(found) for found in words]
     if min(map(len, joined)) < 2:

@@ -1,4 +1,4 @@
-"""The folder of a submission: layout, names, files, runs that nothing counts, and what steers the official tools.
+"""Check the folder of a submission: layout, names, files, uncounted runs, and files that steer the official tools.
 
 Sources: docs/facts/mlperf_review.md 1.4, 4.1, 4.2, 4.8, 4.9, 4.12, 4.15, 5.6, 7.9, 7.12.
 """
@@ -17,21 +17,21 @@ from benchmark.review.rules.set_rules import RUNS
 from stage.regular_files import Entry, is_folder, is_regular
 
 UNSAFE = re.compile(r"[*?\[\]{}\\\n\r\"']|^-")
-"""Characters in a folder's name that the official tools take for a pattern, and then find nothing."""
+"""Characters in a folder's name that the official tools take for a pattern, so that they find nothing."""
 OF_ONE_RUN = ("system_name", "hw_notes", "sw_notes")
-"""What descriptions of one system may differ in."""
+"""Fields in which descriptions of one system may differ."""
 PARAMETERS = "package_checker_params"
 FACTOR_TOLERANCE = 1e-4
 MOST_LOOKED_AT = 1 << 18
-"""Bytes of a file: a log says its benchmark at its beginning."""
+"""Bytes read of a file: a log names its benchmark at its beginning."""
 FEWEST_RECORDS = 20
-"""Of a log; code and papers may quote a few."""
+"""Least number of records of a log; code and papers may quote a few records."""
 A_RUN = re.compile(rb'"key":\s*"submission_benchmark",\s*"value":\s*"%b"' % BENCHMARK.encode())
 
 
 def layout(package: SubmissionPackage) -> Iterator[Deviation]:
-    """Folders that the official tools need, three runs in each, and a description. The package checker skips a
-    benchmark that it does not know and reports success, and crashes without a description."""
+    """Check for the folders that the official tools need, three runs in each, and a description. The package checker
+    skips an unknown benchmark and reports success, and crashes without a description."""
     for name in ("systems", "results"):
         if not is_folder(package.path / name):
             yield Deviation(package.path, None, f"no {name}/", "systems, benchmarks, results")
@@ -54,28 +54,30 @@ def layout(package: SubmissionPackage) -> Iterator[Deviation]:
 
 
 def code(package: SubmissionPackage) -> Iterator[Deviation]:
-    """Something that made the results: no official checker looks for it, but the submission rules ask for it."""
+    """Check that the package holds the code that made the results: no official checker looks for it, but the submission
+    rules ask for it."""
     root = package.path / "benchmarks" / BENCHMARK
     written = (one for one in package.entries if one.kind == "file" and one.size and one.path.is_relative_to(root))
     if package.sets and not any(written):
-        yield Deviation(root, None, "no code of the results", f"benchmarks/{BENCHMARK}/implementations/NAME/")
+        yield Deviation(root, None, "no code that made the results", f"benchmarks/{BENCHMARK}/implementations/NAME/")
 
 
 def twins(package: SubmissionPackage) -> Iterator[Deviation]:
-    """Two systems that their descriptions do not tell apart: one system, handed in twice."""
+    """Check for two systems with the same description: one system, handed in twice."""
     seen: dict[str, str] = {}
     for one in package.sets:
         if one.system is not None and one.system.content:
             fields = {name: value for name, value in one.system.content.items() if name not in OF_ONE_RUN}
             other = seen.setdefault(repr(sorted(fields.items())), one.name)
             if other != one.name:
-                due = "systems that differ, or one of them"
+                due = "two different systems, or only one of these"
                 yield Deviation(one.system.path, 1, f"the description of {other} again", due)
 
 
 def files(package: SubmissionPackage) -> Iterator[Deviation]:
-    """Names that official tools refuse or take for a pattern, and what is no file or folder: a system behind a link is
-    not reviewed, and a run behind one is another's. Round 3 took whatever name in the code."""
+    """Check for names that official tools refuse or take for a pattern, and for entries that are neither file nor
+    folder: a system behind a link is not reviewed, and a run behind a link is another's. Round 3 accepted any name in
+    the code."""
     root = Path(os.path.realpath(package.path))
     for entry in package.entries:
         found, due = _unfit(entry, package, root)
@@ -86,14 +88,14 @@ def files(package: SubmissionPackage) -> Iterator[Deviation]:
 
 
 def _unfit(entry: Entry, package: SubmissionPackage, root: Path) -> tuple[str, str]:
-    """Return what is wrong with an entry, and what is expected; two empty texts for nothing."""
+    """Return the fault of an entry, and the expectation; two empty texts if it has none."""
     name, parts = entry.path.name, entry.path.relative_to(package.path).parts
     if name.startswith(".") or " " in name:
         return f"name {name!r}", "names without spaces that do not begin with a dot"
     if not name.isprintable() or (UNSAFE.search(name) and parts[0] != "benchmarks"):
         return f"name {name!r}", "letters, digits, '.', '_', '+' and '-'"
     if entry.kind == "unreadable":
-        return "it cannot be read", "files and folders that can be"
+        return "it cannot be read", "files and folders that can be read"
     if entry.kind != "link":
         return ("", "") if entry.kind in ("file", "folder") else (f"a {entry.kind}", "files and folders")
     if parts[0] in ("systems", "results"):
@@ -114,7 +116,8 @@ def same_division(package: SubmissionPackage) -> Iterator[Deviation]:
 
 
 def stray_runs(package: SubmissionPackage) -> Iterator[Deviation]:
-    """Runs of gpt3 that are not among the three of a system: beside them, among the code or another benchmark's."""
+    """Check for runs of gpt3 outside the three of a system: beside them, in the code or in another benchmark's
+    folder."""
     counted = {path for one in package.sets for path in one.files}
     for entry in package.entries:
         if entry.kind == "file" and entry.path not in counted and entry.size > FEWEST_RECORDS * len(TOKEN):
@@ -125,8 +128,8 @@ def stray_runs(package: SubmissionPackage) -> Iterator[Deviation]:
 
 
 def bypass(package: SubmissionPackage) -> Iterator[Deviation]:
-    """Options that switch a check off, however they are spelt. For another benchmark they are its own business, as was
-    one at the root of packages in round 3."""
+    """Check for options that switch a check off, in any spelling. Another benchmark may have its own, as one at the
+    root of packages had in round 3."""
     for entry in package.entries:
         if entry.path.name != PARAMETERS or entry.kind != "file":
             continue
@@ -140,8 +143,8 @@ def bypass(package: SubmissionPackage) -> Iterator[Deviation]:
 
 
 def scaling(package: SubmissionPackage) -> Iterator[Deviation]:
-    """A factor that makes the score better than the reference points do, or that is none, is an error; one to the
-    submitter's disadvantage, or none where one is due, a question."""
+    """Check the scaling factor. It is an error if it improves the score more than the reference points do, or is
+    invalid; it is a question if it worsens the score, or is missing where the points give one."""
     for one in package.sets:
         if one.scaling is None or len(one.files) != RUNS:
             continue

@@ -1,4 +1,4 @@
-"""Power logs beside results: is the energy one that these devices can have taken in that time?
+"""Check power logs beside results: could these devices have taken this energy in that time?
 
 The official summarizer takes results/SYSTEM/gpt3/power/result_N/node_*.txt and sw_*.txt: the sum of readings in watts
 times the time since the one before, over the time from power_measurement_start to power_measurement_stop, times the
@@ -17,42 +17,42 @@ from model.flops import train_flops_per_token
 from stage.regular_files import children, is_regular, read_regular
 
 POWER = "power"
-"""Folder of power logs in results/SYSTEM/gpt3."""
+"""Folder with power logs in results/SYSTEM/gpt3."""
 MOST_BYTES = 16 << 20
 MOST_NODES = 4096
 RECORD = re.compile(
     rb'"time_ms":\s*(\d{1,18})\b[^\n]*"key":\s*"(power_reading|power_measurement_st(?:art|op)|conversion_eff)"'
     rb'[^\n]*?"value":\s*([^,}\n]*)'
 )
-"""Of a line as mllog writes it: time, key, and value up to the next field."""
+"""Pattern of a line as mllog writes it: time, key, and value up to the next field."""
 NOT_MEASURED = 0.02
-"""Of a run before the measurement begins, after it ends, or without a reading."""
+"""Largest share of a run before the measurement begins, after it ends, or without a reading."""
 MOST_FLOP_PER_J = 6e12
-"""A B200's 8-bit peak is twice its BF16 peak (docs/facts/peers.md 1.0): 4.5e12 for each joule of its 1,000 W (from
-memory), without hosts and network."""
+"""Most FLOPs per joule. A B200's 8-bit peak is twice its BF16 peak (docs/facts/peers.md 1.0): 4.5e12 for each joule of
+its 1,000 W (from memory), without hosts and network."""
 MOST_W = 3000.0
-"""For each accelerator with its share of host and cooling; published: 830."""
+"""Most watts for each accelerator with its share of host and cooling; published results have 830."""
 EFFICIENCY = (1.0, 1.5)
-"""``conversion_eff`` multiplies: below 1 it makes a measured energy smaller."""
+"""Range of ``conversion_eff``, by which the energy is multiplied: below 1 it would make a measured energy smaller."""
 
 
 @dataclass(frozen=True)
 class NodePower:
-    """One log of a node, as the summarizer reads it."""
+    """Power log of a node, as the summarizer reads it."""
 
     start_ms: int
     stop_ms: int
-    """Of the last reading, where no stop is logged."""
+    """Time of the last reading, if no stop is logged."""
     mean_w: float
-    """Of the whole time: what lies between the last reading and the stop counts as 0."""
+    """Mean power of the whole time; time between the last reading and the stop counts as 0 W."""
     longest_ms: int
-    """Between two readings, or from the last one to the stop."""
+    """Longest time between two readings, or from the last reading to the stop."""
     efficiency: float
 
 
 def energy(one: ResultSet) -> Iterator[Deviation]:
-    """Less energy than the arithmetic takes on the best devices cannot be; more power than devices can take is asked
-    about, as is what was not measured."""
+    """Check the energy. Less energy than the arithmetic takes on the best devices is impossible; more power than the
+    devices can take, and unmeasured time, are questions."""
     for path, run in zip(one.files, one.runs, strict=True):
         folder = path.parent / POWER / path.stem
         paths = [each for each in children(folder) if each.match("node_*.txt") and is_regular(each)][:MOST_NODES]
@@ -97,7 +97,7 @@ def _of_run(one: ResultSet, run: Run, folder: Path, paths: list[Path]) -> Iterat
 
 
 def _node(path: Path) -> NodePower:
-    """Read a node's log. Raises OSError where it cannot be read, ValueError where it does not tell what it should."""
+    """Read a node's log. Raises OSError if it cannot be read, and ValueError if it lacks what the summarizer needs."""
     records = RECORD.findall(read_regular(path, MOST_BYTES))
     starts = [int(time) for time, key, _ in records if key == b"power_measurement_start"]
     stops = [int(time) for time, key, _ in records if key == b"power_measurement_stop"]

@@ -1,9 +1,9 @@
-"""Every rule of our own, in tables by what it is about.
+"""List every rule of our own, in tables by subject.
 
-An error is what the published rules forbid and the log itself proves, what cannot be, or what an official checker says.
-Everything else is a question at most, one that a person would ask. What published, accepted logs do is never an error.
-A rule's function may say of a deviation that it is less than the rule's severity. Sources are sections of
-docs/facts/mlperf_review.md, which name the public ones, and their topic.
+A finding is an error only if the published rules forbid it and the log itself proves it, if it is impossible, or if an
+official checker says so. Every other finding is at most a question that a person would ask. Nothing that published,
+accepted logs do is an error. A rule's function may give a deviation less than the rule's severity. Sources are sections
+of docs/facts/mlperf_review.md, which name the public ones, and their topic.
 """
 
 from collections.abc import Sequence
@@ -243,7 +243,7 @@ PACKAGE_RULES: tuple[Rule[SubmissionPackage], ...] = (
     Rule(
         "package.scaling", "error", "4.15, 5.6; scaling.json", package_rules.scaling,
         mend="let the package checker write scaling.json",
-        question="Which decision of the committee is this factor from?",
+        question="Which decision of the committee set this factor?",
     ),
     Rule(
         "package.seeds", "warning", "7.10; seeds", naming_rules.seeds_across,
@@ -268,4 +268,4 @@ PACKAGE_RULES: tuple[Rule[SubmissionPackage], ...] = (
 ROUND_RULES: tuple[Rule[tuple[Sequence[Run], Sequence[Run]]], ...] = (
     Rule("round.copy", "error", "6.8, 7.9; each file a run of its own", copy_rules.in_round, mend="submit a run once"),
 )
-"""Of the runs of a package, and those of the packages beside it."""
+"""Rules about the runs of a package and those of the packages beside it."""

@@ -1,5 +1,5 @@
-"""What the runs of one result have in common, and what they must not, and what the recomputed convergence test says of
-them (docs/facts/mlperf_review.md 4.4, 5, 7.9, 7.10)."""
+"""Check that the runs of one result agree and differ where they must, and apply the recomputed convergence test
+(docs/facts/mlperf_review.md 4.4, 5, 7.9, 7.10)."""
 
 import itertools
 from collections.abc import Iterator
@@ -10,9 +10,9 @@ from benchmark.review.findings import Deviation, Run, Severity, at
 from benchmark.review.rules.naming_rules import placeholder
 
 RUNS = GPT3.runs
-"""Files that the official package checker wants, exactly."""
+"""Number of files that the official package checker requires, exactly."""
 NEAR_SEEDS = 2
-"""Seeds of a result no farther apart than this from one to the next are called a sequence."""
+"""Largest difference between neighbouring seeds of a result that are called a sequence."""
 SAME: dict[str, Severity | None] = {
     **dict.fromkeys((
         "submission_benchmark",
@@ -27,12 +27,12 @@ SAME: dict[str, Severity | None] = {
     )),
     **dict.fromkeys(("submission_org", "submission_platform", "gradient_accumulation_steps"), "warning"),
 }  # fmt: skip
-"""Keys of which all runs have one value; a question where runs of one configuration may differ."""
+"""Keys that have one value in all runs; "warning" marks keys in which runs of one configuration may differ."""
 FAILING = ("fails", "no reference point")
 
 
 def same_settings(one: ResultSet) -> Iterator[Deviation]:
-    """A placeholder in one log is told by itself."""
+    """Check that all runs have the same settings; placeholders have a rule of their own."""
     for key, severity in SAME.items():
         logged = [(run, event) for run in one.runs if (event := run.log.first(key)) is not None]
         known = [(run, event) for run, event in logged if not placeholder(f"{event.value}")]
@@ -44,7 +44,7 @@ def same_settings(one: ResultSet) -> Iterator[Deviation]:
 
 
 def seeds(one: ResultSet) -> Iterator[Deviation]:
-    """Every run has a seed of its own; seeds one after the other, or evenly apart, are hardly drawn."""
+    """Check that every run has its own seed; seeds in sequence, or evenly spaced, were hardly drawn at random."""
     seen: dict[int, Run] = {}
     for run in one.runs:
         for event in run.log.all("seed"):
@@ -60,7 +60,7 @@ def seeds(one: ResultSet) -> Iterator[Deviation]:
 
 
 def failed(one: ResultSet) -> Iterator[Deviation]:
-    """One of three may fail, and counts as the slowest; of fewer files, none."""
+    """Check for failed runs. One of three may fail, and counts as the slowest; of fewer files, none may."""
     lost = [run for run in one.runs if not run.converged or run.reached is None]
     legal = len(lost) <= (1 if len(one.runs) >= RUNS else 0)
     met = min((run.trained_tokens or 0 for run in one.runs if run not in lost), default=0)
@@ -73,8 +73,9 @@ def failed(one: ResultSet) -> Iterator[Deviation]:
 
 
 def convergence(one: ResultSet) -> Iterator[Deviation]:
-    """An error where the official test fails, a question where it passes only by void data of the reference, a note
-    where the time is multiplied. Each at the last evaluation of the middle run, where its tokens stand."""
+    """Apply the convergence test: an error if the official test fails, a question if it passes only by void data of the
+    reference, a note if the time is multiplied. The finding points to the middle run's last evaluation, which has its
+    tokens."""
     result = one.convergence
     if one.is_open:
         return

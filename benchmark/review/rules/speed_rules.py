@@ -1,6 +1,6 @@
-"""Speed: more than the devices can do is an error; blocks, steps and statistics that do not fit each other are
-questions. A run is cut at its evaluations and judged by its usual block, so that what a restart or a stall costs stays
-in the block that it happened in.
+"""Check the speed: more than the devices can do is an error; blocks, steps and statistics that contradict each other
+are questions. A run is cut at its evaluations and judged by its usual block, so that a restart or a stall affects only
+the block in which it happened.
 
 Sources: docs/facts/mlperf_review.md 6.3, 6.9, 6.11, 7.2, 7.3, 7.8; docs/facts/peers.md 1.0 for the peaks.
 """
@@ -16,40 +16,43 @@ from benchmark.review.findings import Deviation, Run, at
 from model.flops import train_flops_per_token
 
 FEWEST = 5
-"""Blocks that have a usual length."""
+"""Least number of blocks that have a usual length."""
 EIGHT_BIT = 2.0
-"""Every accelerator of ours multiplies 8-bit numbers at twice its BF16 peak, the fastest it can train in."""
+"""Factor of the fastest training format: every accelerator in the table multiplies 8-bit numbers at twice its BF16
+peak."""
 LOWEST_MFU = 0.15
-"""Published: at least 0.42. Below it the counts of devices are hardly those of the run."""
+"""Least plausible MFU; published runs have at least 0.42. Below it the counts of devices are hardly those of the
+run."""
 FASTEST_SYSTEM = 2e7
-"""Tokens per second of a system that nobody describes; published: at most 6.0e6, on 11,616 H100."""
+"""Most tokens per second of a system without a description; published systems reach at most 6.0e6, on 11,616 H100."""
 FAST_BLOCK = 0.75
-"""Of the usual block; published: at least 0.83 of the median."""
+"""Least share of the usual block's time; published blocks take at least 0.83 of the median."""
 STEPS_IN_BLOCK = (1.02, 3.0)
-"""Seconds of a block's steps by those of the block: more than the first is a contradiction, more than the second
-another unit. Published: at most 0.92, since the evaluation comes on top."""
+"""Seconds of a block's steps over those of the block: above the first number they contradict each other, above the
+second the steps have another unit. Published logs have at most 0.92, since the block includes the evaluation."""
 NO_TIME = 0.2
-"""Of the median step; published: at least 0.89."""
+"""Share of the median step below which a step took no time; published steps take at least 0.89."""
 HASTY_EVALUATION = 4.5
-"""Tokens per second of evaluations by those of the usual block; published: 1.9 to 3.0, a forward pass alone."""
+"""Most tokens per second of evaluations over those of the usual block; published runs have 1.9 to 3.0, as a forward
+pass alone would."""
 SHORTEST_BLOCK_S = 1.0
 SLOW_BLOCK = 2.0
-"""Of the usual block; published: below 1.9."""
+"""Time over the usual block's from which a block is slow; published blocks stay below 1.9."""
 
 
 @dataclass(frozen=True)
 class TimedBlock:
-    """From run_start or an evaluation to the next evaluation."""
+    """Block from run_start or an evaluation to the next evaluation."""
 
     line: int
-    """Of the evaluation it ends with."""
+    """Line of the evaluation at its end."""
     start_ms: int
     stop_ms: int
     tokens: float
     steps: Sequence[float]
     """Logged seconds of its training steps."""
     restarted: bool
-    """A restart is logged in it, or an evaluation was made again."""
+    """True if a restart is logged in the block, or an evaluation was repeated."""
 
     @property
     def seconds(self) -> float:
@@ -57,7 +60,8 @@ class TimedBlock:
 
 
 def blocks(run: Run) -> list[TimedBlock]:
-    """All of a run, the first included. An evaluation that was made again after a restart lies inside a block."""
+    """Return all blocks of a run, the first included. An evaluation that was repeated after a restart lies inside a
+    block."""
     found: list[TimedBlock] = []
     if run.run_start_ms is None:
         return found
@@ -78,20 +82,21 @@ def blocks(run: Run) -> list[TimedBlock]:
 
 
 def usual_block(run: Run) -> TimedBlock | None:
-    """The one a quarter from the fastest, whatever happened in half of the others; None where there are few."""
+    """Return the block a quarter from the fastest, which stays usual even if half of the blocks were disturbed; None
+    with few blocks."""
     found = sorted((block for block in blocks(run) if block.seconds > 0), key=lambda block: block.seconds)
     return found[len(found) // 4] if len(found) >= FEWEST else None
 
 
 def usual_tokens_per_s(run: Run) -> float | None:
-    """Of the usual block; of the whole run where it has few."""
+    """Return the tokens per second of the usual block; with few blocks, of the whole run."""
     block = usual_block(run)
     return run.tokens_per_s if block is None else block.tokens / block.seconds
 
 
 def peak(one: ResultSet) -> Iterator[Deviation]:
-    """Blocks against the peak of the described devices, in the fastest format that they can train in. Of devices whose
-    peak is not known here little is said to be impossible."""
+    """Check blocks against the peak of the described devices, in the fastest format that they can train in. Devices
+    with unknown peak are held only to very wide limits."""
     found = score(one)
     if one.system is not None and found.accelerators and found.accelerator and not found.peak_tflops:
         words = f"accelerator_model_name {found.accelerator!r:.60}, whose peak is not known here"
@@ -122,7 +127,7 @@ def peak(one: ResultSet) -> Iterator[Deviation]:
 
 
 def fast_block(run: Run) -> Iterator[Deviation]:
-    """Something was left out of a block, or cut out of the log."""
+    """Check for a block so fast that something was left out of it, or cut out of the log."""
     usual = usual_block(run)
     seconds = 0 if usual is None else usual.seconds
     fast = [block for block in blocks(run) if block.seconds < FAST_BLOCK * seconds]
@@ -133,7 +138,8 @@ def fast_block(run: Run) -> Iterator[Deviation]:
 
 
 def steps_and_blocks(run: Run) -> Iterator[Deviation]:
-    """Statistics of steps, where a log has them: none takes no time, none is left out, and they fit into the blocks."""
+    """Check statistics of steps, if a log has them: each step takes time, none is left out, and they fit into the
+    blocks."""
     timed = [block for block in blocks(run) if block.steps]
     size, length = run.global_batch_size, run.sequence_length
     if len(timed) < FEWEST or not size or not length:
@@ -158,7 +164,7 @@ def steps_and_blocks(run: Run) -> Iterator[Deviation]:
 
 
 def hasty_evaluations(run: Run) -> Iterator[Deviation]:
-    """The whole validation subset takes its time, and its steps."""
+    """Check that evaluations take the time and the steps of the whole validation subset."""
     judged = run.rules
     usual, size = usual_tokens_per_s(run), run.global_batch_size
     timed = [one for one in run.evaluations if one.seconds is not None and one.seconds >= 0]
@@ -178,8 +184,8 @@ def hasty_evaluations(run: Run) -> Iterator[Deviation]:
 
 
 def lost_time(one: ResultSet) -> Iterator[Deviation]:
-    """Restarts, stalls and evaluations that were made again, of all runs in one question: the clock ran on, so that
-    they cost the submitter."""
+    """Ask once for all runs about restarts, stalls and repeated evaluations; their time was on the clock, so that the
+    submitter bore the cost."""
     words, places = [], []
     for run in one.runs:
         usual = usual_block(run)

@@ -1,4 +1,4 @@
-"""System descriptions: fields, their types and values (docs/facts/mlperf_review.md 4.5, 4.6, 4.7, 4.8)."""
+"""Check system descriptions: fields, their types and values (docs/facts/mlperf_review.md 4.5, 4.6, 4.7, 4.8)."""
 
 import re
 import unicodedata
@@ -14,20 +14,21 @@ STRINGS = (
     "submitter", "system_name", "host_processor_model_name", "host_processor_core_count", "accelerator_model_name",
     "accelerators_per_node", "framework", "division", "status",
 )  # fmt: skip
-"""The checker joins them: anything but a string kills it with a TypeError."""
+"""Fields that the official checker joins: anything but a string stops it with a TypeError."""
 UNFIT = ("Cc", "Zl", "Zp", "Cs")
-"""Categories of characters with which a value could write a line into the tools' output, or stop them at it."""
+"""Categories of characters with which a value could write a line into the tools' output, or stop the tools."""
 COUNTS = ("number_of_nodes", "accelerators_per_node", "host_processors_per_node")
-"""The summarizer takes int() of them."""
+"""Fields that the summarizer converts with int()."""
 DEVICES = COUNTS[:2]
-"""Of which there is at least one."""
+"""Fields that count at least one."""
 NAMES = ("submitter", "system_name", "accelerator_model_name", "framework", "host_processor_model_name")
 MEMORY = re.compile(r"(?i)([\d.,]{1,12})\s*(GB|GiB|MB|MiB|TB)")
 BYTES = {"GB": 1e9, "GIB": 2**30, "MB": 1e6, "MIB": 2**20, "TB": 1e12}
 MEMORY_OFF = (0.85, 1.2)
-"""Of what the model is sold with; published: at most 1.07, since drivers count in binary units."""
+"""Range of a device's memory over the model's size; published descriptions have at most 1.07, since drivers count in
+binary units."""
 SINCE = "4.1.0"
-"""Ruleset from which a status is one of them; round 4.0 accepted the short words of the rounds before."""
+"""First ruleset that allows only the listed statuses; round 4.0 accepted the short words of earlier rounds."""
 
 
 def readable(one: ResultSet) -> Iterator[Deviation]:
@@ -39,7 +40,7 @@ def readable(one: ResultSet) -> Iterator[Deviation]:
 
 
 def fields(one: ResultSet) -> Iterator[Deviation]:
-    """Mandatory fields, of the types and values that the official tools take."""
+    """Check the mandatory fields: their types, and values that the official tools take."""
     for system in filter(None, [one.system]):
         content = system.content
         for name in (field.name for field in FIELDS) if system.problem is None else ():
@@ -73,7 +74,7 @@ def filled_in(one: ResultSet) -> Iterator[Deviation]:
 
 
 def memory(one: ResultSet) -> Iterator[Deviation]:
-    """The memory of a device that its maker does not sell with so much."""
+    """Check for a device memory that its maker does not sell."""
     for system in filter(None, [one.system]):
         model = accelerator_named(system.string("accelerator_model_name") or "")
         due = None if model is None else ACCELERATORS[model].memory_gb

@@ -85,6 +85,6 @@ def test_odd_values_in_a_plan_are_left_out(tmp_path: Path) -> None:
 
 def test_plan_is_put_beside_one_run(tmp_path: Path) -> None:
     runs = made_runs(write_run(tmp_path / "a"), write_run(tmp_path / "b"))
-    with pytest.raises(InputError, match="--plan is put beside one run, there are 2"):
+    with pytest.raises(InputError, match="--plan is compared with one run, but there are 2"):
         planned_section(runs, tmp_path / "plan.json")
     assert planned_section(runs, None) is None

@@ -37,7 +37,12 @@ def test_log_alone_tells_init_evaluations_and_the_rest(tmp_path: Path) -> None:
     times = timeline(read_recorded_run(log))
     assert times.seconds == pytest.approx({"init": 2.0, "productive": 6.5, "evaluation": 4.5})
     merged = time_bar(Timeline({"productive": 5.0}, ()), "", 5.0, meanings=True)
-    assert merged.legend[0][1:] == ("train and all else", "5.00 s", "100.0%", "all of the run that is not told apart")
+    assert merged.legend[0][1:] == (
+        "train and all else",
+        "5.00 s",
+        "100.0%",
+        "training and all parts that the log does not separate",
+    )
 
 
 def test_ribbon_lies_end_to_end_and_shows_what_lasted(ledger: RunStatus) -> None:

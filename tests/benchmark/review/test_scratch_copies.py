@@ -29,9 +29,9 @@ def test_package_is_copied_with_plain_names_records_only_and_statuses_of_today(t
     assert copies.renamed[str(there / "gpt3" / safe_name("a[1].txt"))] == str(results / "a[1].txt")
     assert json.loads((tmp_path / "scratch/systems" / f"{SYSTEM}.json").read_text())["status"] == "Available on-premise"
     pattern, empty, statuses = sorted(copies.notes)
-    assert pattern.startswith("'a[1].txt' went to the tools as _a_1__")
-    assert empty.startswith("'result_1.txt' went to the tools empty: ")
-    assert statuses == "statuses of round 4.0 went to the tools as today's"
+    assert pattern.startswith("the tools got 'a[1].txt' as _a_1__")
+    assert empty.startswith("the tools got 'result_1.txt' empty: ")
+    assert statuses == "the tools got today's words for the statuses of round 4.0"
 
 
 def test_safe_names() -> None:

@@ -55,7 +55,7 @@ def test_messages_that_were_seen_hidden_narrow_the_plan() -> None:
 
 
 def test_no_measurements() -> None:
-    with pytest.raises(InputError, match="calibration of cpu: there are constants of A100-80GB"):
+    with pytest.raises(InputError, match="calibration of cpu: constants exist only for A100-80GB"):
         calibrated_constants(CONSTANTS, dataclasses.replace(NOTHING, accelerator="cpu"))
     with pytest.raises(InputError, match=r"matmul_bf16 .* times the table's; measure again"):
         calibrated_constants(CONSTANTS, device(1e-3))

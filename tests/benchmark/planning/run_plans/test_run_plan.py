@@ -101,7 +101,7 @@ def test_another_model_has_no_run() -> None:
     assert (made.run_s, made.reference_runs) == (None, ())
     assert made.step_s is not None
     text = format_run_plan(made, config(shallow), verbose=False)
-    assert text.startswith("no benchmark: ") and "published" not in text
+    assert text.startswith("not the benchmark: ") and "published" not in text
 
 
 def test_other_stacks_and_machines() -> None:

@@ -46,7 +46,7 @@ LEAVES = {"result": "result.json", "tell": told}
         ("print('errors: 0.002')", {}, 60.0, "ok", "errors: 0.002"),
         ("print('wrong')\nraise SystemExit(1)", {"without": "slower"}, 60.0, "failed", "status 1: wrong"),
         (CRASHES, {}, 60.0, "failed", "status -6: it said nothing; a library says why"),
-        (HANGS, {}, 0.5, "failed", "no end within 0 s: it said nothing"),
+        (HANGS, {}, 0.5, "failed", "not finished within 0 s: it said nothing"),
     ],
 )
 def test_a_part_tells_of_what_it_left(
