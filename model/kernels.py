@@ -1,4 +1,4 @@
-"""Which kernels compute LayerNorm, GELU, weight gradients and Adam. Attention's: attention.py.
+"""Which kernels compute norms, activations, weight gradients and Adam. Attention's: attention.py.
 
 Adam, and nothing else, is NVIDIA apex's on a GPU where that is importable with its CUDA parts (NGC containers), else
 PyTorch's fused one. Both compute in FP32. PyPI's package of the name "apex" is another one and has none.
@@ -14,11 +14,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 LAYER_NORM_EPSILON = 1e-5
+RMS_NORM_EPSILON = 1e-5
 _aten: Any = torch.ops.aten
 
 
-NormState = tuple[Tensor, Tensor]
-"""Mean and reciprocal standard deviation of each row, FP32."""
+NormState = tuple[Tensor, ...]
+"""Of each row, FP32: LayerNorm's mean and reciprocal standard deviation; RMSNorm's reciprocal root mean square."""
 
 
 def layer_norm_forward(x_TH: Tensor, gain: Tensor, bias: Tensor) -> tuple[Tensor, NormState]:
@@ -34,6 +35,46 @@ def layer_norm_backward(
     found: tuple[Tensor, Tensor, Tensor] = _aten.native_layer_norm_backward(
         gradient_TH, x_TH, gain.shape, *state, gain, bias, [True, True, True]
     )
+    return found
+
+
+def rms_norm_forward(x_TH: Tensor, gain: Tensor) -> tuple[Tensor, NormState]:
+    """RMSNorm over the last axis, and what its backward pass needs besides ``x_TH``."""
+    if x_TH.is_cuda:
+        out, reciprocal = _aten._fused_rms_norm(x_TH, gain.shape, gain, RMS_NORM_EPSILON)
+        return out, (reciprocal,)
+    wide = x_TH.to(torch.promote_types(x_TH.dtype, torch.float32))
+    reciprocal = torch.rsqrt(wide.square().mean(-1, keepdim=True) + RMS_NORM_EPSILON)
+    return gain * (wide * reciprocal).to(x_TH.dtype), (reciprocal,)
+
+
+def rms_norm_backward(gradient_TH: Tensor, x_TH: Tensor, state: NormState, gain: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradients of input and gain."""
+    (reciprocal,) = state
+    if x_TH.is_cuda:  # PyTorch has no such kernel for a CPU
+        of_input, of_gain = _aten._fused_rms_norm_backward(
+            gradient_TH, x_TH, gain.shape, reciprocal, gain, [True, True]
+        )
+        return of_input, of_gain
+    normed, wide_gradient = x_TH * reciprocal, gradient_TH.to(reciprocal.dtype)
+    of_normed = wide_gradient * gain
+    of_input = reciprocal * (of_normed - normed * (of_normed * normed).mean(-1, keepdim=True))
+    return of_input.to(x_TH.dtype), (wide_gradient * normed).sum(0)
+
+
+def swiglu(x_T2F: Tensor) -> Tensor:
+    """Of the gate's columns and, behind them, those that it is multiplied with."""
+    gate_TF, up_TF = x_T2F.chunk(2, dim=1)
+    return F.silu(gate_TF) * up_TF
+
+
+def swiglu_backward(gradient_TF: Tensor, x_T2F: Tensor) -> Tensor:
+    """Gradient of SwiGLU's input ``x_T2F``."""
+    gate_TF, up_TF = x_T2F.chunk(2, dim=1)
+    found = torch.empty_like(x_T2F)
+    of_gate_TF, of_up_TF = found.chunk(2, dim=1)
+    of_gate_TF.copy_(_aten.silu_backward(gradient_TF * up_TF, gate_TF))
+    torch.mul(gradient_TF, F.silu(gate_TF), out=of_up_TF)
     return found
 
 

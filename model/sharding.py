@@ -6,7 +6,7 @@ parameter is cut, the axes of the mesh are
 
     pipeline    each rank has the parameters of some of the layers
     replicate   each rank has a copy
-    tensor      each rank has its part of the parameters in CUT, and a copy of all others
+    tensor      each rank has its part of the parameters that the architecture cuts, and a copy of all others
     shard       each rank has some rows of that, in FP32: master weights, and what the optimizer updates
 
 What computes gathers the shards once a step (passes/whole_parameter.py).
@@ -20,28 +20,11 @@ import torch.distributed.tensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Placement, Replicate, Shard
 
-from model.gpt3 import GPT3
-from model.gpt3_config import GPT3Config
+from model.architectures import Architecture, architecture_of
+from model.decoder_sizes import DecoderSizes
 
 AXES = ("pipeline", "replicate", "tensor", "shard")
 """Of the mesh of all devices."""
-
-WORDS = "embedding.word_embeddings.weight"
-POSITIONS = "embedding.position_embeddings.weight"
-LAYERS = "encoder.layers."
-FINAL_NORM = "encoder.final_layernorm"
-
-CUT = {
-    "word_embeddings.weight": 0,
-    "query_key_value.weight": 0,
-    "query_key_value.bias": 0,
-    "dense.weight": 1,
-    "dense_h_to_4h.weight": 0,
-    "dense_h_to_4h.bias": 0,
-    "dense_4h_to_h.weight": 1,
-}
-"""Axis along which tensor-parallel ranks share a parameter, by the end of its name (docs/facts/reference.md d): the
-vocabulary's rows, heads, feed-forward columns. All others are whole on each rank."""
 
 
 def layers_of_pipeline_stages(num_layers: int, num_pipeline_stages: int) -> list[range]:
@@ -51,42 +34,48 @@ def layers_of_pipeline_stages(num_layers: int, num_pipeline_stages: int) -> list
     return [range(first, end) for first, end in itertools.pairwise(starts)]
 
 
-def empty_chunks(config: GPT3Config, mesh: DeviceMesh, chunks: int) -> list[dict[str, DTensor]]:
-    """This process's parameters by their names in ``gpt3.py``, for each of its chunks: one, or the stages that it has
-    of an interleaved pipeline, in the order of their layers."""
-    with torch.device("meta"):
-        shapes = {name: parameter.shape for name, parameter in GPT3(config).named_parameters()}
+def empty_chunks(config: DecoderSizes, mesh: DeviceMesh, chunks: int) -> list[dict[str, DTensor]]:
+    """This process's parameters by their names in the model's plain page, for each of its chunks: one, or the stages
+    that it has of an interleaved pipeline, in the order of their layers."""
+    architecture, shapes = architecture_of(config), parameter_shapes(config)
     pipeline, of_parameters = mesh["pipeline"], mesh[AXES[1:]]
     stages, found = pipeline.size() * chunks, []
     for stage in range(pipeline.get_local_rank(), stages, pipeline.size()):
-        names = names_of_stage(shapes, config.num_layers, stage, stages)
-        found.append({name: _empty(shapes[name], of_parameters, placements(name)) for name in names})
+        names = names_of_stage(shapes, architecture, config.num_layers, stage, stages)
+        found.append({name: _empty(shapes[name], of_parameters, placements(name, architecture)) for name in names})
     return found
+
+
+def parameter_shapes(config: DecoderSizes) -> dict[str, torch.Size]:
+    """By the names of all parameters in the model's own order, which is the same on all processes."""
+    with torch.device("meta"):
+        plain = architecture_of(config).plain(config)
+    return {name: parameter.shape for name, parameter in plain.named_parameters()}
 
 
 def _empty(shape: torch.Size, mesh: DeviceMesh, placements: Sequence[Placement]) -> DTensor:
     return torch.distributed.tensor.empty(shape, dtype=torch.float32, device_mesh=mesh, placements=placements)
 
 
-def names_of_stage(names: Iterable[str], num_layers: int, stage: int, stages: int) -> list[str]:
-    """Those of the model's parameters that a pipeline stage has. The word table is in the first stage and in the last:
-    their gradients are added up (benchmark/training/engine/tied_table.py)."""
+def names_of_stage(
+    names: Iterable[str], architecture: Architecture, num_layers: int, stage: int, stages: int
+) -> list[str]:
+    """Those of the model's parameters that a pipeline stage has. A tied word table is in the first stage and in the
+    last: their gradients are added up (benchmark/training/engine/tied_table.py)."""
     is_first, is_last = stage == 0, stage == stages - 1
     layers = layers_of_pipeline_stages(num_layers, stages)[stage]
 
     def is_here(name: str) -> bool:
-        if name.startswith(LAYERS):
-            return int(name.removeprefix(LAYERS).split(".", 1)[0]) in layers
-        if name.startswith(FINAL_NORM):
-            return is_last
-        return is_first or (is_last and name == WORDS)
+        if name.startswith(architecture.layers):
+            return int(name.removeprefix(architecture.layers).split(".", 1)[0]) in layers
+        return (is_first and name in architecture.input_names) or (is_last and name in architecture.output_names)
 
     here = [name for name in names if is_here(name)]
     # The last bits of the gradient's norm depend on this order, in which its squares are summed.
-    return here if stages == 1 else sorted(here, key=lambda name: name in (WORDS, POSITIONS))
+    return here if stages == 1 else sorted(here, key=lambda name: name in architecture.input_names)
 
 
-def placements(name: str) -> tuple[Placement, Placement, Placement]:
+def placements(name: str, architecture: Architecture) -> tuple[Placement, Placement, Placement]:
     """How a parameter lies on the axes replicate, tensor and shard."""
-    axis = CUT.get(".".join(name.split(".")[-2:]))
+    axis = architecture.cut.get(".".join(name.split(".")[-2:]))
     return Replicate(), Replicate() if axis is None else Shard(axis), Shard(0)

@@ -1,7 +1,8 @@
 """The benchmarks: data only."""
 
-from benchmark.config.run_config import Benchmark, OptimizerConfig
+from benchmark.config.run_config import Benchmark, LogKeys, OptimizerConfig
 from model.gpt3_config import GPT3Config
+from model.llama31_config import Llama31Config
 
 GPT3_175B = Benchmark(
     name="gpt3_175b",
@@ -56,4 +57,74 @@ REHEARSAL = Benchmark(
     samples_to_target=((16, 3_413),),  # of benchmark/results/rehearsal_points.json
 )
 
-BENCHMARKS = {benchmark.name: benchmark for benchmark in (GPT3_175B, REHEARSAL)}
+LLAMA_LOG_KEYS = LogKeys(optimizer="adamw", weight_decay="opt_adamw_weight_decay", progress="samples_count")
+
+LLAMA31_8B = Benchmark(
+    name="llama31_8b",
+    mlperf_name="llama31_8b",
+    model=Llama31Config(
+        num_layers=32,
+        hidden_size=4096,
+        num_attention_heads=32,
+        seq_length=8192,
+        vocab_size=128256,
+        padded_vocab_size=128256,
+        num_key_value_heads=8,
+        ffn_hidden_size=14336,
+    ),
+    optimizer=OptimizerConfig(
+        lr=4.0e-4,
+        min_lr=4.0e-5,
+        lr_warmup_samples=256,
+        lr_decay_samples=1_200_000 * 16,
+        adam_eps=1e-5,
+        decays_vectors=False,
+    ),
+    global_batch_size=16,
+    start_iterations=0,
+    start_global_batch_size=16,
+    train_samples=2_560_000,  # one epoch, in whole batches of any power of two up to 4,096
+    eval_interval_samples=12288,
+    target_log_perplexity=3.3,
+    max_steps=1_200_000,
+    evaluation_sequences=1024,
+    labels_last_token=True,
+    log_keys=LLAMA_LOG_KEYS,
+    samples_to_target=((16, 161_109), (32, 178_859), (64, 226_645), (96, 278_640), (128, 344_747)),
+)
+
+# The same for two CPU cores, with the rehearsal's tokenizer and data.
+REHEARSAL_LLAMA = Benchmark(
+    name="rehearsal_llama",
+    mlperf_name="llama31_rehearsal",
+    model=Llama31Config(
+        num_layers=4,
+        hidden_size=128,
+        num_attention_heads=8,
+        seq_length=128,
+        vocab_size=1000,
+        padded_vocab_size=1024,
+        num_key_value_heads=2,
+        ffn_hidden_size=448,
+    ),
+    optimizer=OptimizerConfig(
+        lr=2.0e-3,
+        min_lr=2.0e-4,
+        lr_warmup_samples=256,
+        lr_decay_samples=1_200_000 * 16,
+        adam_eps=1e-5,
+        decays_vectors=False,
+    ),
+    global_batch_size=16,
+    start_iterations=0,
+    start_global_batch_size=16,
+    train_samples=16_384,
+    eval_interval_samples=256,
+    target_log_perplexity=2.44,
+    max_steps=1_200_000,
+    evaluation_sequences=128,
+    labels_last_token=True,
+    log_keys=LLAMA_LOG_KEYS,
+)
+
+BENCHMARKS = {benchmark.name: benchmark for benchmark in (GPT3_175B, REHEARSAL, LLAMA31_8B, REHEARSAL_LLAMA)}

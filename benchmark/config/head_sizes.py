@@ -3,7 +3,7 @@
 from typing import Literal
 
 from benchmark.config.field_checks import divisors, listed
-from model.gpt3_config import GPT3Config
+from model.decoder_sizes import DecoderSizes
 from stage.errors import InputError
 
 Precision = Literal["bf16", "fp32"]
@@ -13,7 +13,7 @@ TAKEN: dict[Precision, tuple[int, int]] = {"bf16": (8, 256), "fp32": (4, 65536)}
 kernel, of which PyTorch 2.11 has just the aligned ones for Ampere and newer."""
 
 
-def require_head_size(model: GPT3Config, precision: Precision, tensor_parallel: int) -> None:
+def require_head_size(model: DecoderSizes, precision: Precision, tensor_parallel: int) -> None:
     """Raises InputError, with numbers of heads that would do for this hidden size."""
     multiple, most = TAKEN["fp32" if precision == "fp32" else "bf16"]  # plans have FP8, whose attention is BF16's
     hidden, heads = model.hidden_size, model.num_attention_heads

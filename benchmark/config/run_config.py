@@ -17,7 +17,7 @@ from benchmark.config.field_checks import divisors, listed, require_positive
 from benchmark.config.head_sizes import require_head_size
 from benchmark.config.run_sections import DataOptions, GuardOptions, LoggingOptions, SaveOptions
 from benchmark.config.system_config import System
-from model.gpt3_config import GPT3Config
+from model.decoder_sizes import DecoderSizes
 from stage.errors import InputError
 
 
@@ -38,7 +38,9 @@ class OptimizerConfig:
     adam_eps: float = 1e-8
     """Added outside the square root, after bias correction."""
     weight_decay: float = 0.1
-    """On every parameter, biases and LayerNorms too."""
+    """On every parameter, biases and LayerNorms too, unless ..."""
+    decays_vectors: tyro.conf.Suppress[bool] = True
+    """... this is false: then on matrices alone."""
     clip_grad: float = 1.0
     """Largest global L2 norm of the gradient."""
 
@@ -53,18 +55,29 @@ class OptimizerConfig:
 
 
 @dataclass(frozen=True)
+class LogKeys:
+    """What a benchmark's rules call things in the MLPerf log; GPT-3's unless given."""
+
+    optimizer: str = "adam"
+    """``opt_name``, and part of the names of the optimizer's keys."""
+    weight_decay: str = "opt_weight_decay"
+    progress: Literal["epoch_num", "samples_count"] = "epoch_num"
+    """What metadata call the progress of training: in tokens, or in samples."""
+
+
+@dataclass(frozen=True)
 class Benchmark:
     """What is trained, from where, and to which quality."""
 
     name: tyro.conf.Suppress[str]
     mlperf_name: tyro.conf.Suppress[str]
     """``submission_benchmark`` of the MLPerf log."""
-    model: GPT3Config
+    model: DecoderSizes
     optimizer: OptimizerConfig
     global_batch_size: int
     """Samples per optimizer step."""
     start_iterations: int
-    """Steps the initial checkpoint was trained for …"""
+    """Steps the initial checkpoint was trained for; 0: without one weights are drawn from the seed …"""
     start_global_batch_size: int
     """… at this global batch size; their product is where schedule and data begin."""
     train_samples: int
@@ -73,6 +86,13 @@ class Benchmark:
     """Samples between evaluations, rounded up to whole steps."""
     target_log_perplexity: float | None
     """Stop when the validation log perplexity (nats per token) is at or below this; None: train all samples."""
+    max_steps: int | None = None
+    """Steps at which the cosine ends, in whatever batch size; it then sets lr_decay_samples. None: it does not."""
+    evaluation_sequences: int | None = None
+    """How many windows of the validation set are evaluated, the first in the order of its file; None: all of it."""
+    labels_last_token: tyro.conf.Suppress[bool] = False
+    """Whether a window has one token more than the sequence, so that its last position has a label, too."""
+    log_keys: tyro.conf.Suppress[LogKeys] = LogKeys()
     initial_log_perplexity: tyro.conf.Suppress[tuple[float, float] | None] = None
     """Mean and standard deviation over runs of what the initial checkpoint must evaluate to."""
     samples_to_target: tyro.conf.Suppress[tuple[tuple[int, int], ...]] = ()
@@ -81,6 +101,12 @@ class Benchmark:
 
     def __post_init__(self) -> None:
         require_positive(self, "global_batch_size", "start_global_batch_size", "eval_interval_samples")
+        require_positive(
+            self, *(one for one in ("max_steps", "evaluation_sequences") if getattr(self, one) is not None)
+        )
+        if self.max_steps is not None:
+            end = self.max_steps * self.global_batch_size
+            object.__setattr__(self, "optimizer", replace(self.optimizer, lr_decay_samples=end))
         if self.last_iteration <= self.start_iteration:
             raise InputError(
                 f"train_samples {self.train_samples} end at step {self.last_iteration}, not after the initial "
@@ -161,7 +187,7 @@ class RunConfig:
         """Raise InputError when model or global batch cannot be dealt out to the devices, with sizes that can, or when
         no kernel of the devices takes the model's heads."""
         model, system = self.benchmark.model, self.system
-        for name in ("num_attention_heads", "seq_length", "padded_vocab_size"):
+        for name in model.cut_by_tensor_parallelism:
             size = getattr(model, name)
             if size % system.tensor_parallel:
                 possible = [n for n in divisors(system.num_devices) if not size % n]
@@ -192,6 +218,11 @@ class RunConfig:
             )
         if system.device == "cuda":
             require_head_size(model, self.precision, system.tensor_parallel)
+
+    @property
+    def needs_checkpoint(self) -> bool:
+        """Whether the run begins with a checkpoint, not with weights drawn from its seed."""
+        return self.benchmark.start_iterations > 0 or self.data.checkpoint is not None
 
     @property
     def num_microbatches(self) -> int:

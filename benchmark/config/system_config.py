@@ -10,7 +10,7 @@ import tyro
 
 from benchmark.config.accelerators import ACCELERATORS, accelerator_called
 from benchmark.config.field_checks import divisors, listed, require_positive
-from model.gpt3_config import Recompute
+from model.decoder_sizes import Recompute
 from stage.errors import InputError
 from stage.regular_files import read_regular
 

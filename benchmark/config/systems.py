@@ -33,6 +33,7 @@ def _machines(name: str, nodes: int, accelerator: str, platform: str, **topology
 _ALL = (
     _machines("dgxh100_n64", 64, "H100 SXM", "DGX-H100", tensor_parallel=4, pipeline_parallel=8),
     _machines("dgxh100_n128", 128, "H100 SXM", "DGX-H100", tensor_parallel=4, pipeline_parallel=8),
+    _machines("dgxh100_n1", 1, "H100 SXM", "DGX-H100", tensor_parallel=2, micro_batch_size=1),
     _machines("dgxh100_n8", 8, "H100 SXM", "DGX-H100", tensor_parallel=8, pipeline_parallel=8),
     _machines("dgxa100_n64", 64, "A100-80GB", "DGX-A100", tensor_parallel=8, pipeline_parallel=4, micro_batch_size=4),
     _machines("dgxa100_n128", 128, "A100-80GB", "DGX-A100", tensor_parallel=8, pipeline_parallel=4, micro_batch_size=4),
@@ -62,7 +63,12 @@ _ALL = (
 
 SYSTEMS = {system.name: system for system in _ALL}
 
-DEFAULT_SYSTEM = {"gpt3_175b": "dgxh100_n64", "rehearsal": "cpu_p2"}
+DEFAULT_SYSTEM = {
+    "gpt3_175b": "dgxh100_n64",
+    "rehearsal": "cpu_p2",
+    "llama31_8b": "dgxh100_n1",
+    "rehearsal_llama": "cpu_p2",
+}
 
 
 def system_called(name: str) -> System:

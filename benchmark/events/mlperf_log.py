@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmark.config.run_config import RunConfig
+from benchmark.config.run_config import Benchmark, RunConfig
 from benchmark.events.event import Event
 from benchmark.events.event_log import EventLog
 from benchmark.events.line_files import LineFile
@@ -120,6 +120,23 @@ def _line_or_none(event: Event) -> str | None:
         return None
 
 
+def progress_fields(benchmark: Benchmark, tokens: int) -> dict[str, int]:
+    """Metadata that tell how far training is, ``tokens`` since the initial checkpoint."""
+    return {benchmark.log_keys.progress: logged_progress(benchmark, tokens)}
+
+
+def logged_progress(benchmark: Benchmark, tokens: int) -> int:
+    """The same number in the unit of the benchmark's log."""
+    return tokens if benchmark.log_keys.progress == "epoch_num" else tokens // benchmark.model.seq_length
+
+
+def block_fields(benchmark: Benchmark, first: int, count: int, *, ended: bool) -> dict[str, int]:
+    """Metadata of a block of ``count`` tokens from ``first`` on, which begins or has ``ended``."""
+    if benchmark.log_keys.progress == "epoch_num":
+        return {"first_epoch_num": first, "epoch_count": count}
+    return progress_fields(benchmark, first + count if ended else first)
+
+
 def log_configuration(events: EventLog, config: RunConfig, *, seed: int, eval_tokens: int) -> None:
     """Log the keys about submitter and hyperparameters, in the order of published logs.
 
@@ -127,7 +144,7 @@ def log_configuration(events: EventLog, config: RunConfig, *, seed: int, eval_to
     number of tokens, which most published logs give as eval_samples.
     """
     benchmark, optimizer, submission = config.benchmark, config.benchmark.optimizer, config.logging
-    size = benchmark.global_batch_size
+    size, keys = benchmark.global_batch_size, benchmark.log_keys
     events.point("submission_benchmark", benchmark.mlperf_name)
     events.point("submission_org", submission.submission_org)
     events.point("submission_division", submission.submission_division)
@@ -137,17 +154,24 @@ def log_configuration(events: EventLog, config: RunConfig, *, seed: int, eval_to
     events.point("global_batch_size", size)
     events.point("gradient_accumulation_steps", config.num_microbatches)
     events.point("max_sequence_length", benchmark.model.seq_length)
-    events.point("eval_samples", eval_tokens)
+    events.point("eval_samples", benchmark.evaluation_sequences or eval_tokens)
     events.point("init_checkpoint_step", math.ceil(benchmark.start_samples / size))
-    events.point("opt_name", "adam")
+    events.point("opt_name", keys.optimizer)
     events.point("opt_base_learning_rate", optimizer.lr)
     events.point("opt_end_learning_rate", optimizer.min_lr)
-    events.point("opt_learning_rate_warmup_steps", math.ceil(optimizer.lr_warmup_samples / size))
-    events.point("opt_learning_rate_decay_steps", math.ceil(optimizer.lr_decay_samples / size))
+    warm_up_steps, last_step = (
+        math.ceil(samples / size) for samples in (optimizer.lr_warmup_samples, optimizer.lr_decay_samples)
+    )
+    events.point("opt_learning_rate_warmup_steps", warm_up_steps)
+    if benchmark.max_steps is None:
+        events.point("opt_learning_rate_decay_steps", last_step)
+    else:
+        events.point("opt_learning_rate_decay_steps", last_step - warm_up_steps)
+        events.point("max_steps", benchmark.max_steps)
     events.point("opt_learning_rate_decay_schedule", "cosine with linear warmup")
-    events.point("opt_adam_beta_1", optimizer.adam_beta1)
-    events.point("opt_adam_beta_2", optimizer.adam_beta2)
-    events.point("opt_adam_epsilon", optimizer.adam_eps)
-    events.point("opt_weight_decay", optimizer.weight_decay)
+    events.point(f"opt_{keys.optimizer}_beta_1", optimizer.adam_beta1)
+    events.point(f"opt_{keys.optimizer}_beta_2", optimizer.adam_beta2)
+    events.point(f"opt_{keys.optimizer}_epsilon", optimizer.adam_eps)
+    events.point(keys.weight_decay, optimizer.weight_decay)
     events.point("opt_gradient_clip_norm", optimizer.clip_grad)
     events.point("on_spike", "note")

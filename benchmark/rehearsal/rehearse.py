@@ -17,6 +17,7 @@ from benchmark.launch.one_machine import run_here
 from benchmark.review.verdict import Review, review
 from benchmark.training.checkpoints.checkpoint_folder import whole_checkpoints
 from data_prep.token_files.indexed_dataset import IndexedDataset
+from model.gpt3_config import GPT3Config
 from stage.child_processes import require_free_port, run_module
 from stage.errors import InputError
 from stage.git import REPOSITORY
@@ -125,6 +126,7 @@ class _Rehearsal:
     def _prepare_checkpoint(self) -> Path:
         """Make the initial checkpoint in PAXML's layout, convert it and verify the result."""
         model, paxml, megatron = REHEARSAL.model, self.work / CHECKPOINT_PAXML, self.work / CHECKPOINT_MEGATRON
+        assert isinstance(model, GPT3Config)
         sizes = ["--layers", model.num_layers, "--hidden", model.hidden_size, "--heads", model.num_attention_heads]
         sizes += ["--vocab", model.padded_vocab_size, "--positions", model.max_position_embeddings]
         self._command(

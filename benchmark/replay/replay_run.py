@@ -7,7 +7,7 @@ are bounded before memory is taken; checkpoints are read without their pickle.
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -43,6 +43,8 @@ from benchmark.training.engine.run_progress import Progress, starting_progress
 from benchmark.training.inputs import require_inputs
 from benchmark.training.observers.evidence import input_digests
 from benchmark.training.same_inputs import input_identities
+from model.architectures import ARCHITECTURES
+from model.decoder_sizes import DecoderSizes
 from stage.errors import InputError
 
 LAYOUT = (
@@ -54,7 +56,7 @@ BOUNDS = {
     "train_samples": 200_000_000,
     "global_batch_size": 1 << 20,
     "num_layers": 4096,
-    **dict.fromkeys(("seq_length", "hidden_size", "max_position_embeddings"), 1 << 17),
+    **dict.fromkeys(("seq_length", "hidden_size", "max_position_embeddings", "ffn_hidden_size"), 1 << 17),
     "padded_vocab_size": 1 << 22,
 }
 """Largest accepted values, ten times the benchmark's and more: unchecked numbers must not decide how much memory is
@@ -160,7 +162,9 @@ def replay(options: ReplayOptions) -> ReplayResult | None:
         faults += other
         return ended()
     if environment.rank == 0:
-        require_inputs(config.data, config.benchmark.model.vocab_size, checkpoint=start == 0)
+        require_inputs(
+            config.data, config.benchmark.model.vocab_size, checkpoint=config.needs_checkpoint and start == 0
+        )
     progress, saved = starting_progress(config.benchmark, config.data.seed or 0), begun[0]
     if start:
         progress = read_progress(checkpoint_path(options.run_dir, start))
@@ -242,10 +246,11 @@ def _config(options: ReplayOptions, begin: Begin) -> RunConfig:
     where = options.run_dir / "evidence.jsonl"
     try:
         found = msgspec.convert(begin.config, _Recorded)
+        found = replace(found, benchmark=replace(found.benchmark, model=_model(begin.config["benchmark"]["model"])))
     except msgspec.ValidationError as error:
         raise InputError(f"{where}: configuration of attempt {begin.attempt!a:.40}: {error}") from error
     for name, most in BOUNDS.items():
-        value = getattr(found.benchmark, name, None) or getattr(found.benchmark.model, name)
+        value: Any = getattr(found.benchmark, name, None) or getattr(found.benchmark.model, name, 1)
         if not 1 <= value <= most:
             raise InputError(f"{where}: {name} {value}: expected 1 to {most:,}; no run of this benchmark has it")
     if options.system is not None and options.system not in SYSTEMS:
@@ -264,6 +269,15 @@ def _config(options: ReplayOptions, begin: Begin) -> RunConfig:
     )
     config.require_fit()
     return config
+
+
+def _model(recorded: dict[str, Any]) -> DecoderSizes:
+    """Return the sizes as those of the architecture that has all these fields. Raises msgspec.ValidationError where
+    there is none."""
+    for kind in ARCHITECTURES:
+        if recorded.keys() <= {field.name for field in fields(kind)}:
+            return msgspec.convert(recorded, kind)
+    raise msgspec.ValidationError(f"model: no architecture has just the sizes {', '.join(recorded)}"[:300])
 
 
 def _other_inputs(config: RunConfig, link: Link, begin: Begin) -> list[Fault]:

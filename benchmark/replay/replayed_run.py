@@ -28,7 +28,7 @@ from benchmark.training.engine.distributed import (
 )
 from benchmark.training.engine.micro_batches import TrainingBatches
 from benchmark.training.engine.settled_attention import settle_attention
-from benchmark.training.engine.train_state import TrainState, empty_state, load_initial
+from benchmark.training.engine.train_state import TrainState, draw_initial, empty_state, load_initial
 from benchmark.training.inputs import Data, open_data
 from benchmark.training.observer import StepDone
 from benchmark.training.observers.evidence import Evidence
@@ -134,6 +134,9 @@ def _load(state: TrainState, stretch: Stretch, world: World) -> None:
         load_checkpoint(state, stretch.start, world)
         return
     initial = stretch.config.data.checkpoint
+    if not stretch.config.needs_checkpoint:
+        draw_initial(state)
+        return
     if initial is None or not initial.is_dir():
         raise InputError(f"{initial}: no such folder; name the initial checkpoint with --checkpoint")
     load_initial(state, MegatronCheckpoint(initial))

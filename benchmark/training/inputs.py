@@ -1,12 +1,22 @@
 """The files that a run reads: check them before anything is started, open them, and name them in the run's log."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from benchmark.config.run_config import Benchmark
 from benchmark.config.run_sections import DataOptions
-from data_prep.sample_order.token_windows import TokenWindows, open_token_windows, parse_data_path
+from data_prep.sample_order.token_windows import (
+    BlendedDataset,
+    SingleDataset,
+    TokenWindows,
+    open_token_windows,
+    parse_data_path,
+)
 from data_prep.token_files.indexed_dataset import IndexedDataset, bin_path
 from stage.errors import InputError
 from stage.outputs.digest import md5_samples
@@ -76,6 +86,7 @@ def open_data(data: DataOptions, benchmark: Benchmark, seed: int) -> Data:
         sequence_length=benchmark.model.seq_length,
         num_samples=benchmark.train_samples,
         seed=seed,
+        plus_one=benchmark.labels_last_token,
     )
     return Data(training, open_validation(data, benchmark, seed), count_validation_tokens(data))
 
@@ -86,10 +97,57 @@ def count_validation_tokens(data: DataOptions) -> int:
 
 
 def open_validation(data: DataOptions, benchmark: Benchmark, seed: int) -> TokenWindows:
-    """Open the whole validation set in windows; the seed changes their order, not the result."""
-    return open_token_windows(
-        data.valid_data_path, sequence_length=benchmark.model.seq_length, num_samples=-1, seed=seed
+    """Open the validation set in windows, or the first of them that the benchmark evaluates; the seed changes their
+    order, not the result.
+
+    Raises InputError where there are fewer of them, or several datasets, of which none is the first.
+    """
+    windows = open_token_windows(
+        data.valid_data_path,
+        sequence_length=benchmark.model.seq_length,
+        num_samples=-1,
+        seed=seed,
+        plus_one=benchmark.labels_last_token,
     )
+    count = benchmark.evaluation_sequences
+    if count is None:
+        return windows
+    parts = windows.parts if isinstance(windows, BlendedDataset) else [windows]
+    if len(parts) > 1 or not isinstance(parts[0], SingleDataset):
+        raise InputError(
+            f"--valid-data-path: {len(parts)} datasets, but the first {count:,} sequences of one are evaluated; "
+            "name one alone"
+        )
+    if len(parts[0]) < count:
+        raise InputError(
+            f"--valid-data-path {parts[0].tokens.prefix}: {len(parts[0]):,} sequences of {benchmark.model.seq_length} "
+            f"tokens, but {count:,} are evaluated; give a larger set, or lower --evaluation-sequences"
+        )
+    return FirstSequences(parts[0], count)
+
+
+@dataclass(frozen=True)
+class FirstSequences:
+    """The first windows of a dataset in the order of its file."""
+
+    all_of_it: SingleDataset
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    def window(self, sample: int) -> npt.NDArray[np.int64]:
+        return self.all_of_it.window(int(self._places[sample]))
+
+    def documents(self, sample: int) -> str:
+        return self.all_of_it.documents(int(self._places[sample]))
+
+    @cached_property
+    def _places(self) -> npt.NDArray[np.int64]:
+        """Return the place of each of them in the shuffled order."""
+        shuffled = self.all_of_it.index.shuffle_idx[:]
+        places = np.flatnonzero(shuffled < self.count)
+        return places[np.argsort(shuffled[places])]
 
 
 def provenance(data: DataOptions) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from benchmark.config.run_config import Benchmark
 from benchmark.events.event_log import EventLog
+from benchmark.events.mlperf_log import block_fields, logged_progress, progress_fields
 from benchmark.launch.endings import RunEnd
 from benchmark.launch.phases import Phase, PhaseLog
 from benchmark.training.engine.micro_batches import TrainingBatches
@@ -95,15 +96,16 @@ def _evaluate(run: Run) -> EvaluationResult:
     tokens = progress.trained_tokens
     steps_before = (progress.steps - 1) // benchmark.eval_interval * benchmark.eval_interval
     started_at = steps_before * benchmark.tokens_per_step
-    events.end("block_stop", first_epoch_num=started_at, epoch_count=tokens - started_at)
-    events.start("eval_start", epoch_num=tokens)
+    at = progress_fields(benchmark, tokens)
+    events.end("block_stop", **block_fields(benchmark, started_at, tokens - started_at, ended=True))
+    events.start("eval_start", **at)
     run.enter("evaluation")
     started = time.perf_counter()
     result = evaluate(run.state, run.state.pipeline.world, run.validation)
     seconds = time.perf_counter() - started
     progress.evaluations.append(Evaluation(tokens, result.log_perplexity))
-    events.point("eval_accuracy", result.log_perplexity, epoch_num=tokens)
-    events.end("eval_stop", epoch_num=tokens)
+    events.point("eval_accuracy", result.log_perplexity, **at)
+    events.end("eval_stop", **at)
     events.note(
         "evaluation",
         trained_tokens=tokens,
@@ -116,9 +118,10 @@ def _evaluate(run: Run) -> EvaluationResult:
 
 
 def _start_block(run: Run) -> None:
-    """Log the start of a block: the steps between two evaluations. The log's epochs are tokens since the checkpoint."""
+    """Log the start of a block: the steps between two evaluations. The log's epochs are tokens since the checkpoint, or
+    samples."""
     tokens = run.benchmark.eval_interval * run.benchmark.tokens_per_step
-    run.events.start("block_start", first_epoch_num=run.progress.trained_tokens, epoch_count=tokens)
+    run.events.start("block_start", **block_fields(run.benchmark, run.progress.trained_tokens, tokens, ended=False))
 
 
 def _log_block(run: Run, loss: float, step_seconds: list[float]) -> None:
@@ -131,4 +134,4 @@ def _log_block(run: Run, loss: float, step_seconds: list[float]) -> None:
         "throughput": run.benchmark.tokens_per_step / mean_s,
         "reduced_train_loss": loss,
     }
-    run.events.point("tracked_stats", stats, step=run.progress.trained_tokens)
+    run.events.point("tracked_stats", stats, step=logged_progress(run.benchmark, run.progress.trained_tokens))

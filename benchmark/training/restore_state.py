@@ -13,7 +13,7 @@ from benchmark.training.checkpoints.checkpoint_folder import (
 )
 from benchmark.training.checkpoints.checkpoint_reader import load_checkpoint
 from benchmark.training.engine.distributed import World
-from benchmark.training.engine.train_state import TrainState, empty_state, load_initial
+from benchmark.training.engine.train_state import TrainState, draw_initial, empty_state, load_initial
 from benchmark.training.run_folder import RunFolder
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from stage.errors import InputError
@@ -35,8 +35,8 @@ def restore_state(
             state = empty_state(config, world, folder.progress)
         state.progress = folder.progress
         if folder.resumed_at is None:
-            _load_initial(state, config)
-            folder.events.note("message", f"starting from {config.data.checkpoint}, seed {state.progress.seed}")
+            start = _load_initial(state, config)
+            folder.events.note("message", f"starting from {start}, seed {state.progress.seed}")
             return state
         path = checkpoint_path(config.run_dir, folder.resumed_at)
         try:
@@ -64,7 +64,12 @@ def _share(folder: RunFolder, world: World) -> None:
         folder.progress = progress_from_json(text)
 
 
-def _load_initial(state: TrainState, config: RunConfig) -> None:
+def _load_initial(state: TrainState, config: RunConfig) -> str:
+    """Return what it starts from, in words."""
+    if not config.needs_checkpoint:
+        draw_initial(state)
+        return "weights drawn at random"
     if config.data.checkpoint is None:
         raise InputError(f"{config.run_dir}: no sound checkpoint is left; name the initial one with --checkpoint")
     load_initial(state, MegatronCheckpoint(config.data.checkpoint))
+    return str(config.data.checkpoint)

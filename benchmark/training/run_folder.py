@@ -18,9 +18,9 @@ from typing import Any
 
 import msgspec
 
-from benchmark.config.run_config import RunConfig
+from benchmark.config.run_config import Benchmark, RunConfig
 from benchmark.events.event_log import EventLog
-from benchmark.events.mlperf_log import LogMark, MlperfLog, log_configuration
+from benchmark.events.mlperf_log import LogMark, MlperfLog, log_configuration, logged_progress, progress_fields
 from benchmark.launch.attempt_folder import AttemptStart, all_attempts, attempt_path, read_end, write_start
 from benchmark.launch.endings import RunEnd
 from benchmark.launch.stop_note import remove_stop_note
@@ -66,6 +66,8 @@ class RunFolder(Observer):
     """Set if all checkpoints were damaged: the place in the log where the clock started, from which the log goes on
     while the run begins again at the initial checkpoint."""
     _run_is_open: bool = False
+    _benchmark: Benchmark | None = None
+    """Of the run that is open."""
 
     @property
     def resumed(self) -> bool:
@@ -116,8 +118,8 @@ class RunFolder(Observer):
             log_configuration(self.events, config, seed=self.progress.seed, eval_tokens=eval_tokens)
             self.events.end("init_stop")
             self.events.start("run_start")
-            self.events.start("epoch_start", epoch_num=0)
-        self._run_is_open = True
+            self.events.start("epoch_start", **progress_fields(config.benchmark, 0))
+        self._run_is_open, self._benchmark = True, config.benchmark
         barrier()
         try:
             yield
@@ -129,11 +131,13 @@ class RunFolder(Observer):
         if not self._run_is_open:
             return
         self._run_is_open = False
+        assert self._benchmark is not None
         tokens = self.progress.trained_tokens
+        at = progress_fields(self._benchmark, tokens)
         self.events.end("run_stop", status="success" if end.reached_target else "aborted")
-        self.events.point("train_samples", tokens)
-        self.events.point("trained_samples", tokens)
-        self.events.end("epoch_stop", epoch_num=tokens)
+        for key in ("train_samples", "trained_samples"):
+            self.events.point(key, logged_progress(self._benchmark, tokens))
+        self.events.end("epoch_stop", **at)
         self.events.note("message", f"{end.ending} after {tokens:,} tokens")
 
     def fall_back(self, config: RunConfig, damage: DamagedCheckpoint) -> None:
@@ -288,6 +292,13 @@ def _choose_seed(config: RunConfig, begun: dict[str, Any] | None) -> int:
     return secrets.randbelow(2**31)
 
 
+def _fields_of(begun: Any, now: Any) -> Any:
+    """``now`` without fields that the version which wrote ``begun`` did not have."""
+    if not (isinstance(begun, dict) and isinstance(now, dict)):
+        return now
+    return {name: _fields_of(begun[name], value) for name, value in now.items() if name in begun}
+
+
 def _require_same(config: RunConfig, begun: dict[str, Any] | None, folder: Path) -> None:
     """Raise InputError if ``config`` would not continue the run that began with ``begun``."""
     if begun is None:
@@ -295,6 +306,7 @@ def _require_same(config: RunConfig, begun: dict[str, Any] | None, folder: Path)
     now = as_json(config)
     for found in (begun, now):
         found["benchmark"].pop("samples_to_target", None)  # what other runs took changes nothing in this one
+    now["benchmark"] = _fields_of(begun["benchmark"], now["benchmark"])
     for name in MUST_NOT_CHANGE:
         if begun[name] != now[name]:
             raise InputError(

@@ -103,8 +103,9 @@ def evaluate(state: TrainState, world: World, validation: TokenWindows) -> Evalu
         rank=world.data_rank,
         world_size=world.data_parallel,
     )
-    vocab_size, pinned = state.config.benchmark.model.vocab_size, world.device.type == "cuda"
-    batches = (read_micro_batch(validation, row, vocab_size, pinned=pinned) for row in ids)
+    benchmark, pinned = state.config.benchmark, world.device.type == "cuda"
+    vocab_size, labels_last = benchmark.model.vocab_size, benchmark.labels_last_token
+    batches = (read_micro_batch(validation, row, vocab_size, pinned=pinned, labels_last=labels_last) for row in ids)
     total = state.pipeline.evaluate(batches, len(ids))
     torch.distributed.all_reduce(total)
     loss_sum, scored = total.tolist()

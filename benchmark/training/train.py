@@ -41,7 +41,9 @@ def train(config: RunConfig, environment: Environment | None = None, phases: Pha
         end_with_parent()  # no process goes on alone once torchrun or Slurm's step is gone
     if environment.rank == 0:
         require_inputs(
-            config.data, config.benchmark.model.vocab_size, checkpoint=newest_checkpoint(config.run_dir) is None
+            config.data,
+            config.benchmark.model.vocab_size,
+            checkpoint=config.needs_checkpoint and newest_checkpoint(config.run_dir) is None,
         )
     identities = input_identities(config.data) if environment.rank == 0 else None
     attempt = attempt_path(config.run_dir, environment.attempt)

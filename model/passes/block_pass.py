@@ -1,6 +1,7 @@
 """A block's forward and backward pass, written out: what is computed when, what is kept, what is sent meanwhile.
 
-The model as a reader wants it is gpt3.py; here is the same with its derivatives, on plain tensors, so that
+The models as a reader wants them are gpt3.py and llama31.py; here is the same with its derivatives, on plain tensors,
+whatever a model's own parts are (gpt3_block.py, llama_block.py), so that
   - weight gradients are summed in FP32 by the matrix products themselves (whole_parameter.py),
   - every collective of the backward pass runs beside a matrix product that does not need it,
   - what is kept is chosen by ``recompute``, and nothing is done by hooks or by autograd.
@@ -13,22 +14,20 @@ feed-forward columns and heads of this rank.
 
 recompute
     none        keeps everything
-    selective   keeps what goes into LayerNorms, GELU and attention, and what comes out of attention. LayerNorms, GELU
-                and gathered sequences are made again; no matrix product is
+    selective   keeps what goes into norms, activations and attention, and what comes out of attention. Norms,
+                activations and gathered sequences are made again; no matrix product is
     full        keeps the block's input; makes everything again but the last matrix product
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
-import torch
 from torch import Tensor
 
-from model.gpt3_config import Recompute
-from model.kernels import NormState, gelu, gelu_backward, layer_norm_backward, layer_norm_forward
-from model.passes.attention import Heads, attend
+from model.decoder_sizes import Recompute
+from model.kernels import NormState
 from model.passes.tensor_group import ForwardWatch, Passing, Pending, TensorGroup, needed
-from model.passes.whole_parameter import WholeParameter
 
 HandOn = Callable[[Tensor], Pending]
 """Takes the gradient of a block's input [t, H] as soon as it is there; what the next block of the backward pass needs
@@ -36,42 +35,64 @@ of it is pending then: the gradient of all tokens."""
 NOBODY = ForwardWatch()
 
 
-class NormPass:
-    """LayerNorm, whose stored weight is the gain minus one; in BF16 the sum 1 + weight is rounded to BF16."""
-
-    def __init__(self, parameters: Mapping[str, WholeParameter], name: str) -> None:
-        self._weight, self._bias = parameters[f"{name}.weight"], parameters[f"{name}.bias"]
-        self._gain = torch.empty_like(self._weight.value)
+class Norm(Protocol):
+    """LayerNorm, or what a model has in its place."""
 
     def refresh(self) -> None:
         """After the weights have changed."""
-        torch.add(self._weight.value, 1, out=self._gain)
+        ...
 
-    def forward(self, x_tH: Tensor) -> tuple[Tensor, NormState]:
-        return layer_norm_forward(x_tH, self._gain, self._bias.value)
+    def forward(self, x_tH: Tensor) -> tuple[Tensor, NormState]: ...
 
     def backward(self, gradient_tH: Tensor, x_tH: Tensor, state: NormState) -> Tensor:
-        """Gradient of ``x_tH``."""
-        of_input, of_gain, of_bias = layer_norm_backward(gradient_tH, x_tH, state, self._gain, self._bias.value)
-        self._weight.add(of_gain)
-        self._bias.add(of_bias)
-        return of_input
+        """Gradient of ``x_tH``; adds to the parameters' gradients."""
+        ...
 
 
-class LinearPass:
-    """A matrix product with bias. ``bias_once``: terms of a sum over ranks, of which only the first has the bias."""
+class Linear(Protocol):
+    """Matrix products with the same input."""
 
-    def __init__(self, parameters: Mapping[str, WholeParameter], name: str, *, adds_bias: bool = True) -> None:
-        self.weight, self.bias = parameters[f"{name}.weight"], parameters[f"{name}.bias"]
-        self._adds_bias = adds_bias
-
-    def forward(self, x_TH: Tensor) -> Tensor:
-        weight_HF = self.weight.value.t()
-        return torch.addmm(self.bias.value, x_TH, weight_HF) if self._adds_bias else torch.mm(x_TH, weight_HF)
+    def forward(self, x_TH: Tensor) -> Tensor: ...
 
     def backward(self, gradient_TF: Tensor) -> Tensor:
         """Gradient of the input."""
-        return torch.mm(gradient_TF, self.weight.value)
+        ...
+
+    def add_gradients(self, gradient_TF: Tensor, x_TH: Tensor, of_bias: Tensor) -> None:
+        """Add to the parameters' gradients; the bias' is the sum over the rows of ``of_bias``."""
+        ...
+
+
+class Attention(Protocol):
+    """Attention over one micro-batch, as its backward pass needs it."""
+
+    def out(self) -> Tensor:
+        """[T, N x D]"""
+        ...
+
+    def backward(self, gradient: Tensor) -> Tensor:
+        """From the gradient of :meth:`out` to that of what :attr:`BlockParts.attend` was given."""
+        ...
+
+
+@dataclass(frozen=True)
+class BlockParts:
+    """What a model's own block is made of, on this rank."""
+
+    norm_x: Norm
+    """Before attention ..."""
+    norm_y: Norm
+    """... and before the MLP."""
+    into_attention: Linear
+    """Its columns are this rank's heads."""
+    out_of_attention: Linear
+    attend: Callable[[Tensor], Attention]
+    into_mlp: Linear
+    """Its columns are this rank's part of what goes into the activation."""
+    out_of_mlp: Linear
+    activation: Callable[[Tensor], Tensor]
+    activation_backward: Callable[[Tensor, Tensor], Tensor]
+    """From the gradient of its output and its input to the gradient of that."""
 
 
 @dataclass(slots=True)
@@ -80,41 +101,31 @@ class KeptBlock:
 
     x_tH: Tensor
     """The block's input."""
-    heads: Heads | None = None
+    heads: Attention | None = None
     """What attention's backward pass starts from."""
     y_tH: Tensor | None = None
     """The hidden state between attention and MLP."""
-    before_gelu_TF: Tensor | None = None
+    before_activation_TF: Tensor | None = None
     normed_x_TH: Tensor | None = None
-    """After the first LayerNorm, all tokens."""
+    """After the first norm, all tokens."""
     normed_y_TH: Tensor | None = None
-    """After the second LayerNorm, all tokens."""
-    after_gelu_TF: Tensor | None = None
+    """After the second norm, all tokens."""
+    after_activation_TF: Tensor | None = None
     state_x: NormState | None = None
     state_y: NormState | None = None
 
 
 class BlockPass:
-    """Forward and backward passes of one block. ``parameters``: by their names in ``gpt3.py``'s Block."""
+    """Forward and backward passes of one block."""
 
     watch: ForwardWatch = NOBODY
 
-    def __init__(
-        self, parameters: Mapping[str, WholeParameter], group: TensorGroup, heads: int, batch: int, recompute: Recompute
-    ) -> None:
-        """``heads``: of this rank; ``batch``: samples of a micro-batch."""
-        self._group, self._heads, self._batch, self._recompute = group, heads, batch, recompute
-        first = group.rank == 0
-        self._norm_x = NormPass(parameters, "input_layernorm")
-        self._norm_y = NormPass(parameters, "post_attention_layernorm")
-        self._qkv = LinearPass(parameters, "self_attention.query_key_value")
-        self._dense = LinearPass(parameters, "self_attention.dense", adds_bias=first)
-        self._up = LinearPass(parameters, "mlp.dense_h_to_4h")
-        self._down = LinearPass(parameters, "mlp.dense_4h_to_h", adds_bias=first)
+    def __init__(self, parts: BlockParts, group: TensorGroup, recompute: Recompute) -> None:
+        self._parts, self._group, self._recompute = parts, group, recompute
 
     def refresh(self) -> None:
-        self._norm_x.refresh()
-        self._norm_y.refresh()
+        self._parts.norm_x.refresh()
+        self._parts.norm_y.refresh()
 
     def forward(self, x_tH: Tensor, *, keep: bool) -> Passing[tuple[Tensor, KeptBlock | None]]:
         """The block's output [t, H], and what its backward pass needs if ``keep``."""
@@ -124,15 +135,16 @@ class BlockPass:
         if not keep:
             return out_tH, None
         if self._recompute == "selective":
-            kept.normed_x_TH = kept.normed_y_TH = kept.after_gelu_TF = kept.state_x = kept.state_y = None
+            kept.normed_x_TH = kept.normed_y_TH = kept.after_activation_TF = kept.state_x = kept.state_y = None
         return out_tH, KeptBlock(x_tH) if self._recompute == "full" else kept
 
     def _whole_forward(self, x_tH: Tensor) -> Passing[tuple[Tensor, KeptBlock]]:
         """The block's output, and everything made on the way."""
         kept = KeptBlock(x_tH)
-        before_gelu_TF, y_tH = yield from self._to_gelu(kept, self.watch)
-        kept.after_gelu_TF = gelu(before_gelu_TF)
-        down_tH = yield from _awaited(self._group.reduce_scatter(self._down.forward(kept.after_gelu_TF)), self.watch)
+        before_activation_TF, y_tH = yield from self._to_activation(kept, self.watch)
+        kept.after_activation_TF = self._parts.activation(before_activation_TF)
+        terms = self._group.reduce_scatter(self._parts.out_of_mlp.forward(kept.after_activation_TF))
+        down_tH = yield from _awaited(terms, self.watch)
         return y_tH + down_tH, kept
 
     def backward(
@@ -143,63 +155,64 @@ class BlockPass:
         ``gradient_tH``: of the block's output; ``whole_gradient``: the same of all tokens, begun by the block behind.
         Each collective is begun before a matrix product that does not need it.
         """
+        parts = self._parts
         if self._recompute == "full":
-            yield from self._to_gelu(kept, NOBODY)  # a forward pass that takes turns with this one may be watched
-        x_tH, y_tH, before_gelu_TF, heads = kept.x_tH, kept.y_tH, kept.before_gelu_TF, kept.heads
-        assert y_tH is not None and before_gelu_TF is not None and heads is not None
+            yield from self._to_activation(kept, NOBODY)  # a forward pass that takes turns with this one may be watched
+        x_tH, y_tH, before_activation_TF, heads = kept.x_tH, kept.y_tH, kept.before_activation_TF, kept.heads
+        assert y_tH is not None and before_activation_TF is not None and heads is not None
 
-        after_gelu_TF = gelu(before_gelu_TF) if kept.after_gelu_TF is None else kept.after_gelu_TF
-        normed_y, state_y = self._normed(self._norm_y, y_tH, kept.normed_y_TH, kept.state_y)
+        after_activation_TF = kept.after_activation_TF
+        if after_activation_TF is None:
+            after_activation_TF = parts.activation(before_activation_TF)
+        normed_y, state_y = self._normed(parts.norm_y, y_tH, kept.normed_y_TH, kept.state_y)
         gradient_TH = yield from needed(whole_gradient)
-        before_gelu_gradient_TF = gelu_backward(self._down.backward(gradient_TH), before_gelu_TF)
-        terms = self._group.reduce_scatter(self._up.backward(before_gelu_gradient_TF))
-        self._down.weight.add_product(gradient_TH, after_gelu_TF)
-        self._down.bias.add_rows(gradient_tH)
-        del after_gelu_TF, gradient_TH
+        before_activation_gradient_TF = parts.activation_backward(
+            parts.out_of_mlp.backward(gradient_TH), before_activation_TF
+        )
+        terms = self._group.reduce_scatter(parts.into_mlp.backward(before_activation_gradient_TF))
+        parts.out_of_mlp.add_gradients(gradient_TH, after_activation_TF, gradient_tH)
+        del after_activation_TF, gradient_TH
         normed_gradient_tH = yield from needed(terms)
-        y_gradient_tH = self._norm_y.backward(normed_gradient_tH, y_tH, state_y).add_(gradient_tH)
+        y_gradient_tH = parts.norm_y.backward(normed_gradient_tH, y_tH, state_y).add_(gradient_tH)
 
         whole_y_gradient = self._group.gather(y_gradient_tH)
         normed_y_TH = yield from needed(normed_y)
-        self._up.weight.add_product(before_gelu_gradient_TF, normed_y_TH)
-        self._up.bias.add_rows(before_gelu_gradient_TF)
-        del before_gelu_gradient_TF, normed_y_TH, normed_y
-        normed_x, state_x = self._normed(self._norm_x, x_tH, kept.normed_x_TH, kept.state_x)
+        parts.into_mlp.add_gradients(before_activation_gradient_TF, normed_y_TH, before_activation_gradient_TF)
+        del before_activation_gradient_TF, normed_y_TH, normed_y
+        normed_x, state_x = self._normed(parts.norm_x, x_tH, kept.normed_x_TH, kept.state_x)
         y_gradient_TH = yield from needed(whole_y_gradient)
-        qkv_gradient = heads.backward(self._dense.backward(y_gradient_TH))
-        terms = self._group.reduce_scatter(self._qkv.backward(qkv_gradient))
-        self._dense.weight.add_product(y_gradient_TH, heads.out())
-        self._dense.bias.add_rows(y_gradient_tH)
+        qkv_gradient = heads.backward(parts.out_of_attention.backward(y_gradient_TH))
+        terms = self._group.reduce_scatter(parts.into_attention.backward(qkv_gradient))
+        parts.out_of_attention.add_gradients(y_gradient_TH, heads.out(), y_gradient_tH)
         del y_gradient_TH
         normed_gradient_tH = yield from needed(terms)
-        x_gradient_tH = self._norm_x.backward(normed_gradient_tH, x_tH, state_x).add_(y_gradient_tH)
+        x_gradient_tH = parts.norm_x.backward(normed_gradient_tH, x_tH, state_x).add_(y_gradient_tH)
 
         handed_on = hand_on(x_gradient_tH)
         normed_x_TH = yield from needed(normed_x)
-        self._qkv.weight.add_product(qkv_gradient, normed_x_TH)
-        self._qkv.bias.add_rows(qkv_gradient)
+        parts.into_attention.add_gradients(qkv_gradient, normed_x_TH, qkv_gradient)
         return x_gradient_tH, handed_on
 
-    def _to_gelu(self, kept: KeptBlock, watch: ForwardWatch) -> Passing[tuple[Tensor, Tensor]]:
-        """From the block's input up to what goes into GELU; returns that, and the hidden state beside it. Everything
-        made on the way goes into ``kept``."""
-        normed_tH, kept.state_x = self._norm_x.forward(kept.x_tH)
+    def _to_activation(self, kept: KeptBlock, watch: ForwardWatch) -> Passing[tuple[Tensor, Tensor]]:
+        """From the block's input up to what goes into the activation; returns that, and the hidden state beside it.
+        Everything made on the way goes into ``kept``."""
+        normed_tH, kept.state_x = self._parts.norm_x.forward(kept.x_tH)
         gathered = self._group.gather(normed_tH)
         kept.normed_x_TH = yield from _awaited(gathered, watch)
-        kept.heads = attend(self._qkv.forward(kept.normed_x_TH), self._batch, self._heads)
-        terms = self._group.reduce_scatter(self._dense.forward(kept.heads.out()))
+        kept.heads = self._parts.attend(self._parts.into_attention.forward(kept.normed_x_TH))
+        terms = self._group.reduce_scatter(self._parts.out_of_attention.forward(kept.heads.out()))
         dense_tH = yield from _awaited(terms, watch)
         kept.y_tH = kept.x_tH + dense_tH
-        normed_tH, kept.state_y = self._norm_y.forward(kept.y_tH)
+        normed_tH, kept.state_y = self._parts.norm_y.forward(kept.y_tH)
         gathered = self._group.gather(normed_tH)
         kept.normed_y_TH = yield from _awaited(gathered, watch)
-        kept.before_gelu_TF = self._up.forward(kept.normed_y_TH)
-        return kept.before_gelu_TF, kept.y_tH
+        kept.before_activation_TF = self._parts.into_mlp.forward(kept.normed_y_TH)
+        return kept.before_activation_TF, kept.y_tH
 
     def _normed(
-        self, norm: NormPass, x_tH: Tensor, whole: Tensor | None, state: NormState | None
+        self, norm: Norm, x_tH: Tensor, whole: Tensor | None, state: NormState | None
     ) -> tuple[Pending, NormState]:
-        """What a LayerNorm made of ``x_tH``, of all tokens, made again unless it was kept."""
+        """What a norm made of ``x_tH``, of all tokens, made again unless it was kept."""
         if whole is not None and state is not None:
             return Pending(whole), state
         normed_tH, state = norm.forward(x_tH)

@@ -1,21 +1,19 @@
 """Forward and backward passes of the model's two ends: the embedding, and the output with the losses.
 
 Written out like block_pass.py, with the same names for axes: t tokens of this rank's part of the sequence, T all
-tokens (sequence first), S sequence, B batch, H hidden, V rows of the word table on this rank.
+tokens (sequence first), S sequence, B batch, H hidden, V rows of a table on this rank.
 """
 
 import math
-from collections.abc import Mapping
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from model.losses import Softmax, softmax_gradient, softmax_losses
-from model.passes.block_pass import NormPass
+from model.passes.block_pass import Norm
 from model.passes.tensor_group import Passing, Pending, TensorGroup, needed
 from model.passes.whole_parameter import WholeParameter
-from model.sharding import FINAL_NORM, POSITIONS, WORDS
 
 LARGEST_LOGITS = 256 << 20
 """Bytes of FP32 logits at once. More tokens than that are taken in turns: without tensor parallelism 2,048 tokens of
@@ -28,12 +26,12 @@ def sequence_first(values_BS: Tensor) -> Tensor:
 
 
 class EmbeddingPass:
-    """Word and position embedding. Tensor-parallel ranks have some rows of the word table each, and embed the words
-    that are theirs for all; of the positions each uses those of its part of the sequence."""
+    """Word embedding, and position embedding where the model has one. Tensor-parallel ranks have some rows of the word
+    table each, and embed the words that are theirs for all; of the positions each uses those of its part of the
+    sequence."""
 
-    def __init__(self, parameters: Mapping[str, WholeParameter], group: TensorGroup) -> None:
-        self._words, self._positions = parameters[WORDS], parameters[POSITIONS]
-        self._group = group
+    def __init__(self, words: WholeParameter, positions: WholeParameter | None, group: TensorGroup) -> None:
+        self._words, self._positions, self._group = words, positions, group
 
     def forward(self, tokens_BS: Tensor) -> Passing[Tensor]:
         """Hidden state [t, H] of tokens [B, S]."""
@@ -42,15 +40,18 @@ class EmbeddingPass:
         if elsewhere_T is not None:
             words_TH = words_TH.masked_fill_(elsewhere_T.unsqueeze(1), 0)
         words_tH = yield from needed(self._group.reduce_scatter(words_TH))
+        if self._positions is None:
+            return words_tH
         batch, sequence = tokens_BS.shape
         own = self._own(self._positions.value, sequence)
         return (words_tH.view(-1, batch, words_tH.shape[1]) + own.unsqueeze(1)).view_as(words_tH)
 
     def backward(self, tokens_BS: Tensor, gradient_tH: Tensor, whole_gradient: Pending) -> Passing[None]:
-        """Add to the gradients of both tables. ``whole_gradient``: ``gradient_tH`` of all tokens."""
+        """Add to the gradients of the tables. ``whole_gradient``: ``gradient_tH`` of all tokens."""
         batch, sequence = tokens_BS.shape
-        own = self._own(self._positions.gradient, sequence)
-        own.add_(gradient_tH.view(-1, batch, gradient_tH.shape[1]).sum(1, dtype=torch.float32))
+        if self._positions is not None:
+            own = self._own(self._positions.gradient, sequence)
+            own.add_(gradient_tH.view(-1, batch, gradient_tH.shape[1]).sum(1, dtype=torch.float32))
         row_T, elsewhere_T = self._rows(tokens_BS)
         gradient_TH = (yield from needed(whole_gradient)).float()
         if elsewhere_T is not None:
@@ -74,15 +75,14 @@ class EmbeddingPass:
 
 
 class OutputPass:
-    """Final LayerNorm, logits by the word table, and token losses.
+    """Final norm, logits by the output's table (which may be that of the words), and token losses.
 
     The gradient of a token's loss is known beforehand (its mask over the number of tokens that count), so in training
     forward and backward pass are one, and no logits wait for their backward pass.
     """
 
-    def __init__(self, parameters: Mapping[str, WholeParameter], group: TensorGroup) -> None:
-        self._words, self._group = parameters[WORDS], group
-        self._norm = NormPass(parameters, FINAL_NORM)
+    def __init__(self, norm: Norm, table: WholeParameter, group: TensorGroup) -> None:
+        self._norm, self._table, self._group = norm, table, group
 
     def refresh(self) -> None:
         self._norm.refresh()
@@ -106,10 +106,10 @@ class OutputPass:
         for some, labels, weights, gradient in every:
             each, softmax = self._losses_of(some, labels)
             logits_gradient = softmax_gradient(softmax, weights)
-            torch.mm(logits_gradient, self._words.value, out=gradient)
+            torch.mm(logits_gradient, self._table.value, out=gradient)
             if turns == 1:
                 terms = self._group.reduce_scatter(gradient_TH)
-            self._words.add_product(logits_gradient, some)
+            self._table.add_product(logits_gradient, some)
             losses.append(each)
         if turns > 1:
             terms = self._group.reduce_scatter(gradient_TH)
@@ -117,8 +117,8 @@ class OutputPass:
         return torch.cat(losses), self._norm.backward(normed_gradient_tH, x_tH, state)
 
     def _losses_of(self, normed_TH: Tensor, labels_T: Tensor) -> tuple[Tensor, Softmax]:
-        return softmax_losses(torch.mm(normed_TH, self._words.value.t()), labels_T, self._group.group)
+        return softmax_losses(torch.mm(normed_TH, self._table.value.t()), labels_T, self._group.group)
 
     def _turns(self, labels_T: Tensor) -> int:
         """How many times logits are made, each of LARGEST_LOGITS bytes or little more."""
-        return math.ceil(labels_T.shape[0] * self._words.value.shape[0] * 4 / LARGEST_LOGITS)
+        return math.ceil(labels_T.shape[0] * self._table.value.shape[0] * 4 / LARGEST_LOGITS)

@@ -8,13 +8,13 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 
-from model.gpt3_config import GPT3Config, Recompute
+from model.architectures import architecture_of
+from model.decoder_sizes import DecoderSizes, Recompute
 from model.passes.block_pass import BlockPass, KeptBlock
 from model.passes.end_passes import EmbeddingPass, OutputPass, sequence_first
 from model.passes.part_parameters import PartParameters
 from model.passes.tensor_group import ForwardWatch, Passing, Pending, TensorGroup
 from model.passes.whole_parameter import WholeParameter
-from model.sharding import FINAL_NORM, LAYERS, POSITIONS
 
 
 @dataclass(frozen=True)
@@ -45,28 +45,36 @@ class PartPass:
     def __init__(
         self,
         state: Mapping[str, DTensor],
-        config: GPT3Config,
+        config: DecoderSizes,
         mesh: DeviceMesh,
         *,
         bf16: bool,
         batch: int,
         recompute: Recompute,
     ) -> None:
-        """``state``: the part's parameters by their names in ``gpt3.py``; ``mesh``: of the tensor-parallel ranks;
-        ``batch``: samples of a micro-batch."""
+        """``state``: the part's parameters by their names in the model's plain page; ``mesh``: of the tensor-parallel
+        ranks; ``batch``: samples of a micro-batch."""
         self._group = TensorGroup(mesh)
         dtype = torch.bfloat16 if bf16 else torch.float32
         parameters = {name: WholeParameter(one, dtype) for name, one in state.items()}
-        heads = config.num_attention_heads // self._group.size
+        architecture = architecture_of(config)
         by_block: dict[str, dict[str, WholeParameter]] = {}
         for name, parameter in parameters.items():
-            if name.startswith(LAYERS):
-                layer, inner = name.removeprefix(LAYERS).split(".", 1)
+            if name.startswith(architecture.layers):
+                layer, inner = name.removeprefix(architecture.layers).split(".", 1)
                 by_block.setdefault(layer, {})[inner] = parameter
-        self.blocks = [BlockPass(own, self._group, heads, batch, recompute) for own in by_block.values()]
-        is_first, is_last = POSITIONS in parameters, f"{FINAL_NORM}.weight" in parameters
-        self._embedding = EmbeddingPass(parameters, self._group) if is_first else None
-        self._output = OutputPass(parameters, self._group) if is_last else None
+        self.blocks = [
+            BlockPass(architecture.block(own, self._group, config, batch), self._group, recompute)
+            for own in by_block.values()
+        ]
+        self._embedding: EmbeddingPass | None = None
+        if all(name in parameters for name in architecture.input_names):
+            positions = None if architecture.positions is None else parameters[architecture.positions]
+            self._embedding = EmbeddingPass(parameters[architecture.words], positions, self._group)
+        self._output: OutputPass | None = None
+        if all(name in parameters for name in architecture.output_names):
+            norm = architecture.norm(parameters, architecture.final_norm)
+            self._output = OutputPass(norm, parameters[architecture.output], self._group)
         self.parameters = PartParameters(list(parameters.values()))
         self._arriving = False
 

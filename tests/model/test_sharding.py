@@ -8,15 +8,18 @@ import torch
 
 from benchmark.config.systems import SYSTEMS
 from benchmark.planning.dry_runs.fake_world import fake_world
+from model.architectures import architecture_of
 from model.flops import num_parameters
 from model.gpt3 import GPT3
 from model.gpt3_config import GPT3Config
-from model.sharding import WORDS, empty_chunks, layers_of_pipeline_stages, names_of_stage
+from model.sharding import empty_chunks, layers_of_pipeline_stages, names_of_stage
 from tests.benchmark.tiny import in_processes
 
 SIZES = GPT3Config(
     num_layers=4, hidden_size=64, num_attention_heads=4, seq_length=16, vocab_size=120, padded_vocab_size=128
 )
+ARCHITECTURE = architecture_of(SIZES)
+WORDS = ARCHITECTURE.words
 NAMES = {name for name, _ in GPT3(SIZES).named_parameters()}
 EIGHT = dataclasses.replace(SYSTEMS["cpu_p1"], devices_per_node=8)
 
@@ -86,7 +89,7 @@ def test_every_layer_is_in_one_stage_and_the_first_have_what_is_left(layers: int
 
 
 def test_every_parameter_is_in_one_stage_and_only_the_table_in_two() -> None:
-    by_stage = [set(names_of_stage(sorted(NAMES), SIZES.num_layers, stage, 3)) for stage in range(3)]
+    by_stage = [set(names_of_stage(sorted(NAMES), ARCHITECTURE, SIZES.num_layers, stage, 3)) for stage in range(3)]
     assert set.union(*by_stage) == NAMES
     assert [one & other for one, other in itertools.combinations(by_stage, 2)] == [set(), {WORDS}, set()]
     assert "embedding.position_embeddings.weight" in by_stage[0]

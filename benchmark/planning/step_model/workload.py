@@ -5,7 +5,7 @@ from typing import Literal
 
 from benchmark.config.run_config import RunConfig
 from benchmark.planning.step_model.stacks import STACKS, Feature, Sharding, Stack
-from model.gpt3_config import Recompute
+from model.decoder_sizes import Recompute
 from stage.errors import InputError
 
 Number = Literal["bf16", "fp8"]

@@ -181,7 +181,9 @@ def inputs(place: Place) -> CheckResult:
         return CheckResult("skipped", "neither data nor checkpoint was named")
     continues = newest_checkpoint(config.run_dir) is not None
     try:
-        require_inputs(config.data, config.benchmark.model.vocab_size, checkpoint=not continues)
+        require_inputs(
+            config.data, config.benchmark.model.vocab_size, checkpoint=config.needs_checkpoint and not continues
+        )
     except InputError as error:
         return CheckResult("FAILED", str(error))  # which says how to mend it
     also = "; the initial checkpoint is not needed, the run continues" if continues else ""

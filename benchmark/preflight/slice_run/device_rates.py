@@ -59,6 +59,7 @@ class MeasuredRates:
 def device_rates(config: RunConfig, device: torch.device) -> MeasuredRates:
     """Measure all rates, in the precision of the run and for its micro-batch."""
     model, samples = config.benchmark.model, config.system.micro_batch_size
+    assert isinstance(model, GPT3Config)  # as slice_config.py has seen to
     dtype = torch.bfloat16 if config.precision == "bf16" else torch.float32
     tokens = samples * model.seq_length
     return MeasuredRates(

@@ -10,7 +10,8 @@ import tyro
 from benchmark.config.benchmarks import BENCHMARKS
 from benchmark.config.run_config import Benchmark, RunConfig
 from benchmark.config.system_config import System
-from model.gpt3_config import Recompute
+from model.decoder_sizes import Recompute
+from model.gpt3_config import GPT3Config
 from stage.errors import InputError
 
 MICRO_BATCHES_PER_STAGE = 4
@@ -62,6 +63,10 @@ class SliceOptions:
     def __post_init__(self) -> None:
         if self.benchmark not in BENCHMARKS:
             raise InputError(f"unknown benchmark {self.benchmark!r}; there are {', '.join(BENCHMARKS)}")
+        if not isinstance(BENCHMARKS[self.benchmark].model, GPT3Config):
+            raise InputError(
+                f"{self.benchmark}: a slice measures GPT-3's matrices alone; expected one of its benchmarks"
+            )
         for name in ("layers", "micro_batches", "steps", "data_parallel", "hidden_size", "seq_length"):
             value = getattr(self, name)
             if value is not None and value < 1:

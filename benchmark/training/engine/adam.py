@@ -14,7 +14,8 @@ MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 class Adam:
-    """AdamW over this process's shards of the parameters, in one parameter group that decays everything.
+    """AdamW over this process's shards of the parameters, in one parameter group that decays everything; or in two, of
+    which that of the vectors does not decay.
 
     The kernel is chosen in model/kernels.py.
     """
@@ -39,13 +40,17 @@ class Adam:
         ]
         device = next(iter(self._shards.values())).device
         self._shares = torch.tensor(shares, dtype=torch.float64, device=device)
+        undecayed = {name for name, one in parameters.items() if one.dim() == 1 and not config.decays_vectors}
         self._inner = adam(
-            list(self._shards.values()),
+            [shard for name, shard in self._shards.items() if name not in undecayed],
             lr=config.lr,
             betas=(config.adam_beta1, config.adam_beta2),
             eps=config.adam_eps,
             weight_decay=config.weight_decay,
         )
+        if undecayed:
+            vectors = [shard for name, shard in self._shards.items() if name in undecayed]
+            self._inner.add_param_group({"params": vectors, "weight_decay": 0.0})
         self._moments = {
             moment: {name: torch.zeros_like(parameter.detach()) for name, parameter in self._parameters.items()}
             for moment in (MOMENTS if updates else ())

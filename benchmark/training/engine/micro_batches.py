@@ -60,14 +60,16 @@ class MicroBatch:
         return MicroBatch(*(tensor.pin_memory() for tensor in (self.tokens, self.labels, self.loss_mask)))
 
 
-def micro_batch(windows: Ids, does_not_count: npt.NDArray[np.bool_]) -> MicroBatch:
+def micro_batch(windows: Ids, does_not_count: npt.NDArray[np.bool_], *, labels_last: bool = False) -> MicroBatch:
     """Make the labels and loss mask of token windows [B, S] in which missing tokens are -1.
 
-    The label of a position is the next token of the same window, so the last position has none. Windows that
-    ``does_not_count`` [B] marks, and missing tokens, are masked.
+    The label of a position is the next token of the same window, so the last position has none; with ``labels_last``
+    windows are [B, S + 1], and it has one. Windows that ``does_not_count`` [B] marks, and missing tokens, are masked.
     """
     labels = np.roll(windows, -1, axis=1)
     labels[:, -1] = PADDING
+    if labels_last:
+        windows, labels = windows[:, :-1], labels[:, :-1]
     mask = (labels != PADDING) & ~does_not_count[:, None]
     return MicroBatch(
         tokens=torch.from_numpy(np.where(windows == PADDING, 0, windows)),
@@ -76,8 +78,11 @@ def micro_batch(windows: Ids, does_not_count: npt.NDArray[np.bool_]) -> MicroBat
     )
 
 
-def read_micro_batch(windows: TokenWindows, ids: Ids, vocab_size: int, *, pinned: bool = False) -> MicroBatch:
-    """Read samples [B]; for a negative id, read some sample that does not count. ``pinned``: for a copy to a GPU.
+def read_micro_batch(
+    windows: TokenWindows, ids: Ids, vocab_size: int, *, pinned: bool = False, labels_last: bool = False
+) -> MicroBatch:
+    """Read samples [B]; for a negative id, read some sample that does not count. ``pinned``: for a copy to a GPU;
+    ``labels_last``: as :func:`micro_batch`.
 
     In the reference, padding must not outnumber the samples, and a padding sample of a blend can count after all
     (docs/facts/reference.md j.17); here neither holds. Raises InputError for a token outside the vocabulary.
@@ -88,7 +93,7 @@ def read_micro_batch(windows: TokenWindows, ids: Ids, vocab_size: int, *, pinned
             f"samples {ids.min()} to {ids.max()} hold token {rows.max()}, but the model's vocabulary has {vocab_size}; "
             "the data was tokenised for another model"
         )
-    batch = micro_batch(rows, ids < 0)
+    batch = micro_batch(rows, ids < 0, labels_last=labels_last)
     return batch.pinned() if pinned else batch
 
 
@@ -125,5 +130,6 @@ class TrainingBatches:
             rank=self._rank,
             world_size=self._config.system.data_parallel,
         )
-        vocab_size, pinned = self._config.benchmark.model.vocab_size, self._config.system.device == "cuda"
-        return [read_micro_batch(self._windows, row, vocab_size, pinned=pinned) for row in ids]
+        benchmark, pinned = self._config.benchmark, self._config.system.device == "cuda"
+        vocab_size, labels_last = benchmark.model.vocab_size, benchmark.labels_last_token
+        return [read_micro_batch(self._windows, row, vocab_size, pinned=pinned, labels_last=labels_last) for row in ids]

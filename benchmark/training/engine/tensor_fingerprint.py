@@ -20,9 +20,7 @@ from benchmark.training.engine.adam import MOMENTS
 from benchmark.training.engine.train_state import TrainState
 from checkpoint_convert.formats.boxes import Box
 from checkpoint_convert.formats.megatron_checkpoint import own_part
-from model.gpt3 import GPT3
-from model.gpt3_config import GPT3Config
-from model.sharding import WORDS
+from model.sharding import parameter_shapes
 
 AT_ONCE = {"cpu": 1 << 18, "cuda": 1 << 24}
 """Values processed at once, by kind of device; each takes 8 bytes. On a CPU they fit a core's cache, which is ten times
@@ -82,9 +80,9 @@ class StateFingerprints:
     def __init__(self, state: TrainState) -> None:
         self._state = state
         self._device = next(iter(state.parameters.values())).to_local().device
-        elsewhere = (WORDS,) if state.tied_table.is_second_copy else ()
+        elsewhere = state.tied_table.second_copies
         self._factors: dict[str, Factors] = {}
-        for number, name in enumerate(parameter_names(state.config.benchmark.model)):
+        for number, name in enumerate(parameter_shapes(state.config.benchmark.model)):
             if name in state.parameters and name not in elsewhere and is_first_copy(state.parameters[name]):
                 _, box = own_part(state.parameters[name])
                 self._factors[name] = place_factors(box, number, self._device)
@@ -115,12 +113,6 @@ def as_text(halves: list[int]) -> str:
     """Return the sum of all processes' halves as 16 hexadecimal digits."""
     upper, lower = halves
     return f"{((upper << 32) + lower) % (1 << 64):016x}"
-
-
-def parameter_names(model: GPT3Config) -> list[str]:
-    """Return the names of all parameters in the model's own order, which is the same on all processes."""
-    with torch.device("meta"):
-        return [name for name, _ in GPT3(model).named_parameters()]
 
 
 def is_first_copy(parameter: DTensor) -> bool:

@@ -14,7 +14,9 @@ from benchmark.training.engine.pipeline import Pipeline
 from benchmark.training.engine.run_progress import Progress
 from benchmark.training.engine.tied_table import TiedTable
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
-from model.sharding import WORDS, empty_chunks
+from model.architectures import architecture_of
+from model.initial_weights import draw_initial_weights
+from model.sharding import empty_chunks
 from stage.errors import InputError
 
 
@@ -56,14 +58,20 @@ def empty_state(
     ``updates``: whether it will be trained; else it has no moments. ``within``: memory is allocated in this context;
     the dry run gives one in which tensors have none. Collective.
     """
-    tied_table = TiedTable(world)
+    tied_table = TiedTable(world, architecture_of(config.benchmark.model).tied)
     with within or nullcontext():
         chunks = empty_chunks(config.benchmark.model, world.mesh, config.system.pipeline_chunks)
         parameters = {name: parameter for chunk in chunks for name, parameter in chunk.items()}
-        not_counted = (WORDS,) if tied_table.is_second_copy else ()
+        not_counted = tied_table.second_copies
         adam = Adam(parameters, config.benchmark.optimizer, counted_elsewhere=not_counted, updates=updates)
         pipeline = Pipeline(config, world, chunks)
     return TrainState(config, pipeline, adam, progress, parameters, tied_table)
+
+
+def draw_initial(state: TrainState) -> None:
+    """Fill the state of a run that no checkpoint comes before: weights drawn from its seed, no moments."""
+    draw_initial_weights(state.parameters, state.config.benchmark.model, state.progress.seed)
+    state.optimizer.start_at(0)
 
 
 def load_initial(state: TrainState, checkpoint: MegatronCheckpoint) -> None:

@@ -1,7 +1,7 @@
 """Check that all copies of a tensor that several devices hold agree, to the bit.
 
-LayerNorms, row biases and positions lie on every tensor-parallel rank, everything on every replica, the word table on
-the first and on the last stage. Their values are not sent again after the start: they stay equal because every copy
+LayerNorms, row biases and positions lie on every tensor-parallel rank, everything on every replica, a tied word table
+on the first and on the last stage. Their values are not sent again after the start: they stay equal because every copy
 gets the same update. BLOOM trained for weeks with LayerNorms that had drifted apart, since clipping left some copies
 out; the loss does not show it. So weights and moments are compared at an interval, by fingerprints.
 """
@@ -23,7 +23,7 @@ from benchmark.training.engine.tensor_fingerprint import fingerprint, place_fact
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.observer import Observer, StepDone
 from checkpoint_convert.formats.boxes import whole_box
-from model.sharding import AXES, WORDS
+from model.sharding import AXES
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def _copies(state: TrainState, world: World) -> list[Copies]:
             copied = {name: value.to_local() for name, value in tensors.items() if _is_copied_along(value, axis)}
             found.append(Copies(world.mesh[axis].get_group(), copied))
     if state.tied_table.group is not None:
-        names = [f"{kind}/{WORDS}" for kind in ("model", *MOMENTS)]
+        names = [f"{kind}/{state.tied_table.name}" for kind in ("model", *MOMENTS)]
         nothing = torch.zeros(0, device=world.device)
         table = {name: tensors[name].to_local() if name in tensors else nothing for name in names}
         found.append(Copies(state.tied_table.group, table, only_ends=True))

@@ -11,6 +11,8 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.distributed.tensor.debug import _clear_sharding_prop_cache
 
 from benchmark.training.engine.distributed import build_mesh
+from model.architectures import ARCHITECTURES, Architecture
+from model.gpt3_config import GPT3Config
 from model.passes.part_parameters import PartParameters
 from model.passes.whole_parameter import WholeParameter
 from model.sharding import AXES, placements
@@ -37,10 +39,15 @@ def mesh_of(*, replicas: int = 1, shards: int = 1, tensor: int = 1) -> DeviceMes
     return build_mesh(system_of(replicas * shards * tensor, replicas=replicas, tensor_parallel=tensor), "cpu")
 
 
-def spread(plain: nn.Module, mesh: DeviceMesh) -> dict[str, DTensor]:
+GPT3_ROW = ARCHITECTURES[GPT3Config]
+
+
+def spread(plain: nn.Module, mesh: DeviceMesh, architecture: Architecture = GPT3_ROW) -> dict[str, DTensor]:
     """The parameters of a model or a block, with their values, cut and sharded as sharding.py does it."""
     return {
-        name: distribute_tensor(value.detach().clone(), mesh[AXES[1:]], placements(name), src_data_rank=None)
+        name: distribute_tensor(
+            value.detach().clone(), mesh[AXES[1:]], placements(name, architecture), src_data_rank=None
+        )
         for name, value in plain.named_parameters()
     }
 

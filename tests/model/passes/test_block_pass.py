@@ -8,11 +8,15 @@ from typing import Any, get_args
 import pytest
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 
-from model.gpt3 import Block
-from model.gpt3_config import GPT3Config, Recompute
+from model.architectures import ARCHITECTURES
+from model.decoder_sizes import DecoderSizes, Recompute
+from model.gpt3 import Block, LayerNorm
+from model.gpt3_config import GPT3Config
+from model.llama31 import LlamaBlock
+from model.llama31_config import Llama31Config
 from model.passes.block_pass import BlockPass, KeptBlock
 from model.passes.tensor_group import ForwardWatch, Passing, Pending, TensorGroup, needed, run_together
 from tests.benchmark.tiny import in_processes
@@ -24,31 +28,33 @@ S, H, HEADS = 8, 12, 2  # of two tensor-parallel ranks each has one head
 SIZES = GPT3Config(
     num_layers=1, hidden_size=H, num_attention_heads=HEADS, seq_length=S, vocab_size=10, padded_vocab_size=10
 )
+LLAMA = Llama31Config(1, 16, 8, S, 10, 10, num_key_value_heads=2, ffn_hidden_size=18)
+BOTH = pytest.mark.parametrize("sizes", [SIZES, LLAMA], ids=["gpt3", "llama31"])
 RECOMPUTE: tuple[Recompute, ...] = get_args(Recompute)
 LAST_GRADIENT = "self_attention.query_key_value.weight"
 MICRO_BATCHES = 2
 
 
 @cache
-def plain_block() -> Block:
-    block = Block(SIZES).double()
+def plain_block(sizes: DecoderSizes = SIZES) -> nn.Module:
+    block = (Block(sizes) if isinstance(sizes, GPT3Config) else LlamaBlock(sizes)).double()  # type: ignore[arg-type]
     for number, parameter in enumerate(block.parameters()):
         parameter.data.copy_(0.3 * draw(*parameter.shape, seed=number))
     return block
 
 
-def example(batch: int, sequence: int, micro_batch: int) -> tuple[Tensor, Tensor]:
+def example(batch: int, sequence: int, micro_batch: int, width: int = H) -> tuple[Tensor, Tensor]:
     """Input and gradient of the output, [B, S, H]."""
-    return draw(batch, sequence, H, seed=100 + micro_batch), draw(batch, sequence, H, seed=200 + micro_batch)
+    return draw(batch, sequence, width, seed=100 + micro_batch), draw(batch, sequence, width, seed=200 + micro_batch)
 
 
-def by_autograd(batch: int, sequence: int = S) -> dict[str, list[Tensor]]:
+def by_autograd(batch: int, sequence: int = S, sizes: DecoderSizes = SIZES) -> dict[str, list[Tensor]]:
     """Outputs and input gradients of each micro-batch, [S x B, H], and the sums of parameters' gradients."""
-    plain = plain_block()
+    plain = plain_block(sizes)
     plain.zero_grad()
     found: dict[str, list[Tensor]] = {"output": [], "input gradient": []}
     for micro_batch in range(MICRO_BATCHES):
-        x, upstream = example(batch, sequence, micro_batch)
+        x, upstream = example(batch, sequence, micro_batch, sizes.hidden_size)
         x.requires_grad_()
         out = plain(x)
         out.backward(upstream)
@@ -64,19 +70,22 @@ def by_autograd(batch: int, sequence: int = S) -> dict[str, list[Tensor]]:
 class _Passed:
     """The micro-batches' passes on this rank of a mesh."""
 
-    def __init__(self, mesh: DeviceMesh, recompute: Recompute, batch: int, sequence: int = S) -> None:
+    def __init__(
+        self, mesh: DeviceMesh, recompute: Recompute, batch: int, sequence: int = S, sizes: DecoderSizes = SIZES
+    ) -> None:
         self.mesh, self.group = mesh, TensorGroup(mesh["tensor"])
-        self.parameters = gathered(spread(plain_block(), mesh), torch.float64)
-        self.block = BlockPass(self.parameters, self.group, HEADS // self.group.size, batch, recompute)
+        row = ARCHITECTURES[type(sizes)]
+        self.parameters = gathered(spread(plain_block(sizes), mesh, row), torch.float64)
+        self.block = BlockPass(row.block(self.parameters, self.group, sizes, batch), self.group, recompute)
         self.block.refresh()
-        self._batch, self._sequence = batch, sequence
+        self._batch, self._sequence, self._width = batch, sequence, sizes.hidden_size
 
     def own_rows(self, x_BSH: Tensor) -> Tensor:
         return sequence_first_rows(x_BSH).chunk(self.group.size)[self.group.rank]
 
     def pass_through(self, micro_batch: int) -> Passing[tuple[Tensor, Tensor]]:
         """Forward and backward: output and input gradient, of all tokens."""
-        x_tH, upstream_tH = map(self.own_rows, example(self._batch, self._sequence, micro_batch))
+        x_tH, upstream_tH = map(self.own_rows, example(self._batch, self._sequence, micro_batch, self._width))
         out, kept = yield from self.block.forward(x_tH, keep=True)
         assert kept is not None
         whole = self.group.gather(upstream_tH)
@@ -111,8 +120,8 @@ class _Passed:
         return float((ours - theirs).abs().max() / theirs.abs().max())
 
 
-def assert_close(differences: dict[str, float]) -> None:
-    assert len(differences) == 2 + 12
+def assert_close(differences: dict[str, float], sizes: DecoderSizes = SIZES) -> None:
+    assert len(differences) == 2 + (12 if sizes is SIZES else 9)
     for name, difference in differences.items():
         assert difference < (1e-12 if name in ("output", "input gradient") else 5e-7), (name, difference)
 
@@ -124,13 +133,14 @@ def mesh() -> Iterator[DeviceMesh]:
 
 
 @pytest.mark.parametrize("batch", [1, 2, 3])
-def test_numbers_are_those_of_autograd(batch: int, mesh: DeviceMesh) -> None:
+@BOTH
+def test_numbers_are_those_of_autograd(sizes: DecoderSizes, batch: int, mesh: DeviceMesh) -> None:
     """And, whatever is computed again, the same to the bit."""
     every = []
     for recompute in RECOMPUTE:
-        passed = _Passed(mesh, recompute, batch)
+        passed = _Passed(mesh, recompute, batch, sizes=sizes)
         every.append(passed.found(together=recompute == "full"))
-        assert_close(passed.differences(every[-1], by_autograd(batch)))
+        assert_close(passed.differences(every[-1], by_autograd(batch, sizes=sizes)), sizes)
     for other in every[1:]:
         for name, tensors in every[0].items():
             assert all(torch.equal(*pair) for pair in zip(tensors, other[name], strict=True)), name
@@ -144,9 +154,11 @@ def _on_two_ranks() -> dict[str, Any]:
     found: dict[str, Any] = {}
     for recompute in RECOMPUTE:
         for batch, sequence in ((2, S), (1, RANKS)):  # a sequence of a token for each rank
-            passed = _Passed(mesh, recompute, batch, sequence)
-            ours = passed.found(together=True)
-            found[f"{recompute}, {batch}"] = passed.differences(ours, by_autograd(batch, sequence))
+            for name, sizes in (("gpt3", SIZES), ("llama31", LLAMA)):
+                passed = _Passed(mesh, recompute, batch, sequence, sizes)
+                ours = passed.found(together=True)
+                due = by_autograd(batch, sequence, sizes)
+                found[f"{name}, {recompute}, {batch}"] = passed.differences(ours, due)
         passed = _Passed(mesh, recompute, 2)
         passed.block.watch = watch = _CallLog()
         found[f"{recompute}, told"] = _told(passed, watch)
@@ -194,9 +206,13 @@ def on_two_ranks() -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("batch", [1, 2])
 @pytest.mark.parametrize("recompute", RECOMPUTE)
-def test_two_ranks_compute_what_one_does(recompute: str, batch: int, on_two_ranks: list[dict[str, Any]]) -> None:
+@BOTH
+def test_two_ranks_compute_what_one_does(
+    sizes: DecoderSizes, recompute: str, batch: int, on_two_ranks: list[dict[str, Any]]
+) -> None:
+    name = "gpt3" if sizes is SIZES else "llama31"
     for on_rank in on_two_ranks:
-        assert_close(on_rank[f"{recompute}, {batch}"])
+        assert_close(on_rank[f"{name}, {recompute}, {batch}"], sizes)
 
 
 @pytest.mark.parametrize("recompute", RECOMPUTE)
@@ -285,6 +301,7 @@ def test_changed_gains_count_after_a_refresh(mesh: DeviceMesh) -> None:
             passed.block.refresh()
         outputs.append(run_together(passed.block.forward(x_tH, keep=False))[0][0])
     changed = plain_block().input_layernorm
+    assert isinstance(changed, LayerNorm)
     with torch.no_grad():
         changed.weight.add_(0.5)
         expected = plain_block()(example(1, S, 0)[0])

@@ -17,11 +17,12 @@ from model.gpt3_config import GPT3Config
 from model.losses import softmax_losses
 from model.passes import end_passes
 from model.passes.end_passes import EmbeddingPass, OutputPass, sequence_first
+from model.passes.gpt3_block import NormPass
 from model.passes.tensor_group import TensorGroup, run_together
 from model.passes.whole_parameter import WholeParameter
-from model.sharding import FINAL_NORM, POSITIONS, WORDS
 from tests.benchmark.tiny import in_processes
 from tests.model.passes.on_mesh import (
+    GPT3_ROW,
     draw,
     mesh_of,
     one_process,
@@ -33,6 +34,8 @@ from tests.model.passes.on_mesh import (
 )
 
 RANKS = 2
+WORDS, FINAL_NORM = GPT3_ROW.words, GPT3_ROW.final_norm
+POSITIONS = "embedding.position_embeddings.weight"
 B, S, H, V = 2, 8, 6, 20
 SIZES = GPT3Config(
     num_layers=1,
@@ -123,7 +126,7 @@ class _Ends:
 
     def embedding(self) -> tuple[Numbers, dict[str, WholeParameter]]:
         parameters = whole_parameters(self.model, torch.float64)
-        embedding, found = EmbeddingPass(parameters, self.group), Numbers()
+        embedding, found = EmbeddingPass(parameters[WORDS], parameters[POSITIONS], self.group), Numbers()
         for number in range(MICRO_BATCHES):
             tokens = tokens_of(number)[0]
             (found[f"hidden state {number}"],) = run_together(embedding.forward(tokens))
@@ -133,7 +136,7 @@ class _Ends:
 
     def output(self, turns: int) -> tuple[Numbers, dict[str, WholeParameter]]:
         parameters = whole_parameters(self.model, torch.float64)
-        output, found = OutputPass(parameters, self.group), Numbers()
+        output, found = OutputPass(NormPass(parameters, FINAL_NORM), parameters[WORDS], self.group), Numbers()
         output.refresh()
         for number in range(MICRO_BATCHES):
             x_tH = self.own_rows(draw(B, S, H, seed=200 + number))
@@ -235,7 +238,7 @@ def test_positions_that_are_not_used_get_no_gradient(ends: _Ends) -> None:
 
 def test_losses_in_bf16_are_fp32(ends: _Ends) -> None:
     parameters = whole_parameters(ends.model, torch.bfloat16)
-    output = OutputPass(parameters, ends.group)
+    output = OutputPass(NormPass(parameters, FINAL_NORM), parameters[WORDS], ends.group)
     output.refresh()
     labels_T = sequence_first(tokens_of(0)[1])
     x_tH = sequence_first_rows(draw(B, S, H, seed=200)).bfloat16()

@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 
-from model.gpt3 import GPT3, mean_loss, token_losses
-from model.gpt3_config import GPT3Config, Recompute
+from model.architectures import architecture_of
+from model.decoder_sizes import DecoderSizes, Recompute
+from model.gpt3 import mean_loss, token_losses
+from model.gpt3_config import GPT3Config
+from model.llama31_config import Llama31Config
 from model.passes.end_passes import sequence_first
 from model.passes.part_pass import PartBatch, PartPass
 from model.passes.tensor_group import ForwardWatch, Passing, run_together
@@ -24,6 +27,8 @@ from tests.model.passes.on_mesh import draw, mesh_of, one_process, spread
 RANKS = 2
 B, S, H, V = 2, 8, 12, 20
 SIZES = GPT3Config(num_layers=3, hidden_size=H, num_attention_heads=2, seq_length=S, vocab_size=V, padded_vocab_size=V)
+LLAMA = Llama31Config(3, 16, 8, S, V, V, num_key_value_heads=2, ffn_hidden_size=18)
+BOTH = pytest.mark.parametrize("sizes", [SIZES, LLAMA], ids=["gpt3", "llama31"])
 MICRO_BATCHES = 3
 TABLE = "embedding.word_embeddings.weight"
 TOLERANCE = 2e-6
@@ -31,8 +36,8 @@ TOLERANCE = 2e-6
 
 
 @cache
-def plain_model() -> GPT3:
-    model = GPT3(SIZES)
+def plain_model(sizes: DecoderSizes = SIZES) -> nn.Module:
+    model = architecture_of(sizes).plain(sizes)
     for number, parameter in enumerate(model.parameters()):
         parameter.data.copy_(0.2 * draw(*parameter.shape, seed=number))
     return model
@@ -49,9 +54,9 @@ def batch_of(micro_batch: int, *, all_masked: bool = False) -> PartBatch:
     return PartBatch(tokens, labels, mask)
 
 
-def by_autograd() -> tuple[list[float], dict[str, Tensor]]:
+def by_autograd(sizes: DecoderSizes = SIZES) -> tuple[list[float], dict[str, Tensor]]:
     """Losses, each divided by the number of micro-batches, and the gradients of their sum."""
-    model = copy.deepcopy(plain_model())
+    model = copy.deepcopy(plain_model(sizes))
     losses = []
     for number in range(MICRO_BATCHES):
         batch = batch_of(number)
@@ -67,14 +72,23 @@ def by_autograd() -> tuple[list[float], dict[str, Tensor]]:
 class _Cut:
     """The model on this rank of a mesh, cut into parts, all of which are in this process."""
 
-    def __init__(self, mesh: DeviceMesh, parts: int, recompute: Recompute = "none", *, bf16: bool = False) -> None:
-        names = [name for name, _ in plain_model().named_parameters()]
+    def __init__(
+        self,
+        mesh: DeviceMesh,
+        parts: int,
+        recompute: Recompute = "none",
+        *,
+        bf16: bool = False,
+        sizes: DecoderSizes = SIZES,
+    ) -> None:
+        names, row = [name for name, _ in plain_model(sizes).named_parameters()], architecture_of(sizes)
         self.states = []
         for number in range(parts):  # each with a copy of its own
-            every = spread(plain_model(), mesh)
-            self.states.append({name: every[name] for name in names_of_stage(names, SIZES.num_layers, number, parts)})
+            every = spread(plain_model(sizes), mesh, row)
+            here = names_of_stage(names, row, sizes.num_layers, number, parts)
+            self.states.append({name: every[name] for name in here})
         self.parts = [
-            PartPass(one, SIZES, mesh["tensor"], bf16=bf16, batch=B, recompute=recompute) for one in self.states
+            PartPass(one, sizes, mesh["tensor"], bf16=bf16, batch=B, recompute=recompute) for one in self.states
         ]
         self.gather()
 
@@ -133,8 +147,8 @@ def _for_part(part: PartPass, parts: list[PartPass], batch: PartBatch) -> PartBa
     )
 
 
-def assert_as_by_autograd(found: tuple[list[float], dict[str, Tensor]]) -> None:
-    losses, gradients = by_autograd()
+def assert_as_by_autograd(found: tuple[list[float], dict[str, Tensor]], sizes: DecoderSizes = SIZES) -> None:
+    losses, gradients = by_autograd(sizes)
     assert found[0] == pytest.approx(losses, abs=TOLERANCE)
     assert found[1].keys() == gradients.keys()
     for name, gradient in gradients.items():
@@ -150,27 +164,31 @@ def mesh() -> Iterator[DeviceMesh]:
 
 @pytest.mark.parametrize("parts", [1, 2, 3])
 @pytest.mark.parametrize("recompute", ["none", "full"])
-def test_losses_and_gradients_are_those_of_autograd(parts: int, recompute: Recompute, mesh: DeviceMesh) -> None:
-    cut = _Cut(mesh, parts, recompute)
-    assert_as_by_autograd(cut.step())
+@BOTH
+def test_losses_and_gradients_are_those_of_autograd(
+    sizes: DecoderSizes, parts: int, recompute: Recompute, mesh: DeviceMesh
+) -> None:
+    cut = _Cut(mesh, parts, recompute, sizes=sizes)
+    assert_as_by_autograd(cut.step(), sizes)
     cut.gather()
-    assert_as_by_autograd(cut.step(together=True))
+    assert_as_by_autograd(cut.step(together=True), sizes)
 
 
-def _on_two_ranks() -> Any:
+def _on_two_ranks(sizes: DecoderSizes = SIZES) -> Any:
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     mesh, found = mesh_of(tensor=RANKS), []
     for parts, recompute in ((1, "selective"), (2, "full")):
-        losses, gradients = _Cut(mesh, parts, recompute).step(together=True)  # type: ignore[arg-type]
+        losses, gradients = _Cut(mesh, parts, recompute, sizes=sizes).step(together=True)  # type: ignore[arg-type]
         found.append((losses, {name: gradient.numpy() for name, gradient in gradients.items()}))
     return found
 
 
-def test_two_ranks_compute_what_one_does() -> None:
-    for on_rank in in_processes(RANKS, _on_two_ranks):
+@BOTH
+def test_two_ranks_compute_what_one_does(sizes: DecoderSizes) -> None:
+    for on_rank in in_processes(RANKS, _on_two_ranks, sizes):
         for losses, gradients in on_rank:
-            assert_as_by_autograd((losses, {name: torch.from_numpy(value) for name, value in gradients.items()}))
+            assert_as_by_autograd((losses, {name: torch.from_numpy(value) for name, value in gradients.items()}), sizes)
 
 
 @pytest.mark.parametrize("parts", [1, 2])

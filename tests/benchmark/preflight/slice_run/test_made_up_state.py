@@ -9,10 +9,10 @@ from benchmark.preflight.slice_run.made_up_state import made_up_batches, made_up
 from benchmark.preflight.slice_run.slice_config import SliceOptions, slice_config
 from benchmark.training.engine.adam import local
 from benchmark.training.engine.distributed import joined_world, read_environment
-from model.sharding import WORDS
 from tests.benchmark.tiny import in_processes
 
 Parts = dict[str, npt.NDArray[np.float32]]
+WORDS = "embedding.word_embeddings.weight"
 
 
 def parts(options: SliceOptions) -> tuple[Parts, list[list[int]]]:

@@ -137,3 +137,10 @@ def test_batches_of_each_step_are_read_ahead_and_after_a_jump(inputs: Inputs, tm
             expected = read_micro_batch(windows, row, 100)
             assert torch.equal(batch.tokens, expected.tokens)
             assert torch.equal(batch.loss_mask, expected.loss_mask)
+
+
+def test_of_windows_with_one_token_more_the_last_position_has_a_label() -> None:
+    batch = micro_batch(np.array([[5, 6, 7, 8], [5, 6, -1, -1]]), np.array([False, False]), labels_last=True)
+    assert batch.tokens.tolist() == [[5, 6, 7], [5, 6, 0]]
+    assert batch.labels.tolist() == [[6, 7, 8], [6, 0, 0]]
+    assert batch.loss_mask.tolist() == [[1, 1, 1], [1, 0, 0]]

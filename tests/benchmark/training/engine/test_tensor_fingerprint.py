@@ -16,12 +16,12 @@ from benchmark.training.engine.tensor_fingerprint import (
     StateFingerprints,
     as_text,
     fingerprint,
-    parameter_names,
     place_factors,
 )
 from benchmark.training.engine.train_state import empty_state, load_initial
 from checkpoint_convert.formats.boxes import Box, whole_box
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
+from model.sharding import parameter_shapes
 from tests.benchmark.runs import system_of
 from tests.benchmark.tiny import Inputs, in_processes
 from tests.benchmark.training.test_topologies import whole
@@ -108,7 +108,7 @@ def test_random_pairs_of_changes_do_not_cancel_each_other() -> None:
 
 
 def test_names_of_the_whole_model() -> None:
-    assert len(parameter_names(GPT3_175B.model)) == 4 + 96 * 12
+    assert len(parameter_shapes(GPT3_175B.model)) == 4 + 96 * 12
 
 
 def _fingerprints(config: RunConfig) -> tuple[str, str, str]:
@@ -122,7 +122,7 @@ def _fingerprints(config: RunConfig) -> tuple[str, str, str]:
         for one in sums:
             torch.distributed.all_reduce(one)
         alone = 0
-        for number, name in enumerate(parameter_names(config.benchmark.model)) if world.size == 1 else ():
+        for number, name in enumerate(parameter_shapes(config.benchmark.model)) if world.size == 1 else ():
             alone += of(whole(state.parameters[name].detach()), number)
         weights, moments = (as_text(one.tolist()) for one in sums)
         return weights, moments, f"{alone % WHOLE:016x}"

@@ -8,14 +8,15 @@ from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
 from benchmark.config.system_config import System
 from benchmark.training.engine.distributed import joined_world, read_environment
 from benchmark.training.engine.tied_table import TiedTable
-from model.sharding import WORDS
 from tests.benchmark.runs import system_of
 from tests.benchmark.tiny import in_processes
+
+WORDS = "embedding.word_embeddings.weight"
 
 
 def _add(system: System) -> dict[str, Any]:
     with joined_world(system, read_environment()) as world:
-        table = TiedTable(world)
+        table = TiedTable(world, WORDS)
         mesh = world.mesh["shard"]
         parameters: dict[str, DTensor] = {}
         for name in (WORDS, "other"):

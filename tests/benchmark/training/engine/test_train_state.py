@@ -12,7 +12,6 @@ from benchmark.training.engine.distributed import joined_world, read_environment
 from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import empty_state, load_initial
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
-from model.sharding import WORDS
 from tests.benchmark.runs import system_of
 from tests.benchmark.tiny import TINY, Inputs, in_processes
 
@@ -38,6 +37,7 @@ OTHERS = {
     "encoder.final_layernorm.bias": (H,),
 }
 SHAPES = OTHERS | {f"encoder.layers.{n}.{name}": shape for n in range(LAYERS) for name, shape in OF_A_LAYER.items()}
+WORDS = "embedding.word_embeddings.weight"
 
 
 def _look(config: RunConfig) -> dict[str, Any]:

@@ -1,0 +1,123 @@
+"""The architectures: what training has to know of each, as data. Whatever is computed alike is written once.
+
+A new one is a class of sizes (like gpt3_config.py), a plain page (gpt3.py), a file of passes (passes/gpt3_block.py)
+and a row here.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from model.decoder_sizes import DecoderSizes
+from model.gpt3 import GPT3
+from model.gpt3_config import GPT3Config
+from model.llama31 import Llama31
+from model.llama31_config import Llama31Config
+from model.passes.block_pass import BlockParts, Norm
+from model.passes.gpt3_block import NormPass, gpt3_block
+from model.passes.llama_block import RmsNormPass, llama31_block
+from model.passes.tensor_group import TensorGroup
+from model.passes.whole_parameter import WholeParameter
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """One kind of model. Names are those of the parameters in its plain page."""
+
+    plain: Callable[[Any], nn.Module]
+    """The plain page, of the model's sizes."""
+    block: Callable[[Mapping[str, WholeParameter], TensorGroup, Any, int], BlockParts]
+    """A block's own parts, of its parameters by their names in the block, the tensor-parallel ranks, the model's sizes
+    and the samples of a micro-batch."""
+    norm: Callable[[Mapping[str, WholeParameter], str], Norm]
+    """A norm, of the parameters and its name."""
+    cut: Mapping[str, int]
+    """Axis along which tensor-parallel ranks share a parameter, by the end of its name (docs/facts/reference.md d): the
+    vocabulary's rows, heads, feed-forward columns. All others are whole on each rank."""
+    layers: str
+    """How the names of the blocks' parameters begin; the layer's number follows."""
+    words: str
+    """The table of the embedding."""
+    positions: str | None
+    """The table of positions; None without."""
+    final_norm: str
+    """The norm before the output, without the names of its own parameters."""
+    final_norm_parameters: tuple[str, ...]
+    output: str
+    """The table of the output; that of the words where both are tied."""
+    vectors_begin_at: float
+    """What gains and biases hold before any training."""
+    added: tuple[str, ...]
+    """Ends of the names of the matrices whose products are added to the residual stream."""
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """Parameters of the embedding, which the first pipeline stage has."""
+        return (self.words,) if self.positions is None else (self.words, self.positions)
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """Parameters of the output, which the last pipeline stage has."""
+        return (*(f"{self.final_norm}.{name}" for name in self.final_norm_parameters), self.output)
+
+    @property
+    def tied(self) -> str | None:
+        """The table that both ends use; None where each has its own."""
+        return self.words if self.words == self.output else None
+
+
+ARCHITECTURES: Mapping[type[DecoderSizes], Architecture] = {
+    GPT3Config: Architecture(
+        plain=GPT3,
+        block=gpt3_block,
+        norm=NormPass,
+        cut={
+            "word_embeddings.weight": 0,
+            "query_key_value.weight": 0,
+            "query_key_value.bias": 0,
+            "dense.weight": 1,
+            "dense_h_to_4h.weight": 0,
+            "dense_h_to_4h.bias": 0,
+            "dense_4h_to_h.weight": 1,
+        },
+        layers="encoder.layers.",
+        words="embedding.word_embeddings.weight",
+        positions="embedding.position_embeddings.weight",
+        final_norm="encoder.final_layernorm",
+        final_norm_parameters=("weight", "bias"),
+        output="embedding.word_embeddings.weight",
+        vectors_begin_at=0.0,
+        added=("self_attention.dense.weight", "mlp.dense_4h_to_h.weight"),
+    ),
+    Llama31Config: Architecture(
+        plain=Llama31,
+        block=llama31_block,
+        norm=RmsNormPass,
+        cut={
+            "embed_tokens.weight": 0,
+            "q_proj.weight": 0,
+            "k_proj.weight": 0,
+            "v_proj.weight": 0,
+            "o_proj.weight": 1,
+            "gate_proj.weight": 0,
+            "up_proj.weight": 0,
+            "down_proj.weight": 1,
+            "lm_head.weight": 0,
+        },
+        layers="model.layers.",
+        words="model.embed_tokens.weight",
+        positions=None,
+        final_norm="model.norm",
+        final_norm_parameters=("weight",),
+        output="lm_head.weight",
+        vectors_begin_at=1.0,
+        added=("self_attn.o_proj.weight", "mlp.down_proj.weight"),
+    ),
+}
+"""By the class of the model's sizes."""
+
+
+def architecture_of(config: DecoderSizes) -> Architecture:
+    return ARCHITECTURES[type(config)]

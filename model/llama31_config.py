@@ -1,0 +1,49 @@
+"""Sizes of Llama 3.1, without PyTorch."""
+
+from dataclasses import dataclass
+
+from model.decoder_sizes import DecoderSizes
+from stage.errors import InputError
+
+
+@dataclass(frozen=True)
+class Llama31Config(DecoderSizes):
+    """Sizes of Llama 3.1. Raises InputError for sizes that do not fit together."""
+
+    num_key_value_heads: int
+    """K; each serves N / K heads of queries."""
+    ffn_hidden_size: int
+    """Width between the matrices of the MLP, F."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("num_key_value_heads", "ffn_hidden_size"):
+            if getattr(self, name) < 1:
+                option = name.replace("_", "-")
+                raise InputError(f"{name} {getattr(self, name)}: expected at least 1; change --{option}")
+        if self.num_attention_heads % self.num_key_value_heads:
+            raise InputError(
+                f"num_attention_heads {self.num_attention_heads} is not a multiple of num_key_value_heads "
+                f"{self.num_key_value_heads}; change --num-key-value-heads"
+            )
+        if self.head_size % 2:
+            raise InputError(
+                f"num_attention_heads {self.num_attention_heads} of hidden_size {self.hidden_size} are heads of "
+                f"{self.head_size}; positions turn pairs of values, so expected an even size; change "
+                "--num-attention-heads"
+            )
+
+    @property
+    def cut_by_tensor_parallelism(self) -> tuple[str, ...]:
+        return (*super().cut_by_tensor_parallelism, "num_key_value_heads", "ffn_hidden_size")
+
+    @property
+    def layer_matrix_weights(self) -> int:
+        """Queries and the output projection, keys and values, and three matrices of the MLP."""
+        H, keys = self.hidden_size, self.num_key_value_heads * self.head_size
+        return 2 * H * H + 2 * H * keys + 3 * H * self.ffn_hidden_size
+
+    @property
+    def num_parameters(self) -> int:
+        ends = 2 * self.padded_vocab_size * self.hidden_size + self.hidden_size
+        return self.num_layers * (self.layer_matrix_weights + 2 * self.hidden_size) + ends

@@ -1,0 +1,77 @@
+"""GPT-3's own parts of a block: LayerNorm, matrix products with bias, attention, GELU.
+
+The model as a reader wants it is gpt3.py; the order in which all is computed and sent is block_pass.py's.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from model.gpt3_config import GPT3Config
+from model.kernels import NormState, gelu, gelu_backward, layer_norm_backward, layer_norm_forward
+from model.passes.attention import attend
+from model.passes.block_pass import BlockParts
+from model.passes.tensor_group import TensorGroup
+from model.passes.whole_parameter import WholeParameter
+
+
+class NormPass:
+    """LayerNorm, whose stored weight is the gain minus one; in BF16 the sum 1 + weight is rounded to BF16."""
+
+    def __init__(self, parameters: Mapping[str, WholeParameter], name: str) -> None:
+        self._weight, self._bias = parameters[f"{name}.weight"], parameters[f"{name}.bias"]
+        self._gain = torch.empty_like(self._weight.value)
+
+    def refresh(self) -> None:
+        """After the weights have changed."""
+        torch.add(self._weight.value, 1, out=self._gain)
+
+    def forward(self, x_tH: Tensor) -> tuple[Tensor, NormState]:
+        return layer_norm_forward(x_tH, self._gain, self._bias.value)
+
+    def backward(self, gradient_tH: Tensor, x_tH: Tensor, state: NormState) -> Tensor:
+        """Gradient of ``x_tH``."""
+        of_input, of_gain, of_bias = layer_norm_backward(gradient_tH, x_tH, state, self._gain, self._bias.value)
+        self._weight.add(of_gain)
+        self._bias.add(of_bias)
+        return of_input
+
+
+class LinearPass:
+    """A matrix product with bias. ``adds_bias``: of the terms of a sum over ranks only the first has the bias."""
+
+    def __init__(self, parameters: Mapping[str, WholeParameter], name: str, *, adds_bias: bool = True) -> None:
+        self.weight, self.bias = parameters[f"{name}.weight"], parameters[f"{name}.bias"]
+        self._adds_bias = adds_bias
+
+    def forward(self, x_TH: Tensor) -> Tensor:
+        weight_HF = self.weight.value.t()
+        return torch.addmm(self.bias.value, x_TH, weight_HF) if self._adds_bias else torch.mm(x_TH, weight_HF)
+
+    def backward(self, gradient_TF: Tensor) -> Tensor:
+        """Gradient of the input."""
+        return torch.mm(gradient_TF, self.weight.value)
+
+    def add_gradients(self, gradient_TF: Tensor, x_TH: Tensor, of_bias: Tensor) -> None:
+        self.weight.add_product(gradient_TF, x_TH)
+        self.bias.add_rows(of_bias)
+
+
+def gpt3_block(
+    parameters: Mapping[str, WholeParameter], group: TensorGroup, config: GPT3Config, batch: int
+) -> BlockParts:
+    """``parameters``: by their names in ``gpt3.py``'s Block; ``batch``: samples of a micro-batch."""
+    first = group.rank == 0
+    return BlockParts(
+        norm_x=NormPass(parameters, "input_layernorm"),
+        norm_y=NormPass(parameters, "post_attention_layernorm"),
+        into_attention=LinearPass(parameters, "self_attention.query_key_value"),
+        out_of_attention=LinearPass(parameters, "self_attention.dense", adds_bias=first),
+        attend=partial(attend, batch=batch, heads=config.num_attention_heads // group.size),
+        into_mlp=LinearPass(parameters, "mlp.dense_h_to_4h"),
+        out_of_mlp=LinearPass(parameters, "mlp.dense_4h_to_h", adds_bias=first),
+        activation=gelu,
+        activation_backward=gelu_backward,
+    )

@@ -1,0 +1,145 @@
+"""Llama 3.1's own parts of a block: RMSNorm, joined matrix products, attention with turned positions and shared keys,
+SwiGLU.
+
+The model as a reader wants it is llama31.py; the order in which all is computed and sent is block_pass.py's. Tensors
+are named by their axes: S sequence, B batch, T all tokens (sequence first), N heads of queries and K heads of keys and
+values of this rank, D head dimension.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from model.kernels import NormState, rms_norm_backward, rms_norm_forward, swiglu, swiglu_backward
+from model.llama31 import rope_angles, turned
+from model.llama31_config import Llama31Config
+from model.passes.attention import Attended, Kernel, choose_kernel
+from model.passes.block_pass import BlockParts
+from model.passes.tensor_group import TensorGroup
+from model.passes.whole_parameter import WholeParameter
+
+
+class RmsNormPass:
+    """RMSNorm, whose stored weight is the gain."""
+
+    def __init__(self, parameters: Mapping[str, WholeParameter], name: str) -> None:
+        self._gain = parameters[f"{name}.weight"]
+
+    def refresh(self) -> None:
+        """Nothing is kept beside the weights."""
+
+    def forward(self, x_tH: Tensor) -> tuple[Tensor, NormState]:
+        return rms_norm_forward(x_tH, self._gain.value)
+
+    def backward(self, gradient_tH: Tensor, x_tH: Tensor, state: NormState) -> Tensor:
+        of_input, of_gain = rms_norm_backward(gradient_tH, x_tH, state, self._gain.value)
+        self._gain.add(of_gain)
+        return of_input
+
+
+class JoinedLinearPass:
+    """Matrix products without bias of the same input; their columns stand side by side."""
+
+    def __init__(self, parameters: Mapping[str, WholeParameter], *names: str) -> None:
+        self._weights = [parameters[f"{name}.weight"] for name in names]
+
+    def forward(self, x_TH: Tensor) -> Tensor:
+        out = torch.empty(x_TH.shape[0], sum(self._columns()), dtype=x_TH.dtype, device=x_TH.device)
+        for weight, part in zip(self._weights, torch.split(out, self._columns(), dim=1), strict=True):
+            torch.mm(x_TH, weight.value.t(), out=part)
+        return out
+
+    def backward(self, gradient_TF: Tensor) -> Tensor:
+        first, *others = zip(torch.split(gradient_TF, self._columns(), dim=1), self._weights, strict=True)
+        of_input = torch.mm(first[0], first[1].value)
+        for gradient, weight in others:
+            of_input.addmm_(gradient, weight.value)
+        return of_input
+
+    def add_gradients(self, gradient_TF: Tensor, x_TH: Tensor, of_bias: Tensor) -> None:
+        for gradient, weight in zip(torch.split(gradient_TF, self._columns(), dim=1), self._weights, strict=True):
+            weight.add_product(gradient, x_TH)
+
+    def _columns(self) -> list[int]:
+        return [weight.value.shape[0] for weight in self._weights]
+
+
+def _turns(sequence: int, head_size: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Cosines and sines [S, D / 2], FP32: little against a block's other work, so nothing keeps them."""
+    angles = rope_angles(sequence, head_size, device)
+    return angles.cos(), angles.sin()
+
+
+@dataclass(frozen=True)
+class GroupedHeads:
+    """Attention over one micro-batch, as its backward pass needs it. Queries and keys are turned; keys and values are
+    kept once for all the heads that share them."""
+
+    q_BNSD: Tensor
+    k_BKSD: Tensor
+    v_BKSD: Tensor
+    attended: Attended
+    kernel: Kernel
+
+    def out(self) -> Tensor:
+        """[S x B, N x D]"""
+        return _as_rows(self.attended.out_BNSD)
+
+    def backward(self, gradient: Tensor) -> Tensor:
+        """From the gradient of :meth:`out` to that of queries, keys and values side by side: [S x B, (N + 2 K) x D]."""
+        batch, heads, sequence, size = self.q_BNSD.shape
+        gradient_BNSD = gradient.view(sequence, batch, heads, size).permute(1, 2, 0, 3)
+        k_BNSD, v_BNSD = (_for_every_head(each, heads) for each in (self.k_BKSD, self.v_BKSD))
+        of_q, of_k, of_v = self.kernel.backward(gradient_BNSD, self.q_BNSD, k_BNSD, v_BNSD, self.attended)
+        shared = self.k_BKSD.shape[1]
+        of_k, of_v = (each.reshape(batch, shared, -1, sequence, size).sum(2) for each in (of_k, of_v))
+        cosine, sine = _turns(sequence, size, gradient.device)
+        of_q, of_k = (turned(each, cosine, -sine) for each in (of_q, of_k))
+        return torch.cat([_as_rows(each) for each in (of_q, of_k, of_v)], dim=1)
+
+
+def attend_grouped(qkv: Tensor, *, batch: int, heads: int, shared_heads: int) -> GroupedHeads:
+    """Causal attention over whole windows. ``qkv``: [S x batch, (heads + 2 shared heads) x D]."""
+    sequence, size = qkv.shape[0] // batch, qkv.shape[1] // (heads + 2 * shared_heads)
+    of_heads_SBnD = qkv.view(sequence, batch, -1, size)
+    q_BNSD, k_BKSD, v_BKSD = (
+        part.permute(1, 2, 0, 3) for part in torch.split(of_heads_SBnD, [heads, shared_heads, shared_heads], dim=2)
+    )
+    cosine, sine = _turns(sequence, size, qkv.device)
+    q_BNSD, k_BKSD = (turned(each, cosine, sine) for each in (q_BNSD, k_BKSD))
+    v_BKSD = v_BKSD.contiguous()  # what is kept of it is no view of all the rest
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    kernel = choose_kernel(qkv.device.type, qkv.dtype, sequence, size, deterministic)
+    k_BNSD, v_BNSD = (_for_every_head(each, heads) for each in (k_BKSD, v_BKSD))
+    return GroupedHeads(q_BNSD, k_BKSD, v_BKSD, kernel.forward(q_BNSD, k_BNSD, v_BNSD), kernel)
+
+
+def _for_every_head(each_BKSD: Tensor, heads: int) -> Tensor:
+    """[B, N, S, D]"""
+    times = heads // each_BKSD.shape[1]
+    return each_BKSD if times == 1 else each_BKSD.repeat_interleave(times, dim=1)
+
+
+def _as_rows(each_BnSD: Tensor) -> Tensor:
+    return each_BnSD.permute(2, 0, 1, 3).flatten(2).flatten(0, 1)
+
+
+def llama31_block(
+    parameters: Mapping[str, WholeParameter], group: TensorGroup, config: Llama31Config, batch: int
+) -> BlockParts:
+    """``parameters``: by their names in ``llama31.py``'s block; ``batch``: samples of a micro-batch."""
+    heads, shared = config.num_attention_heads // group.size, config.num_key_value_heads // group.size
+    return BlockParts(
+        norm_x=RmsNormPass(parameters, "input_layernorm"),
+        norm_y=RmsNormPass(parameters, "post_attention_layernorm"),
+        into_attention=JoinedLinearPass(parameters, *(f"self_attn.{name}_proj" for name in "qkv")),
+        out_of_attention=JoinedLinearPass(parameters, "self_attn.o_proj"),
+        attend=partial(attend_grouped, batch=batch, heads=heads, shared_heads=shared),
+        into_mlp=JoinedLinearPass(parameters, "mlp.gate_proj", "mlp.up_proj"),
+        out_of_mlp=JoinedLinearPass(parameters, "mlp.down_proj"),
+        activation=swiglu,
+        activation_backward=swiglu_backward,
+    )
