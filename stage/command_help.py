@@ -20,9 +20,9 @@ import tyro
 HELP, HELP_ALL = ("-h", "--help"), "--help-all"
 WIDTH, INDENT = 100, 26
 METAVARS = {int: "N", float: "NUMBER", str: "TEXT", Path: "PATH"}
-POSITIONAL, SUPPRESSED = (
+POSITIONAL, SUPPRESSED, UNPREFIXED = (
     marked.__metadata__[0]  # type: ignore[attr-defined]
-    for marked in (tyro.conf.Positional[int], tyro.conf.Suppress[int])
+    for marked in (tyro.conf.Positional[int], tyro.conf.Suppress[int], tyro.conf.OmitArgPrefixes[int])
 )
 
 
@@ -89,22 +89,28 @@ def _lines(option: Option) -> list[str]:
     return [head, *lines] if len(head) >= INDENT - 1 else [f"{head:{INDENT}}{told[0]}", *lines[1:]]
 
 
-def options_of(command: type[Any], made: Any = None, section: str = "") -> Iterator[Option]:
-    """Yield the options of a dataclass, then those of dataclasses within it."""
+def options_of(command: type[Any], made: Any = None, section: str = "", prefix: str | None = "") -> Iterator[Option]:
+    """Yield the options of a dataclass, then those of dataclasses within it.
+
+    ``prefix``: stands before their names; None: before none of them, those of inner dataclasses neither.
+    """
     hints, texts = typing.get_type_hints(command, include_extras=True), _texts(command)
-    inner: list[tuple[str, Any, Any]] = []
+    inner: list[tuple[str, Any, Any, str | None]] = []
     for field in dataclasses.fields(command):
         hint, marks = hints[field.name], []
         while hasattr(hint, "__metadata__"):
             marks += hint.__metadata__
             hint = hint.__origin__
         default = getattr(made, field.name) if made is not None else _default(field)
+        named = next((mark.name for mark in marks if getattr(mark, "name", None)), field.name)
         if dataclasses.is_dataclass(hint):
-            inner.append((field.name, hint, default))
+            within = None if prefix is None or UNPREFIXED in marks else f"{prefix}{named}."
+            inner.append((field.name, hint, default, within))
         elif SUPPRESSED not in marks:
-            yield _option(section, field.name, hint, default, texts.get(field.name, ""), POSITIONAL in marks)
-    for name, kind, value in inner:
-        yield from options_of(kind, value, {"config": "run", "options": section}.get(name, name))
+            text = texts.get(field.name, "")
+            yield _option(section, f"{prefix or ''}{named}", hint, default, text, POSITIONAL in marks)
+    for name, kind, value, within in inner:
+        yield from options_of(kind, value, {"config": "run", "options": section}.get(name, name), within)
 
 
 def _default(field: "dataclasses.Field[Any]") -> Any:

@@ -10,6 +10,7 @@ from benchmark.config.system_config import System
 from benchmark.training.train import train
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from model.gpt3 import GPT3
+from model.gpt3_config import GPT3Config
 from tests.benchmark.tiny import CPU, TINY, Inputs, in_processes
 
 
@@ -43,7 +44,9 @@ def run(inputs: Inputs, run_dir: Path, system: System = CPU, **fields: Any) -> l
 
 def plain_model(config: RunConfig) -> GPT3:
     """The model of gpt3.py with the weights that a run begins with: what its passes are held against."""
-    model = GPT3(config.benchmark.model)
+    sizes = config.benchmark.model
+    assert isinstance(sizes, GPT3Config)
+    model = GPT3(sizes)
     assert config.data.checkpoint is not None
     MegatronCheckpoint(config.data.checkpoint).load_weights(dict(model.named_parameters()))
     return model
@@ -52,6 +55,7 @@ def plain_model(config: RunConfig) -> GPT3:
 def command_line(inputs: Inputs, **changes: object) -> list[object]:
     """Options of a command about a run of the tiny benchmark in one process; ``changes`` by option."""
     model = TINY.model
+    assert isinstance(model, GPT3Config)
     options: dict[str, object] = {
         "--num-layers": model.num_layers,
         "--hidden-size": model.hidden_size,

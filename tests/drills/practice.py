@@ -14,12 +14,14 @@ from benchmark.config.systems import SYSTEMS
 from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
 from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
 from data_prep.token_files.indexed_dataset import IndexedDatasetWriter
+from model.gpt3_config import GPT3Config
 from stage.outputs.manifest import Recipe, made_by, manifest_path, record_of, write_manifest
 from stage.outputs.publish import published_folder
 
 STEPS, EVAL_INTERVAL, SAVE_INTERVAL = 24, 8, 4
 """Optimizer steps of a run; between evaluations; between checkpoints."""
 BATCH = 8
+assert isinstance(REHEARSAL.model, GPT3Config)
 MODEL = dataclasses.replace(
     REHEARSAL.model,
     hidden_size=64,

@@ -19,6 +19,23 @@ class Inner:
 
 
 @dataclass(frozen=True)
+class Size:
+    """Numbers with a prefix."""
+
+    files: int = 3
+    """How many."""
+
+
+@dataclass(frozen=True)
+class Renamed:
+    """Do another thing."""
+
+    from_: Annotated[Path | None, tyro.conf.arg(name="from")] = None
+    """Where it is."""
+    size: Size = field(default_factory=Size)
+
+
+@dataclass(frozen=True)
 class Example:
     """Do a thing. And more.
 
@@ -65,6 +82,11 @@ def test_sections_that_are_left_out_are_counted() -> None:
     shown = help_text("p", Example, shown=())
     assert "--layers" not in shown
     assert shown.endswith("--help-all lists 1 more options: model.")
+
+
+def test_options_have_the_names_that_are_read() -> None:
+    assert [one.name for one in options_of(Renamed)] == ["--from", "--size.files"]
+    assert tyro.cli(Renamed, args=["--from", "a", "--size.files", "4"]) == Renamed(Path("a"), Size(4))
 
 
 def test_values_of_one_that_was_made_are_the_defaults() -> None:
