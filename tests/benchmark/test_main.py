@@ -8,6 +8,7 @@ import pytest
 
 from benchmark.__main__ import main
 from benchmark.commands.command_table import COMMANDS
+from benchmark.config.benchmarks import BENCHMARKS
 from tests.support import REPOSITORY, assert_refused, command
 
 ABOUT_RUNS = ("train", "evaluate", "schedule", "plan", "preflight")
@@ -38,7 +39,7 @@ def test_commands_about_runs_have_their_options_first_and_the_others_on_demand(
     assert main([name, "rehearsal", "--help"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith(f"usage: python -m benchmark {name} BENCHMARK [--system NAME] [options]")
-    assert "BENCHMARK: gpt3_175b, rehearsal." in shown and "(rehearsal: cpu_p2)" in shown
+    assert f"BENCHMARK: {', '.join(BENCHMARKS)}." in shown and "(rehearsal: cpu_p2)" in shown
     assert "--adam-beta1" not in shown
     told = re.search(r"--help-all lists (\d+) more options: ", shown)
     assert told is not None
