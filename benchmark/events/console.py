@@ -12,7 +12,7 @@ RED, PLAIN = "\x1b[31m", "\x1b[0m"
 
 
 class Console:
-    """Print lines of at most 100 characters, each with its time; on a terminal, failures are red."""
+    """Print lines with their time, those of steps in at most 100 characters; on a terminal, failures are red."""
 
     name = "console"
 
