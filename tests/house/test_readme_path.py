@@ -97,21 +97,3 @@ def test_commands_run_one_after_the_other(tmp_path: Path, small_inputs: Path) ->
             require_inputs(call.split())
     made = {path.name for path in (tmp_path / "checkout").iterdir()}
     assert made >= {"report.html", "ACME", "ckpt4000_bf16.manifest.json"}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("number", "now", "changed"),
-    [
-        (1, "--from mlcommons", "--from elsewhere"),
-        (2, "c4/checkpoint_00004000", "checkpoint_00004000"),
-    ],
-)
-def test_block_that_does_not_fit_the_one_before_is_found(
-    tmp_path: Path, small_inputs: Path, number: int, now: str, changed: str
-) -> None:
-    assert now in BLOCKS[number]
-    blocks = [*BLOCKS[:number], BLOCKS[number].replace(now, changed)]
-    done = walk(tmp_path, small_inputs, blocks)
-    assert done.returncode
-    assert f"=== block {number}" in done.stderr
