@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 
 import tests.unsynced  # noqa: F401
 
-# Before PyTorch is imported: what tests compute is small, and their processes share few cores. A run chooses its threads.
+# Before PyTorch is imported: what tests compute is small, and their processes share few cores. A run has its own.
 os.environ.update(OMP_NUM_THREADS="1", OMP_WAIT_POLICY="passive")
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
