@@ -129,15 +129,20 @@ def test_a_record_that_was_edited_is_named_by_its_line(run_dir: Path, said: Said
 
 
 @pytest.mark.usefixtures("said")
-def test_the_command_and_an_edited_log(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_and_an_edited_log(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    statuses: list[int] = []
+    monkeypatch.setattr("benchmark.training.engine.distributed.end_process", statuses.append)
     words = ["replay", str(run_dir), "--steps", "2:6"]
-    assert main([*words, "--json"]) == 0
+    main([*words, "--json"])
     found = json.loads(capsys.readouterr().out)
     assert (found["holds"], found["exact"], found["start"], found["compared_steps"]) == (True, True, 2, 4)
     log = run_dir / "result_0.txt"
     log.write_text(log.read_text().replace('"key": "seed", "value": 17', '"key": "seed", "value": 16'))
-    assert main(words) == 1
+    main(words)
     assert "line 13, step 6: SHA-256 of result_0.txt, the MLPerf log: recorded " in capsys.readouterr().out
+    assert statuses == [0, 1]
     with pytest.raises(InputError, match="a run writes it with train --evidence"):
         main(["replay", str(run_dir / "checkpoints"), "--steps", "1:2"])
 
