@@ -3,7 +3,6 @@
 import dataclasses
 import os
 import queue
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,9 @@ from benchmark.config.systems import SYSTEMS
 from benchmark.training.engine.distributed import end_process
 from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
 from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
+from checkpoint_convert.formats.array_table import ARRAYS, array_dtype, groups
 from checkpoint_convert.formats.boxes import whole_box
+from checkpoint_convert.formats.common_files import common_files
 from checkpoint_convert.formats.zarr_arrays import create_array, zarr_array
 from data_prep.token_files.indexed_dataset import IndexedDatasetWriter
 from model.gpt3_config import GPT3Config
@@ -67,12 +68,15 @@ class Inputs:
 
     folder: Path
     whole_chunks: Path | None = None
-    """The checkpoint with each array in one chunk, and no manifest: the 7,000 files of the other one take longer to
-    read than a run's steps do."""
+    """The same checkpoint with each array in one chunk, and no manifest: it is quick to make and to read."""
 
     @property
     def checkpoint(self) -> Path:
-        return self.folder / "checkpoint"
+        """The converted one, made when it is first asked for: few tests need its thousands of files and manifest."""
+        path = self.folder / "checkpoint"
+        if not path.exists():
+            paxml_to_megatron(self.folder / "paxml", path, dtype="bf16", workers=2, memory_limit=1 << 30)
+        return path
 
     @property
     def training(self) -> tuple[str, ...]:
@@ -104,21 +108,21 @@ def write_inputs(folder: Path) -> Inputs:
         write_manifest(folder / name, made_by(recipe, outputs, wall_s=0.0))
     sizes = ModelSizes(layers=4, hidden=40, heads=4, vocab=128, positions=32)
     write_random_paxml(folder / "paxml", seed=3, sizes=sizes)
-    paxml_to_megatron(folder / "paxml", folder / "checkpoint", dtype="bf16", workers=2, memory_limit=1 << 30)
     return Inputs(folder)
 
 
-def write_whole_chunks(checkpoint: Path, folder: Path) -> Path:
-    """The same checkpoint in ``folder``, with each array in one chunk."""
-    folder.mkdir()
-    for path in checkpoint.iterdir():
-        if path.is_file():
-            shutil.copy(path, folder / path.name)
-            continue
-        stored = zarr_array(path)
-        values = stored.read(whole_box(stored.shape))
-        array = create_array(folder / path.name, values.shape, str(values.dtype), values.shape)
-        array.write(values).result()
+def write_whole_chunks(paxml: Path, folder: Path) -> Path:
+    """What the conversion makes of ``paxml``, but with each array in one chunk."""
+    sizes = {"L": 4, "C": 3, "N": 4, "D": 10, "H": 40, "F": 160, "V": 128, "P": 32}
+    for group in groups("bf16"):
+        for array in ARRAYS:
+            shape, stored = array.megatron_shape(sizes), zarr_array(paxml / group.paxml_name(array))
+            values = stored.read(whole_box(stored.shape)).transpose(array.permutation()).reshape(shape)
+            for prefix in group.megatron:
+                made = create_array(folder / (prefix + array.megatron), shape, array_dtype(prefix, "bf16"), shape)
+                made.write(values.astype(made.dtype.numpy_dtype)).result()
+    for name, content in common_files("bf16").items():
+        (folder / name).write_bytes(content)
     return folder
 
 

@@ -15,10 +15,10 @@ from tests.benchmark.tiny import Inputs
 
 @pytest.mark.slow
 def test_inputs_as_train_would_check_them(inputs: Inputs, tmp_path: Path) -> None:
-    copies = Path(shutil.copytree(inputs.folder, tmp_path / "copies"))
+    copies = Path(shutil.copytree(inputs.folder, tmp_path / "copies", ignore=shutil.ignore_patterns("checkpoint*")))
     with (copies / "train_1.bin").open("ab") as damaged:
         damaged.write(b"xx")
-    finding = machine_checks.inputs(alone(Inputs(copies).config(tmp_path / "run")))
+    finding = machine_checks.inputs(alone(Inputs(copies, inputs.whole_chunks).config(tmp_path / "run")))
     assert (finding.outcome, "train_1.bin" in finding.found) == ("FAILED", True)
     assert machine_checks.inputs(alone(large(tmp_path))).outcome == "skipped"
     half = inputs.config(tmp_path / "run").changed(checkpoint=None)
