@@ -1,4 +1,4 @@
-"""What the sizes of every model have in common, without PyTorch, so that planning does not wait for its import."""
+"""Sizes that every model has, without PyTorch, so that planning does not wait for its import."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,7 +6,7 @@ from typing import Literal
 from stage.errors import InputError
 
 Recompute = Literal["none", "selective", "full"]
-"""What a block computes again in its backward pass (passes/block_pass.py)."""
+"""Values that a block computes again in its backward pass (passes/block_pass.py)."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from stage.regular_files import read_regular
 SUFFIX = ".toml"
 LARGEST_FILE = 1 << 20
 USUAL = {"device": "cuda", "micro_batch_size": 1}
-"""Of a file that does not say them."""
+"""Values of a file that does not say them."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class System:
     """Copies of master weights and moments: 1 shards them over all data-parallel devices, more over as many groups of
     these."""
     recompute: Recompute = "none"
-    """What blocks compute again in the backward pass instead of keeping it (model/passes/block_pass.py)."""
+    """Values that blocks compute again in the backward pass instead of keeping them (model/passes/block_pass.py)."""
     warm_up_steps: int = 0
     """Steps on made-up tokens before the clock starts, and an evaluation on them: what is slow the first time, as
     connections and kernels are, is then done. They change nothing (benchmark/training/warm_up.py)."""
@@ -95,12 +95,12 @@ class System:
 
     @property
     def peak_tflops(self) -> float | None:
-        """Of one device, dense BF16; None where it is not in the table."""
+        """Peak of one device in dense BF16, TFLOP/s; None if the table of accelerators lacks the device."""
         return ACCELERATORS[self.accelerator].peak_tflops if self.accelerator else None
 
     @property
     def memory_gb(self) -> float | None:
-        """Of one device, 10^9 bytes; None where it is not in the table."""
+        """Memory of one device in 10^9 bytes; None if the table of accelerators lacks the device."""
         return ACCELERATORS[self.accelerator].memory_gb if self.accelerator else None
 
     @property
