@@ -45,10 +45,8 @@ class Collectives:
     @property
     def words(self) -> str:
         """The options that differ from the defaults, as on a command line."""
-        said = {name: value for name, value in _chosen(self).items() if value is not True}
-        return " ".join(
-            f"--{name.replace('_', '-')}" + (f" {said[name]}" if name in said else "") for name in _chosen(self)
-        )
+        options = {f"--{name.replace('_', '-')}": value for name, value in _chosen(self).items()}
+        return " ".join(name if value is True else f"{name} {value}" for name, value in options.items())
 
 
 @dataclass(frozen=True)
