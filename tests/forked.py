@@ -85,12 +85,6 @@ def run_module(arguments: list[str]) -> None:
     runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
 
 
-def run_script(arguments: list[str]) -> None:
-    """``python ARGUMENTS``"""
-    sys.argv = arguments
-    runpy.run_path(arguments[0], run_name="__main__")
-
-
 def _program(
     function: Callable[..., None], arguments: list[str], folder: Path, environment: dict[str, str], handles: list[Any]
 ) -> None:

@@ -19,6 +19,8 @@ from tests.backtest.comparison import Comparison, compare, errors_of_stacks, sum
 from tests.backtest.fit_constants import DERIVED, FITTED, fit, log_errors, with_values
 from tests.backtest.published_results import backtest_constants, load_published_results
 
+pytestmark = pytest.mark.slow
+
 
 @cache
 def compared() -> Sequence[Comparison]:
@@ -90,7 +92,6 @@ def test_summaries_and_errors_of_stacks() -> None:
     assert table_text(rows).splitlines()[1].endswith("+1.0%")
 
 
-@pytest.mark.slow
 def test_constants_that_made_the_steps_are_found_again() -> None:
     constants = backtest_constants()
     made = {**values_of(constants), "accelerators.H100 SXM.matmul_bf16": 650.0, "stacks.nemo.losses": 0.1}

@@ -183,6 +183,7 @@ def _on_two_ranks(sizes: DecoderSizes = SIZES) -> Any:
     return found
 
 
+@pytest.mark.slow
 @BOTH
 def test_two_ranks_compute_what_one_does(sizes: DecoderSizes) -> None:
     for on_rank in in_processes(RANKS, _on_two_ranks, sizes):

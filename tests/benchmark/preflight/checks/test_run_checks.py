@@ -59,6 +59,7 @@ def test_options(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Example: srun python -m benchmark preflight" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="has a GPU")
 def test_what_cannot_be_measured_and_gpus_that_are_not_there_are_never_fine(tmp_path: Path) -> None:
     (tmp_path / "file").touch()

@@ -122,6 +122,7 @@ def test_false_alarms_are_as_rare_as_stated(kind: Noise, most: int) -> None:
         assert number > 0  # so that the count can fail
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not PUBLISHED, reason="../shared/real_logs is not there")
 def test_published_curves_have_no_spike_and_would_show_one() -> None:
     lengths = []
