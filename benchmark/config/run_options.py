@@ -7,7 +7,7 @@ from typing import Annotated, Protocol, TypeVar
 import tyro
 
 from benchmark.config.benchmarks import BENCHMARKS
-from benchmark.config.run_config import RunConfig
+from benchmark.config.run_config import Benchmark, RunConfig
 from benchmark.config.system_config import System
 from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS, system_called
 from stage.cli import choose, one_line_usage_error
@@ -47,9 +47,20 @@ def parse_run(
     parsed = one_line_usage_error(
         lambda: tyro.cli(type(default), default=default, args=overrides, prog=f"{prog} {name}")
     )
+    _require_own_start(parsed.config.benchmark, BENCHMARKS[name])
     if on_devices:
         parsed.config.require_fit()
     return parsed
+
+
+def _require_own_start(chosen: Benchmark, named: Benchmark) -> None:
+    """Raise InputError if another start was chosen for a benchmark that has no initial checkpoint."""
+    for field in ("start_iterations", "start_global_batch_size"):
+        if not named.start_iterations and getattr(chosen, field) != getattr(named, field):
+            raise InputError(
+                f"--{field.replace('_', '-')} {getattr(chosen, field)}: {named.name} starts at step 0 with random "
+                "weights; leave the option out (EXTERNAL_TRAINING_ITERATIONS and EXTERNAL_GBS of run_gpt3.sh)"
+            )
 
 
 def run_help(

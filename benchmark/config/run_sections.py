@@ -17,6 +17,8 @@ class DataOptions:
     """Training data: one dataset prefix, or weights and prefixes in turn."""
     valid_data_path: tuple[str, ...] = ()
     """Validation data, likewise; evaluated whole."""
+    data_folder: Path | None = None
+    """Folder with the benchmark's token files under their published names, for the data paths that are not given."""
     checkpoint: Path | None = None
     """Initial checkpoint in the Megatron zarr layout."""
     seed: int | None = None
