@@ -8,7 +8,7 @@ import tyro
 
 from benchmark.config.run_config import RunConfig
 from benchmark.config.run_options import RunOptions
-from stage.errors import CheckFailed, InputError
+from stage.errors import CheckFailed
 
 
 @dataclass(frozen=True)
@@ -28,14 +28,6 @@ class TrainCommand:
     messages of the rank. Exit status 1 if the devices' memory does not suffice."""
     json: bool = False
     """Print the dry run's result as JSON."""
-
-    def __post_init__(self) -> None:
-        checkpoint = self.config.data.checkpoint
-        if checkpoint is not None and not self.config.needs_checkpoint:
-            raise InputError(
-                f"--checkpoint {checkpoint}: {self.config.benchmark.name} starts at step 0 with random weights; leave "
-                "the option out (EXTERNAL_MODEL_CHECKPOINT_DIR of run_gpt3.sh)"
-            )
 
     def run(self) -> int:
         return self._dry_run() if self.dry_run else self._train()

@@ -15,6 +15,12 @@ from stage.command_help import help_text
 from stage.errors import InputError
 
 FLAG = "--system"
+START_OPTIONS = {
+    "--checkpoint": "--checkpoint (EXTERNAL_MODEL_CHECKPOINT_DIR)",
+    "--start-iterations": "--start-iterations (EXTERNAL_TRAINING_ITERATIONS)",
+    "--start-global-batch-size": "--start-global-batch-size (EXTERNAL_GBS)",
+}
+"""Options about an initial checkpoint, and how a person gave them: here, or as variables of run_gpt3.sh."""
 
 RunOptions = Annotated[tyro.conf.OmitArgPrefixes[RunConfig], tyro.conf.arg(name="run")]
 """A command's field for the run that its options name: BENCHMARK [--system NAME] [overrides]."""
@@ -39,27 +45,36 @@ def parse_run(
     ``on_devices``: the model has to be dealt out to the system's devices, by the system's layout. Raises InputError
     for an unknown benchmark, system or option, and for values that do not fit together.
     """
-    if not arguments or arguments[0].startswith("-"):
-        raise InputError(f"{prog}: which benchmark? One of {', '.join(BENCHMARKS)}")
-    name, overrides = choose(arguments[0], BENCHMARKS, "benchmark"), list(arguments[1:])
-    system = system_called(_take_flag(overrides) or DEFAULT_SYSTEM[name])
-    default = command(RunConfig(benchmark=BENCHMARKS[name], system=system if on_devices else _one_device_each(system)))
+    benchmark, system, overrides = named_data(prog, arguments)
+    default = command(RunConfig(benchmark=benchmark, system=system if on_devices else _one_device_each(system)))
     parsed = one_line_usage_error(
-        lambda: tyro.cli(type(default), default=default, args=overrides, prog=f"{prog} {name}")
+        lambda: tyro.cli(type(default), default=default, args=overrides, prog=f"{prog} {benchmark.name}")
     )
-    _require_own_start(parsed.config.benchmark, BENCHMARKS[name])
     if on_devices:
         parsed.config.require_fit()
     return parsed
 
 
-def _require_own_start(chosen: Benchmark, named: Benchmark) -> None:
-    """Raise InputError if another start was chosen for a benchmark that has no initial checkpoint."""
-    for field in ("start_iterations", "start_global_batch_size"):
-        if not named.start_iterations and getattr(chosen, field) != getattr(named, field):
+def named_data(prog: str, arguments: Sequence[str]) -> tuple[Benchmark, System, list[str]]:
+    """Return the benchmark and the system that ``BENCHMARK [--system NAME] [overrides]`` name, and the overrides.
+
+    Raises InputError for unknown names.
+    """
+    if not arguments or arguments[0].startswith("-"):
+        raise InputError(f"{prog}: which benchmark? One of {', '.join(BENCHMARKS)}")
+    name, overrides = choose(arguments[0], BENCHMARKS, "benchmark"), list(arguments[1:])
+    system = system_called(_take_flag(overrides) or DEFAULT_SYSTEM[name])
+    return BENCHMARKS[name], system, overrides
+
+
+def require_start(benchmark: Benchmark, overrides: Sequence[str]) -> None:
+    """Raise InputError if the overrides of a training run name an initial checkpoint and the benchmark has none."""
+    for word in overrides:
+        flag = word.partition("=")[0].replace("_", "-")
+        if flag in START_OPTIONS and not benchmark.start_iterations:
             raise InputError(
-                f"--{field.replace('_', '-')} {getattr(chosen, field)}: {named.name} starts at step 0 with random "
-                "weights; leave the option out (EXTERNAL_TRAINING_ITERATIONS and EXTERNAL_GBS of run_gpt3.sh)"
+                f"{flag}: {benchmark.name} has no initial checkpoint, it starts at step 0 with random weights; leave "
+                f"{START_OPTIONS[flag]} out"
             )
 
 

@@ -17,12 +17,12 @@ class DataOptions:
     """Training data: one dataset prefix, or weights and prefixes in turn."""
     valid_data_path: tuple[str, ...] = ()
     """Validation data, likewise; evaluated whole."""
-    data_folder: Path | None = None
-    """Folder with the benchmark's token files under their published names, for the data paths that are not given."""
     checkpoint: Path | None = None
     """Initial checkpoint in the Megatron zarr layout."""
     seed: int | None = None
     """Seed of the data order; drawn from the system's randomness unless given, and kept when a run continues."""
+    data_folder: Path | None = None
+    """Folder with the benchmark's token files under their published names, for the data paths that are not given."""
 
     def __post_init__(self) -> None:
         if self.seed is not None:

@@ -63,8 +63,6 @@ def test_system_without_a_name_is_refused() -> None:
         (["gpt3_175b", "--train-samples", "6144000"], "raise --train-samples"),
         (["gpt3_175b", "--num-attention-heads", "95"], "hidden_size 12288 is not a multiple"),
         (["llama31_8B"], "unknown benchmark 'llama31_8B'; did you mean llama31_8b?"),
-        (["llama31_8b", "--start-iterations", "4000"], "4000: llama31_8b starts at step 0 with random weights; leave"),
-        (["llama31_8b", "--start-global-batch-size", "1536"], "starts at step 0 with random weights; leave"),
         (["llama31_8b", "--max-steps", "0"], "max_steps 0: expected at least 1; change --max-steps"),
         (["llama31_8b", "--evaluation-sequences", "-1"], "evaluation_sequences -1: expected at least 1"),
         (["llama31_8b", "--num-key-value-heads", "5"], "num_key_value_heads"),
