@@ -127,7 +127,7 @@ REHEARSAL_LLAMA = replace(
     token_files=C4_SPM,
     train_samples=8_192,
     eval_interval_samples=12288 // 96,
-    target_log_perplexity=2.3,
+    target_log_perplexity=2.44,
     evaluation_sequences=128,
     samples_to_target=(),
 )
