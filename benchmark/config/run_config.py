@@ -268,4 +268,5 @@ class RunConfig:
             f"data parallel {system.data_parallel}, micro-batch size {system.micro_batch_size}"
         )
         yield f"data {' '.join(data.train_data_path)}, evaluated on {' '.join(data.valid_data_path)}, seed {seed}"
-        yield f"checkpoint {data.checkpoint or 'of the run itself'}, run folder {self.run_dir}"
+        own = "of the run itself" if self.needs_checkpoint else "none, or of the run itself"
+        yield f"checkpoint {data.checkpoint or own}, run folder {self.run_dir}"
