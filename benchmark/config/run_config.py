@@ -175,7 +175,7 @@ class RunConfig:
     precision: Literal["bf16", "fp32"] = "bf16"
     """bf16: BF16 compute, FP32 master weights, moments, gradient accumulation and reduction. fp32: all FP32."""
     deterministic: bool = False
-    """Use only kernels that give the same bits each time (docs/training.md); on GPUs that costs speed."""
+    """Use only kernels that give the same bits each time; on GPUs that costs speed."""
     time_limit_s: float | None = None
     """Save and stop after this many seconds."""
     data: tyro.conf.OmitArgPrefixes[DataOptions] = field(default_factory=DataOptions)

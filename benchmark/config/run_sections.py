@@ -48,7 +48,7 @@ class SaveOptions:
     """Steps; checkpoints at multiples of it are kept for good. 0: none."""
     after_checkpoint: str = ""
     """Program and words, started beside training after each checkpoint; it finds CHECKPOINT_DIR, CHECKPOINT_STEPS,
-    RUN_DIR and more in its environment (docs/telemetry.md)."""
+    RUN_DIR and more in its environment."""
 
     def __post_init__(self) -> None:
         if self.save_interval is not None and self.save_interval < 0:
@@ -95,7 +95,7 @@ class LoggingOptions:
 
     evidence: bool = False
     """Write RUN_DIR/evidence.jsonl: a chain of records with a fingerprint of all weights after every step, by which
-    `replay` can check any stretch of the run (docs/evidence.md)."""
+    `replay` can check any stretch of the run."""
     log_interval: int = 1
     """Steps between lines on the console; events.jsonl has every step."""
     tensorboard: bool = False
