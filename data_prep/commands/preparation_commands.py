@@ -10,7 +10,14 @@ import tyro
 from data_prep.commands.shared_options import JsonOption, OutputOptions
 from data_prep.preparation.artifacts import NEEDED, What, wanted_files
 from data_prep.preparation.fetch import fetch, files_there, format_table, require_all
-from data_prep.preparation.preparation_plan import DATA, BenchmarkName, format_plans, make_plans, plans_as_json, with_rates
+from data_prep.preparation.preparation_plan import (
+    DATA,
+    BenchmarkName,
+    format_plans,
+    make_plans,
+    plans_as_json,
+    with_rates,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,5 +77,7 @@ class PlanPreparationCommand(JsonOption):
         rates = with_rates(tokenise=self.mb_per_s_per_core, disk=self.disk_mb_per_s, network=self.network_mb_per_s)
         data = DATA[self.benchmark]
         plans = make_plans(data, self.nodes, self.cores, rates, workers=self.workers)
-        told = json.dumps(plans_as_json(data, plans, rates), indent=1) if self.json else format_plans(data, plans, rates)
+        told = (
+            json.dumps(plans_as_json(data, plans, rates), indent=1) if self.json else format_plans(data, plans, rates)
+        )
         print(told)
