@@ -77,7 +77,7 @@ class PlanPreparationCommand(JsonOption):
         rates = with_rates(tokenise=self.mb_per_s_per_core, disk=self.disk_mb_per_s, network=self.network_mb_per_s)
         data = DATA[self.benchmark]
         plans = make_plans(data, self.nodes, self.cores, rates, workers=self.workers)
-        told = (
-            json.dumps(plans_as_json(data, plans, rates), indent=1) if self.json else format_plans(data, plans, rates)
-        )
-        print(told)
+        if self.json:
+            print(json.dumps(plans_as_json(data, plans, rates), indent=1))
+        else:
+            print(format_plans(data, plans, rates))
