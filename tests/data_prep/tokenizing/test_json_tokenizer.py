@@ -115,8 +115,9 @@ def test_commands_take_it_in_place_of_a_sentencepiece_model(texts: Path, tmp_pat
     assert command("data_prep", "inspect", "--data-path", tmp_path / "published", "--against", copy).returncode == 0
 
 
-def model(**fields: Any) -> str:
-    return json.dumps({"version": "1.0", "model": {"type": "BPE", "vocab": {"a": 0}, "merges": [], **fields}})
+def model(normalizer: object = None, **fields: Any) -> str:
+    described = {"type": "BPE", "vocab": {"a": 0}, "merges": [], **fields}
+    return json.dumps({"version": "1.0", "normalizer": normalizer, "model": described})
 
 
 @pytest.mark.parametrize(
@@ -130,6 +131,7 @@ def model(**fields: Any) -> str:
         (model(vocab={"a": 0, "b": 1 << 32}), "expected u32"),
         (model(merges=["a b"]), "Token `b` out of vocabulary"),
         (model(dropout=0.1), "chooses among tokens at random; set its dropout to null"),
+        (model({"type": "Precompiled", "precompiled_charsmap": "AAAA"}), "not a tokenizer.json (Precompiled"),  # panics
         (" " * ((64 << 20) + 1), "67,108,865 bytes, more than 67,108,864"),
     ],
 )
