@@ -368,7 +368,7 @@ def _journalled(folder: Path) -> list[Piece]:
     decoder = msgspec.json.Decoder(Piece)
     for path in sorted((folder / JOURNAL).glob("*.jsonl")):
         for line in path.read_bytes().splitlines():
-            with suppress(msgspec.DecodeError):  # a line that a kill or a full disk has cut short
+            with suppress(msgspec.DecodeError, UnicodeDecodeError):  # a line that a kill or a full disk has cut short
                 found.append(decoder.decode(line))
     return found
 
