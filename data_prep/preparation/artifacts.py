@@ -41,7 +41,7 @@ LLAMA31_DATASET_BYTES = {
     "c4-validation-91205-samples.en_text_document.bin": 166_568_364,
     "c4-validation-91205-samples.en_text_document.idx": 1_824_142,
 }
-"""The published token files of Llama 3.1 8B; MLCommons publishes no sums of them but those that come along."""
+"""The published token files of Llama 3.1 8B (docs/facts/llama31_8b.md 3); their sums come along with a download."""
 LLAMA31_VOCAB_SIZE = 128_256
 
 BUCKET = "gs://mlperf-llm-public2"

@@ -1,7 +1,7 @@
 """Tokenizers in Hugging Face's form, a ``tokenizer.json``, which the library ``tokenizers`` reads and runs.
 
 Ids are those that ``transformers`` gives without special tokens around the text, as in the preparation of Llama's data
-(mlcommons/training, small_llm_pretraining/nemo/README.md).
+(docs/facts/llama31_8b.md 3; mlcommons/training, small_llm_pretraining/nemo/README.md).
 """
 
 from collections.abc import Sequence
