@@ -123,7 +123,7 @@ def reference_band(runs: Sequence[RunSummary], ruleset: str) -> Band | None:
     """
     sizes = {(run.global_batch_size, run.judged) for run in runs}
     size, judged = next(iter(sizes)) if len(sizes) == 1 else (None, None)
-    if size is None or judged is None:
+    if size is None or judged is None or ruleset not in judged.rulesets:
         return None
     points = points_for(judged, ruleset)
     same = [point for point in points if point.batch_size == size]
@@ -265,7 +265,7 @@ def _arithmetic(runs: Sequence[ReportedRun]) -> Figure:
         batch, length, judged = summary.global_batch_size, summary.sequence_length, summary.judged
         if not count or batch is None or length is None or judged is None:
             return []
-        tflop = batch * length * train_flops_per_token(judged.benchmark.model) / count / 1e12
+        tflop = batch * length * train_flops_per_token(judged.model) / count / 1e12
         scale = 100 / run.score.peak_tflops if shares and run.score.peak_tflops else 1.0
         return [(x, scale * tflop / seconds) for x, seconds in _step_time(run) if seconds > 0]
 

@@ -64,15 +64,18 @@ class Judged:
     max_steps: int | None = None
     """... it ends at this step, in whatever batch size."""
     decay_excludes_warmup: bool = False
-    """True if ``opt_learning_rate_decay_steps`` begin after the warm-up; the official checker wants the exact number."""
+    """True if ``opt_learning_rate_decay_steps`` begin after the warm-up; the official checker wants the exact
+    number."""
     learning_rates: tuple[BaseLearningRate, ...] = ()
     """Peak learning rates by batch size; empty: submitters choose."""
     rate_per_sample: float | None = None
     """Peak learning rate over the batch size, if the rules fix it."""
+    rate_rounding: float = 0.0
+    """Largest difference of a peak learning rate from the rules' due to rounding."""
     end_rate: float | None = None
     """Final learning rate; None: a tenth of the peak."""
-    cadence_binds: bool = True
-    """False if accepted logs evaluate at other intervals, which no official checker looks at: it is a question then."""
+    accepted: tuple[str, ...] = ()
+    """Rules of the review that accepted logs break, as no official checker looks: a breach is a question then."""
     skipped_evaluations: tuple[float, float] = (0.0, 0.0)
     """Factor of the batch size and summand of the number of evaluations, rounded down, that the rules leave out."""
     eval_samples: tuple[int, ...] = ()
@@ -89,6 +92,11 @@ class Judged:
     """Bits of the narrowest numbers that the rules allow to train in."""
     lowest_mfu: float = 0.15
     """Least plausible MFU. Below it the counts of devices are hardly those of the run."""
+    published_mfu: float = 0.42
+    """Least MFU of published results."""
+    hasty_evaluation: float = 4.5
+    """Most tokens per second of evaluations over those of the usual block, half as many again as published runs have:
+    a forward pass alone takes a third of a step's time."""
     points: Path | None = None
     """File of reference points; None for those of the official tools for the ruleset."""
     stands_for: str | None = None
@@ -119,6 +127,10 @@ class Judged:
     @property
     def middle_words(self) -> str:
         return "middle one of three" if self.runs == 3 else f"mean of the middle {self.kept} of {self.runs}"
+
+    @property
+    def one_of(self) -> str:
+        return f"one of {'three' if self.runs == 3 else self.runs}"
 
     @property
     def unit(self) -> str:
@@ -194,7 +206,7 @@ def _rehearsal_of(official: Judged, benchmark: Benchmark, **fields: Any) -> Judg
         learning_rates=(BaseLearningRate(0, 10**9, (optimizer.lr,)),),
         eval_samples=() if benchmark.evaluation_sequences is None else (benchmark.evaluation_sequences,),
         validation_sequences=benchmark.evaluation_sequences or 0,
-        cadence_binds=True,
+        accepted=(),
         shortest_init_s=0.0,
         **fields,
     )
@@ -260,10 +272,13 @@ LLAMA8B = Judged(
     batch_sizes=(16, 128),
     max_steps=1_200_000,
     decay_excludes_warmup=True,
-    cadence_binds=False,
+    accepted=("eval.cadence", "cache.clear"),
     eval_samples=(1024,),
     validation_sequences=1024,
     narrowest_bits=4,
+    lowest_mfu=0.09,
+    published_mfu=0.26,
+    hasty_evaluation=7.0,
     changes={
         "6.1.0": {
             "configuration": _configuration(LLAMA31_8B.log_keys, "opt_adamw_weight_decay", "max_steps", *DISCLOSURE)
@@ -295,13 +310,15 @@ LLAMA405B = Judged(
     reference_batch_size=1152,
     warmup_samples=8000 * 1152,
     rate_per_sample=8e-5 / 1152,
+    rate_rounding=1e-8,
     end_rate=8e-7,
-    cadence_binds=False,
+    accepted=("eval.cadence", "cache.clear"),
     eval_samples=(5760,),
     validation_sequences=5760,
     convergence_slack_samples=46_080,
     shortest_init_s=10.0,
     narrowest_bits=4,
+    published_mfu=0.69,
     changes={
         "5.1.0": {
             "eval_interval_samples": 18_432,

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmark.results.frames import SYSTEM_KEYS, csv_text, runs_frame
-from benchmark.results.run_columns import PUBLISHED_RUNS
 from benchmark.results.judged import GPT3
+from benchmark.results.run_columns import PUBLISHED_RUNS
 from benchmark.results.subjects import SubmissionPackage, is_package, package_ruleset, subfolders
 from stage.errors import InputError, run_command
 from stage.outputs.publish import write_text
