@@ -2,8 +2,8 @@
 
 The official summarizer takes results/SYSTEM/BENCHMARK/power/result_N/node_*.txt and sw_*.txt: the sum of readings in
 watts times the time since the one before, over the time from power_measurement_start to power_measurement_stop, times
-the time to train and ``conversion_eff``. Published ones: v4.0 smc-ac-power and smc-dc-power, 64 nodes each, a reading every
-two seconds, of about 6,500 W.
+the time to train and ``conversion_eff``. Published ones: v4.0 smc-ac-power and smc-dc-power, 64 nodes each, a reading
+every two seconds, of about 6,500 W.
 """
 
 import re
