@@ -1,23 +1,52 @@
 """The machines of a run, and how the model is spread over them; those that have a name are in ``systems.py``."""
 
+import json
 import tomllib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import tyro
 
 from benchmark.config.accelerators import ACCELERATORS, accelerator_called
 from benchmark.config.field_checks import divisors, listed, require_positive
-from model.decoder_sizes import Recompute
+from model.decoder_sizes import CopyEngines, Recompute
 from stage.errors import InputError
 from stage.regular_files import read_regular
 
 SUFFIX = ".toml"
 LARGEST_FILE = 1 << 20
 USUAL = {"device": "cuda", "micro_batch_size": 1}
-"""Of a file that does not say them."""
+"""Values of a file that does not say them."""
+
+
+@dataclass(frozen=True)
+class Collectives:
+    """How the messages between tensor-parallel ranks share a GPU with matrix products. By default NCCL and cuBLAS
+    decide; `slice --tune-collectives` times the other choices."""
+
+    nccl_ctas: int | None = None
+    """Most multiprocessors that a message of NCCL between tensor-parallel ranks takes. None: NCCL chooses."""
+    nccl_priority: bool = False
+    """Queue these messages on a stream of high priority."""
+    copy_engines: CopyEngines = "none"
+    """Messages that copy engines carry in NCCL's place, through memory that the GPUs of a machine share; `all`:
+    reduce-scatters too, which then sum in another order."""
+    sm_carveout: int = 0
+    """Multiprocessors that matrix products leave to messages; above 0 the products are those of cuBLASLt."""
+
+    def __post_init__(self) -> None:
+        if self.nccl_ctas is not None:
+            require_positive(self, "nccl_ctas")
+        if self.sm_carveout < 0:
+            raise InputError(f"sm_carveout {self.sm_carveout}: expected at least 0; change --sm-carveout")
+
+    @property
+    def words(self) -> str:
+        """The options that differ from the defaults, as on a command line."""
+        options = {f"--{name.replace('_', '-')}": value for name, value in _chosen(self).items()}
+        return " ".join(name if value is True else f"{name} {value}" for name, value in options.items())
 
 
 @dataclass(frozen=True)
@@ -42,23 +71,24 @@ class System:
     """Copies of master weights and moments: 1 shards them over all data-parallel devices, more over as many groups of
     these."""
     recompute: Recompute = "none"
-    """What blocks compute again in the backward pass instead of keeping it (model/passes/block_pass.py)."""
+    """Values that blocks compute again in the backward pass instead of keeping them."""
     warm_up_steps: int = 0
-    """Steps on made-up tokens before the clock starts, and an evaluation on them: what is slow the first time, as
-    connections and kernels are, is then done. They change nothing (benchmark/training/warm_up.py)."""
+    """Steps on made-up tokens before the clock starts, and an evaluation on them. Connections and kernels are slow the
+    first time; these steps make them and change nothing."""
     start_limit_s: float = 1800.0
-    """A process that is silent for so long while it joins, loads, or does something for the first time hangs: it is
-    killed, and the run started again. Later on, what counts is ten times what a step usually takes, or ..."""
+    """Seconds of silence after which a process counts as hanging while it joins, loads, or does something for the first
+    time: it is killed, and the run is started again. Later the limit is ten times a usual step."""
     hang_floor_s: float = 60.0
-    """... this, if it is more."""
+    """Least limit of that silence in the later steps, in seconds."""
     device_mtbf_hours: float = 1024.0
     """Mean time between failures that end a run, per device with its share of node and network: a system's is this
-    over the number of devices, 2 hours for 512. A guess on the safe side: BLOOM lost one GPU a week of 384, but much
-    more time to what is no device's fault (docs/facts/peers.md 1.5); four times longer only doubles the interval."""
+    over the number of devices, 2 hours for 512. The default is a guess on the safe side; a value four times longer
+    only doubles the time between checkpoints."""  # BLOOM lost one GPU a week of 384: docs/facts/peers.md 1.5
     accelerator: str = ""
-    """Name in the table of accelerators (accelerators.py): what its memory and its peak are."""
+    """Name in the table of accelerators, which gives memory and peak."""
     platform: str = ""
     """``submission_platform`` of the MLPerf log."""
+    collectives: tyro.conf.OmitArgPrefixes[Collectives] = Collectives()
 
     def __post_init__(self) -> None:
         require_positive(self, "nodes", "devices_per_node", "micro_batch_size", "replicas")
@@ -81,6 +111,14 @@ class System:
                 f"replicas {self.replicas} do not divide {self.data_parallel} data-parallel devices; possible: "
                 f"{listed(divisors(self.data_parallel))}; change --replicas"
             )
+        if self.collectives != Collectives() and self.device != "cuda":
+            raise InputError(f"{self.collectives.words}: system {self.name} has no GPU; leave it out")
+        if self.collectives.copy_engines != "none" and self.devices_per_node % self.tensor_parallel:
+            raise InputError(
+                f"copy_engines {self.collectives.copy_engines}: they reach the GPUs of one machine alone, and "
+                f"tensor_parallel {self.tensor_parallel} does not divide its {self.devices_per_node}; change "
+                "--copy-engines or --tensor-parallel"
+            )
         if self.pipeline_parallel == 1:
             object.__setattr__(self, "pipeline_chunks", 1)
 
@@ -95,12 +133,12 @@ class System:
 
     @property
     def peak_tflops(self) -> float | None:
-        """Of one device, dense BF16; None where it is not in the table."""
+        """Peak of one device in dense BF16, TFLOP/s; None if the table of accelerators lacks the device."""
         return ACCELERATORS[self.accelerator].peak_tflops if self.accelerator else None
 
     @property
     def memory_gb(self) -> float | None:
-        """Of one device, 10^9 bytes; None where it is not in the table."""
+        """Memory of one device in 10^9 bytes; None if the table of accelerators lacks the device."""
         return ACCELERATORS[self.accelerator].memory_gb if self.accelerator else None
 
     @property
@@ -116,7 +154,9 @@ def read_system(path: Path) -> System:
     mend = "expected the fields of a system, as docs/planning.md lists them"
     try:
         table = tomllib.loads(read_regular(path, LARGEST_FILE).decode())
-        others = table.keys() - {field.name for field in fields(System)} | table.keys() & {"name"}
+        section = table.get("collectives", {})
+        others = table.keys() - _names(System) | table.keys() & {"name"}
+        others |= section.keys() - _names(Collectives) if isinstance(section, dict) else set()
         if others:
             raise InputError(f"{path}: {', '.join(sorted(others))[:200]}: no field of a system; {mend}")
         return msgspec.convert({**USUAL, **table, "name": path.stem}, System)
@@ -126,3 +166,24 @@ def read_system(path: Path) -> System:
         raise InputError(f"{path}: {error}; {mend}") from None
     except InputError as error:  # fields that do not fit together
         raise InputError(str(error) if str(error).startswith(str(path)) else f"{path}: {error}") from None
+
+
+def system_text(system: System) -> str:
+    """Return the TOML file of a system that :func:`read_system` reads: number of machines and devices, and the fields
+    that are not the usual ones."""
+    table = {"nodes": system.nodes, "devices_per_node": system.devices_per_node, **_chosen(system)}
+    sections = {name: _chosen(value) for name, value in table.items() if is_dataclass(value)}
+    lines = [f"{name} = {json.dumps(value)}" for name, value in table.items() if name not in {*sections, "name"}]
+    for section, values in sections.items():
+        lines += ["", f"[{section}]", *(f"{name} = {json.dumps(value)}" for name, value in values.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _chosen(config: Any) -> dict[str, Any]:
+    """Return the fields that differ from what a file that does not say them gets."""
+    usual = {field.name: USUAL.get(field.name, field.default) for field in fields(config)}
+    return {name: value for name, due in usual.items() if (value := getattr(config, name)) != due}
+
+
+def _names(kind: type[Any]) -> set[str]:
+    return {field.name for field in fields(kind)}

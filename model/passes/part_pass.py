@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 
 from model.architectures import architecture_of
@@ -19,24 +18,24 @@ from model.passes.whole_parameter import WholeParameter
 
 @dataclass(frozen=True)
 class PartBatch:
-    """What the ends of the model need of a micro-batch; the blocks between need nothing of it. On the device."""
+    """The ends of the model need these tensors of a micro-batch, on the device; the blocks between need none."""
 
     tokens_BS: Tensor | None = None
     """Token ids, for the embedding."""
     labels_BS: Tensor | None = None
-    """For the losses ..."""
+    """Labels of the losses."""
     mask_BS: Tensor | None = None
-    """... and which of them count: 1 or 0, FP32."""
+    """1 for a label whose loss counts, 0 for another, FP32."""
 
 
 @dataclass(slots=True)
 class KeptPart:
-    """What the backward pass through a part starts from."""
+    """Values that the backward pass through a part starts from."""
 
     blocks: list[KeptBlock]
     tokens_BS: Tensor | None
     output_gradient_tH: Tensor | None
-    """Of the last block's output, where the part has the model's output."""
+    """Gradient of the last block's output, if the part has the model's output."""
 
 
 class PartPass:
@@ -46,15 +45,15 @@ class PartPass:
         self,
         state: Mapping[str, DTensor],
         config: DecoderSizes,
-        mesh: DeviceMesh,
+        group: TensorGroup,
         *,
         bf16: bool,
         batch: int,
         recompute: Recompute,
     ) -> None:
-        """``state``: the part's parameters by their names in the model's plain page; ``mesh``: of the tensor-parallel
+        """``state``: the part's parameters by their names in the model's plain page; ``group``: the tensor-parallel
         ranks; ``batch``: samples of a micro-batch."""
-        self._group = TensorGroup(mesh)
+        self._group = group
         dtype = torch.bfloat16 if bf16 else torch.float32
         parameters = {name: WholeParameter(one, dtype) for name, one in state.items()}
         architecture = architecture_of(config)
