@@ -199,7 +199,7 @@ ARTIFACTS: dict[What, Artifact] = {
     ),
     "llama31-tokenizer": Artifact(
         files=("tokenizers/llama31/tokenizer.json",),
-        bytes=9.1e6,
+        bytes=9.1e6,  # about: from memory
         origin=f"{LLAMA31_TOKENIZER}; or Hugging Face, model meta-llama/Llama-3.1-8B, for whom Meta lets in",
         check=partial(_is_a_tokenizer_of, LLAMA31_VOCAB_SIZE),
         downloads=(LLAMA31_TOKENIZER,),
