@@ -6,6 +6,7 @@ For this repository's own code ``plan`` counts it by the dry run; a test compare
 from dataclasses import dataclass
 
 from benchmark.planning.step_model.workload import Workload
+from model.decoder_sizes import INTO_ATTENTION, INTO_MLP
 
 MASTER_AND_MOMENTS = 12
 """Bytes per parameter: FP32 weight and Adam's two moments."""
@@ -37,15 +38,15 @@ def memory_need(work: Workload) -> MemoryNeed:
     the logits, whichever is larger."""
     layout, model, numbers = work.layout, work.model, work.parameters_of_device
     if layout.sharding == "fsdp":
-        held = (2 * model.block_weights + model.vocab * model.hidden) / layout.tensor_parallel
+        held = (2 * model.layer_matrix_weights + work.table_weights) / layout.tensor_parallel
         weights, gradients = 2 * held, ACCUMULATOR_BYTES * (numbers / layout.shards + held / 2)
     else:
         weights, gradients = 2 * numbers, ACCUMULATOR_BYTES * numbers
-    workspace = 8.0 * work.tokens * model.hidden + 4 * work.tokens * model.ffn_width / layout.tensor_parallel
+    workspace = 8.0 * work.tokens * model.hidden_size + 4 * work.tokens * model.columns("up") / layout.tensor_parallel
     if layout.recompute == "full":
         workspace += kept_per_block(work, recompute="none")
     if layout.pipeline_parallel == 1:
-        workspace += 10.0 * work.tokens * model.vocab / layout.tensor_parallel
+        workspace += 10.0 * work.tokens * model.padded_vocab_size / layout.tensor_parallel
     return MemoryNeed(
         weights,
         gradients,
@@ -77,14 +78,15 @@ def kept_per_block(work: Workload, recompute: str | None = None) -> float:
     """
     model, layout, stack = work.model, work.layout, work.code
     recompute = layout.recompute if recompute is None else recompute
-    H, shared = model.hidden, layout.tensor_parallel if layout.sequence_parallel else 1
-    inner, heads = model.ffn_width / layout.tensor_parallel, (H + 2 * model.kv_width) / layout.tensor_parallel
+    H, shared = model.hidden_size, layout.tensor_parallel if layout.sequence_parallel else 1
     if recompute == "full":
         return 2.0 * work.tokens * H / shared
+    inner, into_mlp, heads = (
+        model.columns(*roles) / layout.tensor_parallel for roles in (("up",), INTO_MLP, INTO_ATTENTION)
+    )
     norms, masks = 4 * H / shared, (2 * H / shared if stack.dropout else 0)
     attention = 2 * heads + 2 * H / layout.tensor_parallel
-    into_activation = (4 if model.gated else 2) * inner
     inputs = 0.0  # selective recomputation makes the results of norms and activations again
     if recompute == "none":
         inputs = 4 * H / shared + (4 if stack.extra_of_mlp else 2) * inner
-    return work.tokens * (norms + masks + attention + into_activation + inputs)
+    return work.tokens * (norms + masks + attention + 2 * into_mlp + inputs)
