@@ -19,7 +19,7 @@ class Llama31Config(DecoderSizes):
     biases: ClassVar[bool] = False
     turned_positions: ClassVar[bool] = True
     tied: ClassVar[bool] = False
-    unfused: ClassVar[float] = 4.6
+    unfused: ClassVar[float] = 2.88
 
     def __post_init__(self) -> None:
         super().__post_init__()

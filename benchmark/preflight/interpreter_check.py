@@ -34,7 +34,7 @@ def complaint(benchmark: str, system: str) -> str:
     except Exception as error:  # a broken installation can fail in any way
         return f"{found}: import fails: {type(error).__name__}: {' '.join(str(error).split())}"
     try:
-        chosen = system_called(DEFAULT_SYSTEM.get(benchmark, "") if system == "-" else system)
+        chosen = system_called(DEFAULT_SYSTEM.get(benchmark, "") if system == "-" else system, benchmark)
     except InputError:
         return ""  # the options' own complaint is better
     if chosen.device == "cuda" and not torch.cuda.is_available():

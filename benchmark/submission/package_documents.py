@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 import checksums
 from benchmark.config.system_config import System
-from benchmark.config.systems import SYSTEMS
+from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS, system_called
 from benchmark.results.recorded_run import RecordedRun, settings
 from checksums.md5_list import read_list
 
@@ -134,10 +134,13 @@ def _variables(result: RecordedRun, contents: Contents) -> dict[str, Any]:
     variables: dict[str, Any] = {name: f"{value:.12g}" for name, value in found.items() if value is not None}
     variables["USE_BF16"] = "true" if contents.precision == "bf16" else "false"
     system = result.config.get("system", {})
-    named = SYSTEMS.get(str(system.get("name")))
-    if named is not None:
-        variables["SYSTEM"] = named.name
-    changed = [] if named is None else _changed_options(system, named)
+    benchmark, name = result.config.get("benchmark", {}).get("name"), system.get("name")
+    if name not in SYSTEMS:  # a user's own: every field in which it differs from the benchmark's system is an option
+        name = DEFAULT_SYSTEM.get(benchmark) if system else None
+    changed = []
+    if name is not None:
+        variables["SYSTEM"] = name
+        changed = _changed_options(system, system_called(name, benchmark))
     variables["TRAIN_OPTIONS"] = " ".join([f"--submission-org={contents.org}", *changed])
     return variables
 

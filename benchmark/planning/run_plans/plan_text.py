@@ -107,9 +107,8 @@ def _figures(plan: RunPlan, config: RunConfig) -> Iterator[str]:
 
 def _published(config: RunConfig) -> str:
     """Return the published results of the benchmark on as many such devices, fastest first; empty without any."""
-    if config.benchmark.name != "gpt3_175b":
-        return ""
-    systems = systems_frame(published_frame())
+    published = published_frame()
+    systems = systems_frame(published[published["submission_benchmark"] == config.benchmark.mlperf_name])
     systems = systems[systems["accelerators_count"] == config.system.num_devices].sort_values(
         "score_minutes", kind="stable"
     )

@@ -45,8 +45,10 @@ def memory_need(work: Workload) -> MemoryNeed:
     workspace = 8.0 * work.tokens * model.hidden_size + 4 * work.tokens * model.columns("up") / layout.tensor_parallel
     if layout.recompute == "full":
         workspace += kept_per_block(work, recompute="none")
-    if layout.pipeline_parallel == 1:
+    if layout.pipeline_parallel == 1 and not work.code.logits_in_turns:
         workspace += 10.0 * work.tokens * model.padded_vocab_size / layout.tensor_parallel
+    if work.code.keeps_summed:
+        gradients += ACCUMULATOR_BYTES * numbers / layout.shards
     return MemoryNeed(
         weights,
         gradients,
@@ -62,7 +64,10 @@ def _blocks_in_flight(work: Workload) -> float:
     devices, chunks = layout.pipeline_parallel, layout.pipeline_chunks
     layers = sum(work.layers_of_stages[::devices]) / chunks  # of a chunk, in the mean
     if devices == 1:
-        return layers
+        # Two micro-batches take turns while messages travel; a block's selective backward pass has six of them where a
+        # forward pass has four, so that a third of the blocks is held twice.
+        turns = work.code.merged_slots and layout.tensor_parallel > 1 and layout.recompute == "selective"
+        return layers * (4 / 3 if turns and layout.micro_batches > 1 else 1)
     if work.code.merged_slots:
         passes = 2 * (devices - 1) + (chunks - 1) * devices + 2
     else:
@@ -88,5 +93,5 @@ def kept_per_block(work: Workload, recompute: str | None = None) -> float:
     attention = 2 * heads + 2 * H / layout.tensor_parallel
     inputs = 0.0  # selective recomputation makes the results of norms and activations again
     if recompute == "none":
-        inputs = 4 * H / shared + (4 if stack.extra_of_mlp else 2) * inner
+        inputs = 4 * H / (1 if stack.keeps_gathered else shared) + 2 * inner
     return work.tokens * (norms + masks + attention + 2 * into_mlp + inputs)
