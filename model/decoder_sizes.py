@@ -1,4 +1,4 @@
-"""What the sizes of every model have in common, without PyTorch, so that planning does not wait for its import."""
+"""Sizes that every model has, without PyTorch, so that planning does not wait for its import."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,10 +7,10 @@ from typing import ClassVar, Literal
 from stage.errors import InputError
 
 Recompute = Literal["none", "selective", "full"]
-"""What a block computes again in its backward pass (passes/block_pass.py)."""
+"""Values that a block computes again in its backward pass (passes/block_pass.py)."""
 
 Role = Literal["query", "key", "value", "output", "gate", "up", "down"]
-"""What columns of a block's matrix products are for, in the order in which they are computed."""
+"""Purposes of the columns of a block's matrix products."""
 INTO_ATTENTION: tuple[Role, ...] = ("query", "key", "value")
 INTO_MLP: tuple[Role, ...] = ("gate", "up")
 
@@ -51,9 +51,8 @@ class DecoderSizes:
     vocab_size: int
     """Pieces of the tokenizer."""
     padded_vocab_size: int
-    """Rows of the word embedding, V. The reference pads to 128 x tensor parallel size, so that its loss depends on
-    the topology (docs/facts/reference.md j.2); here it is the next multiple of 1,024 everywhere, which is the
-    checkpoint's."""
+    """Rows of the word embedding, V: the next multiple of 1,024 in every topology, as in the checkpoint. The reference
+    pads to 128 x tensor parallel size, so that its loss depends on the topology."""  # docs/facts/reference.md j.2
     biases: ClassVar[bool]
     """Whether matrix products have biases."""
     turned_positions: ClassVar[bool]
@@ -62,7 +61,7 @@ class DecoderSizes:
     """Whether embedding and output share their table."""
     unfused: ClassVar[float]
     """Bytes that the elementwise kernels of a block's passes read and write, over those of fully fused kernels: counted
-    by dry runs without recomputation (docs/notes/planning_study.md)."""
+    by dry runs without recomputation."""
 
     def __post_init__(self) -> None:
         for name in ("num_layers", "hidden_size", "num_attention_heads", "seq_length"):
