@@ -54,11 +54,11 @@ class DecoderSizes:
     """Rows of the word embedding, V: the next multiple of 1,024 in every topology, as in the checkpoint. The reference
     pads to 128 x tensor parallel size, so that its loss depends on the topology."""  # docs/facts/reference.md j.2
     biases: ClassVar[bool]
-    """Whether matrix products have biases."""
+    """True if matrix products have biases."""
     turned_positions: ClassVar[bool]
-    """Whether positions turn queries and keys; otherwise they are added to the embedding."""
+    """True if positions turn queries and keys; otherwise they are added to the embedding."""
     tied: ClassVar[bool]
-    """Whether embedding and output share their table."""
+    """True if embedding and output share their table."""
     unfused: ClassVar[float]
     """Bytes that the elementwise kernels of a block's passes read and write, over those of fully fused kernels: counted
     by dry runs without recomputation."""

@@ -70,10 +70,18 @@ SYSTEMS = {system.name: system for system in _ALL}
 
 LAYOUTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "llama31_8b": {
-        "dgxh100_n1": {"tensor_parallel": 2},
+        name: {"pipeline_parallel": 1, "micro_batch_size": 1, "recompute": "none", **fields}
+        for name, fields in {
+            "dgxh100_n1": {"tensor_parallel": 2},
+            "h200_n1": {"tensor_parallel": 1},
+            "b200_n1": {"tensor_parallel": 1, "micro_batch_size": 2},
+            "dgxh100_n8": {"tensor_parallel": 4},
+            "h200_n8": {"tensor_parallel": 4},
+            "b200_n8": {"tensor_parallel": 4},
+        }.items()
     },
 }
-"""Fields of a system that are other ones for a benchmark than GPT-3's."""
+"""Fields of a system that differ for a benchmark other than GPT-3, found by the same search at its own batch size."""
 
 DEFAULT_SYSTEM = {
     "gpt3_175b": "dgxh100_n64",
