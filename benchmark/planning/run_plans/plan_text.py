@@ -195,6 +195,8 @@ def _messages(plan: RunPlan) -> Iterator[str]:
 
 def _besides(plan: RunPlan, config: RunConfig) -> Iterator[str]:
     system, costs = config.system, plan.costs
+    begins = "an initial checkpoint" if config.needs_checkpoint else "weights drawn from the seed: no checkpoint"
+    yield f"{'begins with':<18}{begins}"
     yield (
         f"{'pipeline bubble':<18}(p-1)/(m v) = {system.pipeline_parallel - 1}/({config.num_microbatches} x "
         f"{system.pipeline_chunks}) = {plan.bubble:.1%} of the working time"
