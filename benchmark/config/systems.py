@@ -2,7 +2,7 @@
 
 ``train BENCHMARK --system NAME --dry-run`` shows what each of their devices would hold. Topologies are the fastest that
 fit by ``plan gpt3_175b --system NAME --global-batch-size 2048 --search``, or within a percent of it with memory to
-spare. None was measured on its devices yet.
+spare; ``LAYOUTS`` has those of other benchmarks. None was measured on its devices yet.
 """
 
 from collections.abc import Mapping
