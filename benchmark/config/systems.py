@@ -77,7 +77,7 @@ LAYOUTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
             "b200_n1": {"tensor_parallel": 1, "micro_batch_size": 2},
             "dgxh100_n8": {"tensor_parallel": 4},
             "h200_n8": {"tensor_parallel": 4},
-            "b200_n8": {"tensor_parallel": 4},
+            "b200_n8": {"tensor_parallel": 4, "pipeline_parallel": 2, "pipeline_chunks": 8},
         }.items()
     },
 }

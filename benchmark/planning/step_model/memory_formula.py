@@ -1,6 +1,7 @@
 """Compute a device's memory at the peak of a step by formula, for other stacks and for searches among many layouts.
 
-For this repository's own code ``plan`` counts it by the dry run; a test compares the two.
+For this repository's own code ``plan`` counts it by the dry run. The formula was within 6 % of 17 of them, at most 1 %
+below (docs/planning.md, search).
 """
 
 from dataclasses import dataclass
