@@ -23,6 +23,7 @@ from benchmark.config.benchmarks import BENCHMARKS
 from benchmark.preflight.first_contact import contention
 from benchmark.preflight.first_contact.features import FEATURES
 from benchmark.preflight.slice_run.device_facts import DeviceFacts, device_facts
+from benchmark.preflight.slice_run.tuned_collectives import told
 from stage.cli import choose
 from stage.errors import InputError
 from stage.git import REPOSITORY
@@ -140,7 +141,7 @@ def parts(facts: DeviceFacts, output: Path, benchmark: str = "gpt3_175b") -> Ite
     yield ContactPart("contention", beside, 120.0, "contention.json", contention.tell)
     if facts.count > 1:
         size = max(size for size in (2, 4, 8) if size <= facts.count)
-        yield sliced("tensor slice", 600.0, "--tensor-parallel", str(size))
+        yield sliced("tensor slice", 1200.0, "--tensor-parallel", str(size), "--tune-collectives")
         yield sliced("pipeline slice", 600.0, "--pipeline-parallel", "2")
 
 
@@ -158,7 +159,8 @@ def _tell_of_slice(found: Any) -> str:
     mfu = "" if found["mfu"] is None else f", MFU {found['mfu']:.1%}"
     problems = "".join(f"; NOT measured: {problem}" for problem in found["problems"])
     step = f"{found['step_s']:.4g} s a step, {found['tflops_per_device']:.4g} TFLOP/s per device{mfu}"
-    return f"{found['layers']} layers, {step}{problems}"
+    ways = "".join(f"; {line}" for line in told(found.get("collectives", ()), "system.toml"))
+    return f"{found['layers']} layers, {step}{ways}{problems}"
 
 
 def _tell_of_preflight(found: Any) -> str:
