@@ -27,7 +27,7 @@ def test_run_length_is_known_for_the_benchmark_alone() -> None:
 
 
 def test_without_published_runs_the_mean_of_reference_runs_lies_between_two_evaluations() -> None:
-    """161,109 samples at batch 16 are 13.1 evaluations' worth (docs/facts/llama31_8b.md 2)."""
+    """161,109 samples at batch 16 are 13.1 evaluations' worth."""
     config = RunConfig(LLAMA31_8B, SYSTEMS["cpu_p1"])
     assert evaluation_sequences(config)[0] == 1024
     first, last = (run_length(config, goal, 1.0, 10.0) for goal in tokens_to_target(LLAMA31_8B)[0])
