@@ -15,9 +15,10 @@ from model.gpt3 import GPT3
 from model.gpt3_config import GPT3Config
 from model.llama31 import Llama31
 from model.llama31_config import Llama31Config
+from model.passes.attention import AttentionWay
 from model.passes.block_pass import BlockParts, Norm
-from model.passes.gpt3_block import NormPass, gpt3_block
-from model.passes.llama_block import RmsNormPass, llama31_block
+from model.passes.gpt3_block import NormPass, gpt3_attention, gpt3_block
+from model.passes.llama_block import RmsNormPass, llama31_attention, llama31_block
 from model.passes.tensor_group import TensorGroup
 from model.passes.whole_parameter import WholeParameter
 
@@ -31,6 +32,9 @@ class Architecture:
     block: Callable[[Mapping[str, WholeParameter], TensorGroup, Any, int], BlockParts]
     """A block's own parts, of its parameters by their names in the block, the tensor-parallel ranks, the model's sizes
     and the samples of a micro-batch."""
+    attention: Callable[[Any, int, int], AttentionWay]
+    """A block's attention, of the model's sizes, the number of tensor-parallel ranks and the samples of a
+    micro-batch."""
     norm: Callable[[Mapping[str, WholeParameter], str], Norm]
     """A norm, of the parameters and its name."""
     cut: Mapping[str, int]
@@ -72,6 +76,7 @@ ARCHITECTURES: Mapping[type[DecoderSizes], Architecture] = {
     GPT3Config: Architecture(
         plain=GPT3,
         block=gpt3_block,
+        attention=gpt3_attention,
         norm=NormPass,
         cut={
             "word_embeddings.weight": 0,
@@ -94,6 +99,7 @@ ARCHITECTURES: Mapping[type[DecoderSizes], Architecture] = {
     Llama31Config: Architecture(
         plain=Llama31,
         block=llama31_block,
+        attention=llama31_attention,
         norm=RmsNormPass,
         cut={
             "embed_tokens.weight": 0,

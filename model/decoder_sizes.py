@@ -1,7 +1,8 @@
 """Sizes that every model has, without PyTorch, so that planning does not wait for its import."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from stage.errors import InputError
 
@@ -10,11 +11,36 @@ Recompute = Literal["none", "selective", "full"]
 CopyEngines = Literal["none", "gathers", "all"]
 """Messages of tensor parallelism that copy engines carry (passes/copy_engines.py)."""
 
+Role = Literal["query", "key", "value", "output", "gate", "up", "down"]
+"""Purposes of the columns of a block's matrix products."""
+INTO_ATTENTION: tuple[Role, ...] = ("query", "key", "value")
+INTO_MLP: tuple[Role, ...] = ("gate", "up")
+
+
+@dataclass(frozen=True)
+class BlockProduct:
+    """One matrix product that a block computes for every token."""
+
+    inputs: int
+    columns: Mapping[Role, int]
+    """Columns of the output, by what they are for: several where one product computes them together."""
+
+    @property
+    def outputs(self) -> int:
+        return sum(self.columns.values())
+
+    def on_rank(self, tensor_parallel: int) -> tuple[int, int]:
+        """Return inputs and outputs on one tensor-parallel device. Devices share the columns of what goes into
+        attention and into the MLP, and the inputs of what comes out of them."""
+        if "output" in self.columns or "down" in self.columns:
+            return self.inputs // tensor_parallel, self.outputs
+        return self.inputs, self.outputs // tensor_parallel
+
 
 @dataclass(frozen=True)
 class DecoderSizes:
-    """Sizes of a model. A model's own class adds its fields, and counts its weights. Raises InputError for sizes that
-    do not fit together."""
+    """Sizes of a model. A model's own class adds its fields and says what a block is made of. Raises InputError for
+    sizes that do not fit together."""
 
     num_layers: int
     """Transformer blocks."""
@@ -29,6 +55,15 @@ class DecoderSizes:
     padded_vocab_size: int
     """Rows of the word embedding, V: the next multiple of 1,024 in every topology, as in the checkpoint. The reference
     pads to 128 x tensor parallel size, so that its loss depends on the topology."""  # docs/facts/reference.md j.2
+    biases: ClassVar[bool]
+    """True if matrix products have biases."""
+    turned_positions: ClassVar[bool]
+    """True if positions turn queries and keys; otherwise they are added to the embedding."""
+    tied: ClassVar[bool]
+    """True if embedding and output share their table."""
+    unfused: ClassVar[float]
+    """Bytes that the elementwise kernels of a block's passes read and write, over those of fully fused kernels: counted
+    by dry runs without recomputation."""
 
     def __post_init__(self) -> None:
         for name in ("num_layers", "hidden_size", "num_attention_heads", "seq_length"):
@@ -53,9 +88,18 @@ class DecoderSizes:
         return ("num_attention_heads", "seq_length", "padded_vocab_size")
 
     @property
+    def products(self) -> Mapping[str, BlockProduct]:
+        """Matrix products of a block by the names of their weights, in the order of the forward pass."""
+        raise NotImplementedError
+
+    def columns(self, *roles: Role) -> int:
+        """Return the columns of a block's products that are for any of ``roles``."""
+        return sum(each.columns.get(role, 0) for each in self.products.values() for role in roles)
+
+    @property
     def layer_matrix_weights(self) -> int:
         """Weights of a block's matrices: each takes part in one product per token."""
-        raise NotImplementedError
+        return sum(each.inputs * each.outputs for each in self.products.values())
 
     @property
     def num_parameters(self) -> int:

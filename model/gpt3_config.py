@@ -1,8 +1,10 @@
 """Sizes of GPT-3, without PyTorch."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
-from model.decoder_sizes import DecoderSizes
+from model.decoder_sizes import BlockProduct, DecoderSizes
 from stage.errors import InputError
 
 
@@ -12,6 +14,10 @@ class GPT3Config(DecoderSizes):
 
     max_position_embeddings: int = 2048
     """Rows of the position embedding; the checkpoint stores 2,048."""
+    biases: ClassVar[bool] = True
+    turned_positions: ClassVar[bool] = False
+    tied: ClassVar[bool] = True
+    unfused: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -26,13 +32,18 @@ class GPT3Config(DecoderSizes):
         return 4 * self.hidden_size
 
     @property
-    def layer_matrix_weights(self) -> int:
-        """3 + 1 in attention, 4 + 4 in the MLP, each H^2."""
-        return 12 * self.hidden_size**2
+    def products(self) -> Mapping[str, BlockProduct]:
+        H, F = self.hidden_size, self.ffn_hidden_size
+        return {
+            "qkv": BlockProduct(H, {"query": H, "key": H, "value": H}),
+            "dense": BlockProduct(H, {"output": H}),
+            "h_to_4h": BlockProduct(H, {"up": F}),
+            "4h_to_h": BlockProduct(F, {"down": H}),
+        }
 
     @property
     def num_parameters(self) -> int:
         H = self.hidden_size
-        per_layer = 12 * H * H + 13 * H
+        per_layer = self.layer_matrix_weights + 13 * H
         embeddings = (self.padded_vocab_size + self.max_position_embeddings) * H
         return self.num_layers * per_layer + embeddings + 2 * H

@@ -1,8 +1,10 @@
 """Sizes of Llama 3.1, without PyTorch."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
-from model.decoder_sizes import DecoderSizes
+from model.decoder_sizes import BlockProduct, DecoderSizes
 from stage.errors import InputError
 
 
@@ -14,6 +16,10 @@ class Llama31Config(DecoderSizes):
     """K; each serves N / K heads of queries."""
     ffn_hidden_size: int
     """Width between the matrices of the MLP, F."""
+    biases: ClassVar[bool] = False
+    turned_positions: ClassVar[bool] = True
+    tied: ClassVar[bool] = False
+    unfused: ClassVar[float] = 2.88
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -38,10 +44,17 @@ class Llama31Config(DecoderSizes):
         return (*super().cut_by_tensor_parallelism, "num_key_value_heads", "ffn_hidden_size")
 
     @property
-    def layer_matrix_weights(self) -> int:
-        """Queries and the output projection, keys and values, and three matrices of the MLP."""
-        H, keys = self.hidden_size, self.num_key_value_heads * self.head_size
-        return 2 * H * H + 2 * H * keys + 3 * H * self.ffn_hidden_size
+    def products(self) -> Mapping[str, BlockProduct]:
+        H, F, keys = self.hidden_size, self.ffn_hidden_size, self.num_key_value_heads * self.head_size
+        return {
+            "q_proj": BlockProduct(H, {"query": H}),
+            "k_proj": BlockProduct(H, {"key": keys}),
+            "v_proj": BlockProduct(H, {"value": keys}),
+            "o_proj": BlockProduct(H, {"output": H}),
+            "gate_proj": BlockProduct(H, {"gate": F}),
+            "up_proj": BlockProduct(H, {"up": F}),
+            "down_proj": BlockProduct(F, {"down": H}),
+        }
 
     @property
     def num_parameters(self) -> int:

@@ -23,6 +23,8 @@ class FirstContactCommand:
     """Run all these tests, rather than check this machine alone."""
     output: Path = Path("runs/first_contact")
     """Folder for contact.json, and a log and the results of each part."""
+    benchmark: str = "gpt3_175b"
+    """Benchmark whose layers the slices run."""
     minutes: float = 30.0
     """Minutes to spend; parts that do not fit are left out."""
     device: Literal["cuda", "cpu"] = "cuda"
@@ -35,7 +37,7 @@ class FirstContactCommand:
 
         if not 0 < self.minutes <= 1440:
             raise InputError(f"minutes {self.minutes:g}: expected more than 0, at most 1,440; change --minutes")
-        found = first_contact(self.device, self.output, self.minutes)
+        found = first_contact(self.device, self.output, self.minutes, self.benchmark)
         if self.json:
             print(json.dumps({"passed": found.passed, **asdict(found)}))
         else:

@@ -11,7 +11,6 @@ import tyro
 from benchmark.config.run_config import RunConfig
 from benchmark.planning.run_plans.plan_options import PlanOptions
 from benchmark.preflight.slice_run.slice_config import SliceOptions
-from model.gpt3_config import GPT3Config
 from stage.errors import InputError
 
 
@@ -55,11 +54,6 @@ class PlanCommand:
     def run(self) -> int:
         from benchmark.planning.run_plans.plan_command import print_plan, print_search
 
-        if not isinstance(self.config.benchmark.model, GPT3Config):
-            raise InputError(
-                f"{self.config.benchmark.name}: a plan knows the times of GPT-3's blocks alone; what each device would "
-                f"hold: train {self.config.benchmark.name} --dry-run"
-            )
         precision = self.config.precision
         fields = {one.name: getattr(self.config, one.name) for one in dataclasses.fields(RunConfig)}
         config = RunConfig(**{**fields, "precision": "fp32" if precision == "fp32" else "bf16"})

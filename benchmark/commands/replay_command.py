@@ -33,7 +33,7 @@ class ReplayCommand:
     log: Path | None = None
     """The run's MLPerf log, if it is not the one in its folder."""
     system: str | None = None
-    """System of benchmark/config/systems.py to use in place of the run's."""
+    """System to use in place of the run's: a name of benchmark/config/systems.py, or a TOML file."""
     json: bool = False
     """Print JSON."""
 

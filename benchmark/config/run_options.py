@@ -63,7 +63,7 @@ def named_data(prog: str, arguments: Sequence[str]) -> tuple[Benchmark, System, 
     if not arguments or arguments[0].startswith("-"):
         raise InputError(f"{prog}: which benchmark? One of {', '.join(BENCHMARKS)}")
     name, overrides = choose(arguments[0], BENCHMARKS, "benchmark"), list(arguments[1:])
-    system = system_called(_take_flag(overrides) or DEFAULT_SYSTEM[name])
+    system = system_called(_take_flag(overrides) or DEFAULT_SYSTEM[name], name)
     return BENCHMARKS[name], system, overrides
 
 
@@ -86,7 +86,7 @@ def run_help(
     rest = list(arguments)
     system = _take_flag(rest)
     name = next((word for word in rest if word in BENCHMARKS), next(iter(BENCHMARKS)))
-    chosen = system_called(system or DEFAULT_SYSTEM[name])
+    chosen = system_called(system or DEFAULT_SYSTEM[name], name)
     made = command(RunConfig(benchmark=BENCHMARKS[name], system=chosen))
     told = help_text(prog, type(made), made=made, shown=shown, more=f" BENCHMARK [{FLAG} NAME]")
     systems = f"{', '.join(SYSTEMS)}, or a TOML file ({name}: {chosen.name})"

@@ -2,10 +2,13 @@
 
 ``train BENCHMARK --system NAME --dry-run`` shows what each of their devices would hold. Topologies are the fastest that
 fit by ``plan gpt3_175b --system NAME --global-batch-size 2048 --search``, or within a percent of it with memory to
-spare. None was measured on its devices yet.
+spare; ``LAYOUTS`` has those of other benchmarks. None was measured on its devices yet.
 """
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from benchmark.config.system_config import SUFFIX, System, read_system
 from stage.cli import choose
@@ -33,7 +36,9 @@ def _machines(name: str, nodes: int, accelerator: str, platform: str, **topology
 _ALL = (
     _machines("dgxh100_n64", 64, "H100 SXM", "DGX-H100", tensor_parallel=4, pipeline_parallel=8),
     _machines("dgxh100_n128", 128, "H100 SXM", "DGX-H100", tensor_parallel=4, pipeline_parallel=8),
-    _machines("dgxh100_n1", 1, "H100 SXM", "DGX-H100", tensor_parallel=2, micro_batch_size=1),
+    _machines("dgxh100_n1", 1, "H100 SXM", "DGX-H100", tensor_parallel=8, micro_batch_size=1),
+    _machines("h200_n1", 1, "H200", "DGX-H200", tensor_parallel=8, micro_batch_size=1),
+    _machines("b200_n1", 1, "B200", "DGX-B200", tensor_parallel=8, micro_batch_size=1),
     _machines("dgxh100_n8", 8, "H100 SXM", "DGX-H100", tensor_parallel=8, pipeline_parallel=8),
     _machines("dgxa100_n64", 64, "A100-80GB", "DGX-A100", tensor_parallel=8, pipeline_parallel=4, micro_batch_size=4),
     _machines("dgxa100_n128", 128, "A100-80GB", "DGX-A100", tensor_parallel=8, pipeline_parallel=4, micro_batch_size=4),
@@ -63,6 +68,21 @@ _ALL = (
 
 SYSTEMS = {system.name: system for system in _ALL}
 
+LAYOUTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    "llama31_8b": {
+        name: {"pipeline_parallel": 1, "micro_batch_size": 1, "recompute": "none", **fields}
+        for name, fields in {
+            "dgxh100_n1": {"tensor_parallel": 2},
+            "h200_n1": {"tensor_parallel": 1},
+            "b200_n1": {"tensor_parallel": 1, "micro_batch_size": 2},
+            "dgxh100_n8": {"tensor_parallel": 4},
+            "h200_n8": {"tensor_parallel": 4},
+            "b200_n8": {"tensor_parallel": 4, "pipeline_parallel": 2, "pipeline_chunks": 8},
+        }.items()
+    },
+}
+"""Fields of a system that differ for a benchmark other than GPT-3, found by the same search at its own batch size."""
+
 DEFAULT_SYSTEM = {
     "gpt3_175b": "dgxh100_n64",
     "rehearsal": "cpu_p2",
@@ -71,6 +91,9 @@ DEFAULT_SYSTEM = {
 }
 
 
-def system_called(name: str) -> System:
-    """The shipped system of that name, or that of a TOML file. Raises InputError where there is none."""
-    return read_system(Path(name)) if name.endswith(SUFFIX) else SYSTEMS[choose(name, SYSTEMS, "system")]
+def system_called(name: str, benchmark: str) -> System:
+    """Return the shipped system of that name, laid out for the benchmark, or that of a TOML file. Raises InputError
+    where there is none."""
+    if name.endswith(SUFFIX):
+        return read_system(Path(name))
+    return replace(SYSTEMS[choose(name, SYSTEMS, "system")], **LAYOUTS.get(benchmark, {}).get(name, {}))

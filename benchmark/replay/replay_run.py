@@ -16,7 +16,7 @@ import msgspec
 from benchmark.config.run_config import Benchmark, RunConfig
 from benchmark.config.run_sections import DataOptions
 from benchmark.config.system_config import System
-from benchmark.config.systems import SYSTEMS
+from benchmark.config.systems import system_called
 from benchmark.evidence.chain import (
     Begin,
     Chain,
@@ -253,11 +253,9 @@ def _config(options: ReplayOptions, begin: Begin) -> RunConfig:
         value: Any = getattr(found.benchmark, name, None) or getattr(found.benchmark.model, name, 1)
         if not 1 <= value <= most:
             raise InputError(f"{where}: {name} {value}: expected 1 to {most:,}; no run of this benchmark has it")
-    if options.system is not None and options.system not in SYSTEMS:
-        raise InputError(f"system {options.system!r:.60}: there are {', '.join(SYSTEMS)}; change --system")
     config = RunConfig(
         benchmark=found.benchmark,
-        system=found.system if options.system is None else SYSTEMS[options.system],
+        system=found.system if options.system is None else system_called(options.system, found.benchmark.name),
         precision=found.precision,
         deterministic=found.deterministic,
         data=DataOptions(

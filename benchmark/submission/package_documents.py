@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 import checksums
 from benchmark.config.system_config import System
-from benchmark.config.systems import SYSTEMS
+from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS, system_called
 from benchmark.results.recorded_run import RecordedRun, settings
 from checksums.md5_list import read_list
 
@@ -134,22 +134,33 @@ def _variables(result: RecordedRun, contents: Contents) -> dict[str, Any]:
     variables: dict[str, Any] = {name: f"{value:.12g}" for name, value in found.items() if value is not None}
     variables["USE_BF16"] = "true" if contents.precision == "bf16" else "false"
     system = result.config.get("system", {})
-    named = SYSTEMS.get(str(system.get("name")))
-    if named is not None:
-        variables["SYSTEM"] = named.name
-    changed = [] if named is None else _changed_options(system, named)
+    benchmark, name = str(result.config.get("benchmark", {}).get("name")), str(system.get("name"))
+    if name not in SYSTEMS:  # a user's own: every field in which it differs from the benchmark's system is an option
+        name = DEFAULT_SYSTEM.get(benchmark, "") if system else ""
+    changed = []
+    if name:
+        variables["SYSTEM"] = name
+        changed = _changed_options(system, system_called(name, benchmark))
     variables["TRAIN_OPTIONS"] = " ".join([f"--submission-org={contents.org}", *changed])
     return variables
 
 
 def _changed_options(system: Mapping[str, Any], named: System) -> list[str]:
     """Return the options of ``train`` for the fields in which the run's system differs from the named one."""
-    usual = asdict(named)
+    usual, found = _options_of(asdict(named)), _options_of(system)
     return [
         _option(name, value)
-        for name, value in system.items()
+        for name, value in found.items()
         if name not in NOT_OPTIONS and name in usual and usual[name] != value
     ]
+
+
+def _options_of(system: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a system's fields, those of its sections among them: options know no sections."""
+    found: dict[str, Any] = {}
+    for name, value in system.items():
+        found |= value if isinstance(value, dict) else {name: value}
+    return found
 
 
 def _option(name: str, value: Any) -> str:

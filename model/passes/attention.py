@@ -10,7 +10,7 @@ attention_proof.py finds out before a run. Tensors are named by their axes: S se
 dimension.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -122,6 +122,16 @@ class Heads:
         parts = self.kernel.backward(gradient_BNSD, *_queries_keys_values(self.qkv), self.attended)
         stacked = torch.stack([part.permute(2, 0, 1, 3) for part in parts], dim=3)
         return stacked.view(sequence * batch, heads * 3 * size)
+
+
+class AttentionWay(NamedTuple):
+    """How a block's queries, keys and values lie side by side in the columns of one matrix, and what attends to them,
+    for one rank and micro-batch."""
+
+    split: Callable[[Tensor], Sequence[Tensor]]
+    """Views of the queries, of the keys and of the values of such a matrix."""
+    attend_by: Callable[[Kernel, Tensor], Any]
+    """From kernel and matrix to what :class:`Heads` is for GPT-3."""
 
 
 def attend(qkv: Tensor, batch: int, heads: int) -> Heads:

@@ -8,7 +8,17 @@ usual size, once with logits far larger than a run has. A kernel that is wrong i
 import torch
 from torch import Tensor
 
-from model.passes.attention import CudnnFlash, Flash, Kernel, MemoryEfficient, attend_by, choose_kernel, refuse_kernel
+from model.architectures import architecture_of
+from model.decoder_sizes import INTO_ATTENTION, DecoderSizes
+from model.passes.attention import (
+    AttentionWay,
+    CudnnFlash,
+    Flash,
+    Kernel,
+    MemoryEfficient,
+    choose_kernel,
+    refuse_kernel,
+)
 
 LARGE = 20.0
 """Times the usual, of queries and of keys: the logits' standard deviation is its square, 400."""
@@ -18,14 +28,16 @@ OTHER: dict[type[Kernel], type[Kernel]] = {CudnnFlash: Flash, Flash: MemoryEffic
 """The kernel that proves another one. Kernels that this table lacks are proved by none."""
 
 
-def proved_attention(
-    device: torch.device, dtype: torch.dtype, *, sequence: int, batch: int, heads: int, size: int
-) -> str:
+def proved_attention(device: torch.device, dtype: torch.dtype, config: DecoderSizes, *, ranks: int, batch: int) -> str:
     """Settle which kernel this process takes from now on; says which, and how it was found.
 
-    ``batch``: samples of a micro-batch; ``heads``: of this rank. Raises RuntimeError where no kernel is right.
+    ``ranks``: tensor-parallel, which share the heads; ``batch``: samples of a micro-batch. Raises RuntimeError where no
+    kernel is right.
     """
-    said = ""
+    said, sequence, size = "", config.seq_length, config.head_size
+    way = architecture_of(config).attention(config, ranks, batch)
+    heads, shared = (config.columns(role) // (size * ranks) for role in ("query", "key"))
+    shape = f"{batch} x {heads} heads{'' if shared == heads else f', {shared} of keys'}, {sequence} x {size}"
     while True:
         deterministic = torch.are_deterministic_algorithms_enabled()
         kernel = choose_kernel(device.type, dtype, sequence, size, deterministic)
@@ -33,32 +45,33 @@ def proved_attention(
         if dtype != torch.bfloat16 or other is None:
             return f"{said}attention by {name}, which was compared with no other"
         given = torch.Generator(device).manual_seed(1)
-        qkv = torch.randn(sequence * batch, heads, 3, size, generator=given, device=device)
-        usual = largest_difference(kernel, other(), qkv.to(dtype), batch)
-        qkv[:, :, :2] *= LARGE
-        large = largest_difference(kernel, other(), qkv.to(dtype), batch)
-        shape = f"{batch} x {heads} heads, {sequence} x {size}"
+        columns = config.columns(*INTO_ATTENTION) // ranks
+        qkv = torch.randn(sequence * batch, columns, generator=given, device=device)
+        usual = largest_difference(kernel, other(), qkv.to(dtype), way)
+        for part in way.split(qkv)[:2]:
+            part *= LARGE
+        large = largest_difference(kernel, other(), qkv.to(dtype), way)
         found = f"{usual:.2g} from {other.__name__} ({shape}), with large logits {large:.2g}"
         if usual <= MOST and large <= MOST:  # neither is NaN
-            strides = attend_by(kernel, qkv.to(dtype).flatten(1), batch, heads).attended.out_BNSD.stride()
+            strides = way.attend_by(kernel, qkv.to(dtype)).attended.out_BNSD.stride()
             return f"{said}attention by {name}: at most {found}; its output's strides are {strides}"
         refuse_kernel(kernel)
         said += f"attention NOT by {name}, which is wrong here: {found}; "
 
 
-def largest_difference(kernel: Kernel, other: Kernel, qkv: Tensor, batch: int) -> float:
+def largest_difference(kernel: Kernel, other: Kernel, qkv: Tensor, way: AttentionWay) -> float:
     """Relative, in the L2 norm, of the output and of the gradients of queries, keys and values, each for itself; not a
-    number where there is none. ``qkv``: [S x batch, N, 3, D]."""
-    rows, heads, _, size = qkv.shape
-    gradient = torch.randn(rows, heads * size, generator=torch.Generator(qkv.device).manual_seed(2), device=qkv.device)
+    number where there is none. ``qkv``: [S x batch, columns]."""
     # ``kernel`` first: what it leaves unwritten is then not what the other one has left in the same memory.
-    outs, gradients = zip(*(_both(one, qkv, batch, gradient.to(qkv.dtype)) for one in (kernel, other)), strict=True)
-    pairs = [outs, *zip(*(each.view(qkv.shape).unbind(2) for each in gradients), strict=True)]
+    outs, gradients = zip(*(_both(one, qkv, way) for one in (kernel, other)), strict=True)
+    pairs = [outs, *zip(*map(way.split, gradients), strict=True)]
     differences = torch.stack([(ours.float() - due.float()).norm() / due.float().norm() for ours, due in pairs])
     return float(differences.max())  # NaN, where one is
 
 
-def _both(kernel: Kernel, qkv: Tensor, batch: int, gradient: Tensor) -> tuple[Tensor, Tensor]:
-    """The output, and the gradient of ``qkv``."""
-    done = attend_by(kernel, qkv.flatten(1), batch, qkv.shape[1])
-    return done.out(), done.backward(gradient)
+def _both(kernel: Kernel, qkv: Tensor, way: AttentionWay) -> tuple[Tensor, Tensor]:
+    """The output, and from one at random the gradient of ``qkv``."""
+    done = way.attend_by(kernel, qkv)
+    out = done.out()
+    gradient = torch.randn(out.shape, generator=torch.Generator(qkv.device).manual_seed(2), device=qkv.device)
+    return out, done.backward(gradient.to(qkv.dtype))

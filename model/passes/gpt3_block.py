@@ -11,7 +11,7 @@ from torch import Tensor
 
 from model.gpt3_config import GPT3Config
 from model.kernels import NormState, gelu, gelu_backward, layer_norm_backward, layer_norm_forward
-from model.passes.attention import attend
+from model.passes.attention import AttentionWay, attend, attend_by
 from model.passes.block_pass import BlockParts
 from model.passes.tensor_group import TensorGroup
 from model.passes.whole_parameter import WholeParameter
@@ -57,6 +57,13 @@ class LinearPass:
     def add_gradients(self, gradient_TF: Tensor, x_TH: Tensor, of_bias: Tensor) -> None:
         self.weight.add_product(gradient_TF, x_TH)
         self.bias.add_rows(of_bias)
+
+
+def gpt3_attention(config: GPT3Config, ranks: int, batch: int) -> AttentionWay:
+    heads = config.num_attention_heads // ranks
+    return AttentionWay(
+        lambda qkv: qkv.view(len(qkv), heads, 3, -1).unbind(2), partial(attend_by, batch=batch, heads=heads)
+    )
 
 
 def gpt3_block(

@@ -16,7 +16,7 @@ from torch import Tensor
 from model.kernels import NormState, rms_norm_backward, rms_norm_forward, swiglu, swiglu_backward
 from model.llama31 import rope_angles, turned
 from model.llama31_config import Llama31Config
-from model.passes.attention import Attended, Kernel, choose_kernel
+from model.passes.attention import Attended, AttentionWay, Kernel, choose_kernel
 from model.passes.block_pass import BlockParts
 from model.passes.tensor_group import TensorGroup
 from model.passes.whole_parameter import WholeParameter
@@ -104,6 +104,14 @@ class GroupedHeads:
 def attend_grouped(qkv: Tensor, *, batch: int, heads: int, shared_heads: int) -> GroupedHeads:
     """Causal attention over whole windows. ``qkv``: [S x batch, (heads + 2 shared heads) x D]."""
     sequence, size = qkv.shape[0] // batch, qkv.shape[1] // (heads + 2 * shared_heads)
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    kernel = choose_kernel(qkv.device.type, qkv.dtype, sequence, size, deterministic)
+    return attend_grouped_by(kernel, qkv, batch=batch, heads=heads, shared_heads=shared_heads)
+
+
+def attend_grouped_by(kernel: Kernel, qkv: Tensor, *, batch: int, heads: int, shared_heads: int) -> GroupedHeads:
+    """As :func:`attend_grouped`, by the given kernel."""
+    sequence, size = qkv.shape[0] // batch, qkv.shape[1] // (heads + 2 * shared_heads)
     of_heads_SBnD = qkv.view(sequence, batch, -1, size)
     q_BNSD, k_BKSD, v_BKSD = (
         part.permute(1, 2, 0, 3) for part in torch.split(of_heads_SBnD, [heads, shared_heads, shared_heads], dim=2)
@@ -111,8 +119,6 @@ def attend_grouped(qkv: Tensor, *, batch: int, heads: int, shared_heads: int) ->
     cosine, sine = _turns(sequence, size, qkv.device)
     q_BNSD, k_BKSD = (turned(each, cosine, sine) for each in (q_BNSD, k_BKSD))
     v_BKSD = v_BKSD.contiguous()  # what is kept of it is no view of all the rest
-    deterministic = torch.are_deterministic_algorithms_enabled()
-    kernel = choose_kernel(qkv.device.type, qkv.dtype, sequence, size, deterministic)
     k_BNSD, v_BNSD = (_for_every_head(each, heads) for each in (k_BKSD, v_BKSD))
     return GroupedHeads(q_BNSD, k_BKSD, v_BKSD, kernel.forward(q_BNSD, k_BNSD, v_BNSD), kernel)
 
@@ -125,6 +131,15 @@ def _for_every_head(each_BKSD: Tensor, heads: int) -> Tensor:
 
 def _as_rows(each_BnSD: Tensor) -> Tensor:
     return each_BnSD.permute(2, 0, 1, 3).flatten(2).flatten(0, 1)
+
+
+def llama31_attention(config: Llama31Config, ranks: int, batch: int) -> AttentionWay:
+    heads, shared = config.num_attention_heads // ranks, config.num_key_value_heads // ranks
+    columns = [each * config.head_size for each in (heads, shared, shared)]
+    return AttentionWay(
+        lambda qkv: torch.split(qkv, columns, dim=1),
+        partial(attend_grouped_by, batch=batch, heads=heads, shared_heads=shared),
+    )
 
 
 def llama31_block(

@@ -1,7 +1,7 @@
 """Published training steps as workloads of the step model: ``published_results.toml``, every row checked.
 
 Figures that are no step time are turned into one by the model's FLOPs, counted in one way for all
-(``Transformer.flops_per_token``).
+(``Workload.flops``).
 """
 
 import tomllib
@@ -13,7 +13,8 @@ from typing import Any, get_args
 
 from benchmark.planning.step_model.machine_constants import Constant, committed_constants, read_constants
 from benchmark.planning.step_model.stacks import Feature
-from benchmark.planning.step_model.workload import Layout, Transformer, Workload
+from benchmark.planning.step_model.workload import Layout, Workload
+from tests.benchmark.planning.step_model.works import decoder
 
 TABLE = Path(__file__).with_name("published_results.toml")
 LOW_POWER = Path(__file__).with_name("low_power.toml")
@@ -79,13 +80,13 @@ def _result(row: Mapping[str, Any], table: Mapping[str, Any], fitted: set[str]) 
     if inferred and not row.get("note"):
         raise ValueError(f"{row['id']}: sizes are inferred and no note says why")
     work = _workload(row, table["models"][row["model"]])
-    layout, devices, tokens = work.layout, row["devices"], row["global_batch_size"] * work.model.seq
+    layout, devices, tokens = work.layout, row["devices"], row["global_batch_size"] * work.model.seq_length
     if layout.data_parallel != row["data_parallel"]:
         raise ValueError(f"{row['id']}: {layout.data_parallel} data-parallel devices follow from the other sizes")
     per_second = {
         "step_s": 1 / row["value"],
         "tokens_per_s_per_device": row["value"] * devices / tokens,
-        "tflops_per_device": row["value"] * 1e12 * devices / (tokens * work.model.flops_per_token),
+        "tflops_per_device": row["value"] * 1e12 * devices / work.flops,
     }[row["kind"]]
     url = table["sources"][row["source"]]["url"]
     return PublishedResult(
@@ -101,16 +102,15 @@ def _result(row: Mapping[str, Any], table: Mapping[str, Any], fitted: set[str]) 
 
 def _workload(row: Mapping[str, Any], sizes: Mapping[str, Any]) -> Workload:
     tensor = row.get("tensor_parallel", 1)
-    model = Transformer(
-        layers=sizes["layers"],
-        hidden=sizes["hidden"],
-        heads=sizes["heads"],
-        seq=row.get("sequence", sizes["sequence"]),
-        vocab=sizes["vocabulary"],
+    model = decoder(
+        sizes["layers"],
+        sizes["hidden"],
+        sizes["heads"],
+        row.get("sequence", sizes["sequence"]),
+        sizes["vocabulary"],
         kv_heads=sizes.get("kv_heads", 0),
-        ffn_hidden=sizes.get("ffn_hidden", 0),
+        ffn=sizes.get("ffn_hidden", 0),
         gated=sizes.get("gated", False),
-        tied=sizes.get("tied", False),
     )
     layout = Layout(
         devices=row["devices"],

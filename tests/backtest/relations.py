@@ -9,15 +9,15 @@ from typing import Any, get_args
 from benchmark.planning.step_model.memory_formula import memory_need
 from benchmark.planning.step_model.simulated_step import simulate_evaluation, simulate_step
 from benchmark.planning.step_model.stacks import STACKS, Feature
-from benchmark.planning.step_model.workload import Layout, Transformer, Workload
-from tests.benchmark.planning.step_model.works import GPT3, VALUES
+from benchmark.planning.step_model.workload import Layout, Workload
+from tests.benchmark.planning.step_model.works import GPT3, VALUES, decoder
 
 MODELS = (
     GPT3,
-    Transformer(126, 16384, 128, 8192, 128256, kv_heads=8, ffn_hidden=53248, gated=True, tied=False),
-    Transformer(80, 8192, 64, 4096, 32000, kv_heads=8, ffn_hidden=28672, gated=True, tied=False),
-    Transformer(48, 7168, 56, 2048, 50368),
-    Transformer(24, 2048, 16, 512, 50000),
+    decoder(126, 16384, 128, 8192, 128256, kv_heads=8, ffn=53248, gated=True),
+    decoder(80, 8192, 64, 4096, 32000, kv_heads=8, ffn=28672, gated=True),
+    decoder(48, 7168, 56, 2048, 50368),
+    decoder(24, 2048, 16, 512, 50000),
 )
 FASTER_DEVICES = (("A100-80GB", "H100 SXM"), ("H100 SXM", "H200"), ("H200", "B200"))
 BETTER = ("nvlink_gb_s", "memory_tb_s", "matmul_bf16", "attention_forward", "attention_backward")
@@ -35,7 +35,7 @@ def random_work(chosen: random.Random) -> Workload:
         micro_batch = chosen.choice((1, 2, 4))
         micro_batches = pipeline * chosen.choice((1, 2, 4, 7)) + chosen.choice((0, 0, 1, 3))
         devices = tensor * pipeline * data
-        if devices > MOST_DEVICES or pipeline * chunks > model.layers:
+        if devices > MOST_DEVICES or pipeline * chunks > model.num_layers:
             continue
         layout = Layout(
             devices,

@@ -143,6 +143,11 @@ def _product(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> T
     return torch.empty(shape, dtype=dtype, device=META)
 
 
+def _rms_norm(x: Tensor, shape: Sequence[int], gain: Tensor | None, epsilon: float | None) -> tuple[Tensor, Tensor]:
+    """CUDA has one kernel for it; on the meta device PyTorch would take it apart."""
+    return torch.empty_like(x), torch.empty((*x.shape[: -len(shape)], *[1] * len(shape)), device=META)
+
+
 _LAUNCHES = {
     *("allreduce", "allgather", "_allgather_base", "all_gather_single", "reduce_scatter"),
     *("_reduce_scatter_base", "reduce_scatter_single", "broadcast", "reduce", "send", "recv", "alltoall_base"),
@@ -228,5 +233,7 @@ def fake_gpu(*, devices: int, capability: Capability, memory_bytes: int, name: s
         for attribute in _LAUNCHES & set(dir(dist.ProcessGroup)):
             launch = getattr(dist.ProcessGroup, attribute)
             stack.enter_context(patch.object(dist.ProcessGroup, attribute, _launching(order, launch)))
+        own_kernels = stack.enter_context(torch.library._scoped_library("aten", "IMPL"))
+        own_kernels.m.impl("_fused_rms_norm", "Meta", _rms_norm, False)  # its own ``impl`` refuses it
         stack.enter_context(gpu.names)
         yield gpu

@@ -34,7 +34,7 @@ class MatmulTime:
     """Time of one matrix product of a block or of the output layer, alone on the device."""
 
     layer: str
-    """Layer as the checkpoint names it: qkv, dense, h_to_4h, 4h_to_h or output."""
+    """Name of the weight: output, or one of the model's products (model/decoder_sizes.py)."""
     role: MatmulRole
     tensor_parallel: Size
     tokens: Size

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmark.config.benchmarks import BENCHMARKS
 from benchmark.config.run_config import RunConfig
-from benchmark.config.systems import SYSTEMS
+from benchmark.config.systems import LAYOUTS, SYSTEMS, system_called
 from benchmark.planning.dry_runs.dry_run import dry_run
 from benchmark.planning.run_plans.calibrated_constants import calibrated_constants
 from benchmark.planning.run_plans.calibration import Calibration, read_calibration
@@ -73,10 +73,14 @@ def _progress(words: str) -> None:
 def whole_system(calibration: Calibration) -> str | None:
     """Return one line with the speed of the first known system of that accelerator if its devices ran like the slice's.
     Return None if there is no such system, or if the slice did not have the true width."""
-    names = [name for name, one in SYSTEMS.items() if one.accelerator and one.accelerator == calibration.accelerator]
+    laid_out = LAYOUTS.get(calibration.benchmark, SYSTEMS)
+    names = [
+        name for name in laid_out if calibration.accelerator and SYSTEMS[name].accelerator == calibration.accelerator
+    ]
     if not names or not calibration.true_width or calibration.benchmark not in BENCHMARKS:
         return None
-    config = RunConfig(benchmark=BENCHMARKS[calibration.benchmark], system=SYSTEMS[names[0]])
+    system = system_called(names[0], calibration.benchmark)
+    config = RunConfig(benchmark=BENCHMARKS[calibration.benchmark], system=system)
     made = make_plan(config, None, PlanOptions(), calibrated_constants(committed_constants(), calibration))
     if made.step_s is None or made.mfu is None:
         return None

@@ -107,9 +107,8 @@ def _figures(plan: RunPlan, config: RunConfig) -> Iterator[str]:
 
 def _published(config: RunConfig) -> str:
     """Return the published results of the benchmark on as many such devices, fastest first; empty without any."""
-    if config.benchmark.name != "gpt3_175b":
-        return ""
-    systems = systems_frame(published_frame())
+    published = published_frame()
+    systems = systems_frame(published[published["submission_benchmark"] == config.benchmark.mlperf_name])
     systems = systems[systems["accelerators_count"] == config.system.num_devices].sort_values(
         "score_minutes", kind="stable"
     )
@@ -196,6 +195,8 @@ def _messages(plan: RunPlan) -> Iterator[str]:
 
 def _besides(plan: RunPlan, config: RunConfig) -> Iterator[str]:
     system, costs = config.system, plan.costs
+    begins = "an initial checkpoint" if config.needs_checkpoint else "weights drawn from the seed: no checkpoint"
+    yield f"{'begins with':<18}{begins}"
     yield (
         f"{'pipeline bubble':<18}(p-1)/(m v) = {system.pipeline_parallel - 1}/({config.num_microbatches} x "
         f"{system.pipeline_chunks}) = {plan.bubble:.1%} of the working time"

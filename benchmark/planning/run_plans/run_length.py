@@ -1,4 +1,7 @@
-"""Compute the length of a run: tokens to the target, in steps and evaluations."""
+"""Compute the length of a run: tokens to the target, in steps and evaluations.
+
+Published runs tell the fewest and the most tokens; for a benchmark without any here, reference runs tell the mean.
+"""
 
 import dataclasses
 import math
@@ -52,18 +55,36 @@ def tokens_to_target(benchmark: Benchmark) -> tuple[tuple[float, ...], str]:
     """Return the fewest and the most tokens that runs of this benchmark needed, and the source; an empty tuple without
     any."""
     name, size, known = benchmark.name, benchmark.global_batch_size, KNOWN_RUNS.get(benchmark.name)
+    points = benchmark.samples_to_target
     if benchmark.target_log_perplexity is None:
         samples = (benchmark.last_iteration - benchmark.start_iteration) * size
         return (float(samples * benchmark.model.seq_length),), "no target: training to the end of train_samples"
-    if known is None or not is_the_benchmarks(benchmark):
+    if not (known or points) or not is_the_benchmarks(benchmark):
         return (), f"no run length: nobody has published a run of this model to this target from {name}'s start"
-    low, high = known.batch_sizes
+    low, high = (points[0][0], points[-1][0]) if known is None else known.batch_sizes
     if not low <= size <= high:
         return (), f"no run length: the batch sizes of known runs are {low} to {high}, not {size}"
-    return known.tokens, f"tokens to the target: fewest and most of {known.source}, rounded up to an evaluation"
+    if known is not None:
+        return known.tokens, f"tokens to the target: fewest and most of {known.source}, rounded up to an evaluation"
+    evaluations = benchmark.expected_steps // benchmark.eval_interval
+    ends = (evaluations * benchmark.eval_interval * benchmark.tokens_per_step, benchmark.expected_steps)
+    return (
+        (float(ends[0]), float(ends[1] * benchmark.tokens_per_step)),
+        "tokens to the target: the mean of reference runs, between batch sizes interpolated; the evaluation before it "
+        "and the one after it bound the run",
+    )
 
 
-def validation_tokens(config: RunConfig) -> tuple[int | None, str]:
+def evaluation_sequences(config: RunConfig) -> tuple[int | None, str]:
+    """Return the number of sequences of an evaluation, and the source; None if it is not known."""
+    sequences = config.benchmark.evaluation_sequences
+    if sequences is not None:
+        return sequences, f"evaluation: {sequences:,} sequences, by the benchmark's rules"
+    tokens, source = _validation_tokens(config)
+    return None if tokens is None else math.ceil(tokens / config.benchmark.model.seq_length), source
+
+
+def _validation_tokens(config: RunConfig) -> tuple[int | None, str]:
     """Return the number of tokens of the validation set, and the source; None if it is not known."""
     if config.data.valid_data_path:
         tokens = count_validation_tokens(config.data)
@@ -84,3 +105,14 @@ def run_length(config: RunConfig, goal: float, step_s: float, evaluation_s: floa
         steps = evaluations * interval
     seconds = steps * step_s + evaluations * evaluation_s
     return RunLength(steps * config.tokens_per_step, steps, evaluations, seconds, evaluations * evaluation_s / seconds)
+
+
+def expected_length(config: RunConfig, step_s: float, evaluation_s: float) -> RunLength:
+    """Return the run of the tokens that reference runs took on average: up to an evaluation where published runs tell
+    what a run may take, else their mean."""
+    steps, interval = config.benchmark.expected_steps, config.benchmark.eval_interval
+    if config.benchmark.target_log_perplexity is None or config.benchmark.name in KNOWN_RUNS:
+        return run_length(config, steps * config.tokens_per_step, step_s, evaluation_s)
+    evaluating_s = steps / interval * evaluation_s
+    seconds = steps * step_s + evaluating_s
+    return RunLength(steps * config.tokens_per_step, steps, round(steps / interval), seconds, evaluating_s / seconds)

@@ -5,7 +5,6 @@ stacks' memory is computed by formula.
 """
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,10 +14,11 @@ from benchmark.planning.run_plans.plan_options import PlanOptions, planned_workl
 from benchmark.planning.run_plans.run_costs import Interval, RunCosts, run_costs
 from benchmark.planning.run_plans.run_length import (
     RunLength,
+    evaluation_sequences,
+    expected_length,
     is_the_benchmarks,
     run_length,
     tokens_to_target,
-    validation_tokens,
 )
 from benchmark.planning.step_model.machine_constants import Constant, committed_constants, names_in, values_of
 from benchmark.planning.step_model.memory_formula import memory_need
@@ -111,7 +111,7 @@ def make_plan(
     options = PlanOptions() if options is None else options
     require_possible(config, options)
     constants = committed_constants() if constants is None else constants
-    system, (tokens, counted) = config.system, validation_tokens(config)
+    system, (sequences, counted) = config.system, evaluation_sequences(config)
     memory, fits, memory_why = _memory(config, examined, options)
     flops = config.tokens_per_step * train_flops_per_token(config.benchmark.model)
     without_time = RunPlan(
@@ -127,16 +127,13 @@ def make_plan(
     why = _why_no_time(config, constants)
     if why is not None:
         return dataclasses.replace(without_time, assumptions=tuple(filter(None, (why, memory_why))))
-    step, evaluation_s = _simulated(config, options, constants, tokens)
+    step, evaluation_s = _simulated(config, options, constants, sequences)
     goals, goal_source = tokens_to_target(config.benchmark)
     lengths: tuple[RunLength, ...] = ()
     run_s = None
     if goals and evaluation_s is not None:
-        expected, *ends = (
-            run_length(config, goal, step.step_s, evaluation_s)
-            for goal in (config.benchmark.expected_steps * config.tokens_per_step, *goals)
-        )
-        lengths = tuple(dict.fromkeys(ends))
+        expected = expected_length(config, step.step_s, evaluation_s)
+        lengths = tuple(dict.fromkeys(run_length(config, goal, step.step_s, evaluation_s) for goal in goals))
         run_s = min(max(expected.seconds, lengths[0].seconds), lengths[-1].seconds)
     tflops, tokens_per_s = flops / (step.step_s * system.num_devices * 1e12), config.tokens_per_step / step.step_s
     stack, error = STACKS[options.stack], constants[f"stacks.{options.stack}.error"].value
@@ -197,15 +194,12 @@ def _why_no_time(config: RunConfig, constants: Mapping[str, Constant]) -> str | 
 
 
 def _simulated(
-    config: RunConfig, options: PlanOptions, constants: Mapping[str, Constant], validation_tokens: int | None
+    config: RunConfig, options: PlanOptions, constants: Mapping[str, Constant], sequences: int | None
 ) -> tuple[StepInterval, float | None]:
     """Return the simulated step, and the seconds of an evaluation if its size is known."""
     work, constants = apply_what_if(options.what_if, planned_workload(config, options), constants)
     step = predict_step(work, constants)
-    if validation_tokens is None:
-        return step, None
-    sequences = math.ceil(validation_tokens / config.benchmark.model.seq_length)
-    return step, simulate_evaluation(work, values_of(constants), sequences)
+    return step, None if sequences is None else simulate_evaluation(work, values_of(constants), sequences)
 
 
 def _intervals(made: RunPlan, step: StepInterval) -> dict[str, Interval]:
@@ -237,10 +231,10 @@ def _references(config: RunConfig, options: PlanOptions, constants: Mapping[str,
             other.require_fit()
         except InputError:
             continue
-        step, evaluation_s = _simulated(other, options, constants, validation_tokens(other)[0])
+        step, evaluation_s = _simulated(other, options, constants, evaluation_sequences(other)[0])
         if evaluation_s is None:
             continue
-        length = run_length(other, benchmark.expected_steps * other.tokens_per_step, step.step_s, evaluation_s)
+        length = expected_length(other, step.step_s, evaluation_s)
         low, high = (length.seconds * end / step.step_s for end in (step.low_s, step.high_s))
         found.append(ReferenceRun(size, length.steps, step.step_s, length.seconds, (low, high)))
     return tuple(found)

@@ -11,7 +11,7 @@ from benchmark.config.field_checks import divisors
 from benchmark.config.run_config import RunConfig
 from benchmark.planning.dry_runs.dry_run import RESERVE
 from benchmark.planning.run_plans.plan_options import PlanOptions, planned_workload
-from benchmark.planning.run_plans.run_length import run_length, tokens_to_target, validation_tokens
+from benchmark.planning.run_plans.run_length import evaluation_sequences, expected_length, tokens_to_target
 from benchmark.planning.step_model.machine_constants import Constant, values_of
 from benchmark.planning.step_model.memory_formula import memory_need
 from benchmark.planning.step_model.simulated_step import StepParts, simulate_evaluation, simulate_step
@@ -170,11 +170,10 @@ def _layout(
     work, constants = apply_what_if(options.what_if, work, constants)
     values = values_of(constants)
     parts = simulate_step(work, values)
-    tokens, benchmark, system = validation_tokens(config)[0], config.benchmark, config.system
+    sequences, benchmark, system = evaluation_sequences(config)[0], config.benchmark, config.system
     run_s = parts.total * benchmark.expected_steps
-    if tokens is not None and tokens_to_target(benchmark)[0]:
-        evaluation_s = simulate_evaluation(work, values, math.ceil(tokens / benchmark.model.seq_length))
-        run_s = run_length(config, benchmark.expected_steps * config.tokens_per_step, parts.total, evaluation_s).seconds
+    if sequences is not None and tokens_to_target(benchmark)[0]:
+        run_s = expected_length(config, parts.total, simulate_evaluation(work, values, sequences)).seconds
     return FoundLayout(
         system.tensor_parallel,
         system.pipeline_parallel,

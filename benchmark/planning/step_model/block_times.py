@@ -9,6 +9,7 @@ from benchmark.planning.step_model.machine_constants import Rates
 from benchmark.planning.step_model.memory_formula import ACCUMULATOR_BYTES
 from benchmark.planning.step_model.operator_times import attention_s, elementwise_s, matmul_s
 from benchmark.planning.step_model.workload import Workload
+from model.decoder_sizes import INTO_ATTENTION, INTO_MLP, BlockProduct
 
 
 @dataclass(frozen=True)
@@ -109,15 +110,22 @@ def _linear_layers(work: Workload, rates: Rates) -> tuple[dict[str, float], floa
 
 
 def _layer_sizes(work: Workload) -> dict[str, tuple[int, int]]:
-    """Return the inputs and outputs of each linear layer of a block on one device."""
-    model, tensor = work.model, work.layout.tensor_parallel
-    H, heads, keys, mlp = model.hidden, model.hidden // tensor, model.kv_width // tensor, model.ffn_width // tensor
-    into_mlp = {"gate": (H, mlp), "up": (H, mlp)} if model.gated else {"up": (H, mlp)}
-    if work.code.separate_projections:
-        first = {"query": (H, heads), "key": (H, keys), "value": (H, keys)}
-    else:
-        first, into_mlp = {"query_key_value": (H, heads + 2 * keys)}, {"up": (H, len(into_mlp) * mlp)}
-    return first | {"output": (heads, H)} | into_mlp | {"down": (mlp, H)}
+    """Return the inputs and outputs of each matrix product of a block on one device, by the columns that it computes.
+    This repository computes the model's products, one by one; others join or separate those of the same input."""
+    products: list[BlockProduct] = []
+    for product in work.model.products.values():
+        if work.code.separate_projections:
+            products += [BlockProduct(product.inputs, {role: width}) for role, width in product.columns.items()]
+        elif products and not work.code.own and _join(products[-1], product):
+            products[-1] = BlockProduct(product.inputs, {**products[-1].columns, **product.columns})
+        else:
+            products.append(product)
+    return {"_".join(each.columns): each.on_rank(work.layout.tensor_parallel) for each in products}
+
+
+def _join(one: BlockProduct, other: BlockProduct) -> bool:
+    """Return whether both are products of the same input."""
+    return any({*one.columns, *other.columns} <= set(roles) for roles in (INTO_ATTENTION, INTO_MLP))
 
 
 def _remade_products(work: Workload, layers: Iterable[str]) -> list[str]:
@@ -145,7 +153,7 @@ def _weight_casts(work: Workload, rates: Rates) -> float:
     written."""
     if work.precision != "fp8":
         return 0.0
-    moved = 4 * work.model.block_weights / work.layout.tensor_parallel
+    moved = 4 * work.model.layer_matrix_weights / work.layout.tensor_parallel
     return rates.common.fp8_weight_casts * elementwise_s(rates.device, rates.common, moved, 0)
 
 
@@ -155,11 +163,11 @@ def _accumulates(work: Workload) -> bool:
 
 def _attention(work: Workload, rates: Rates) -> tuple[float, float]:
     model, layout = work.model, work.layout
-    sequences, head = float(layout.micro_batch_size), model.hidden // model.heads
-    heads = model.heads / (layout.tensor_parallel * layout.context_parallel)
+    sequences, head = float(layout.micro_batch_size), model.head_size
+    heads = model.num_attention_heads / (layout.tensor_parallel * layout.context_parallel)
     kind = work.code.attention
     times = attention_s(
-        rates.device, rates.common, sequences=sequences, heads=heads, seq=model.seq, head=head, kind=kind
+        rates.device, rates.common, sequences=sequences, heads=heads, seq=model.seq_length, head=head, kind=kind
     )
     return times[0] / rates.stack.attention, times[1] / rates.stack.attention
 
@@ -168,21 +176,23 @@ def _elementwise(work: Workload, rates: Rates) -> tuple[float, float]:
     """Return the bytes of the forward and the backward elementwise kernels. A BF16 number that is read or written
     counts 2."""
     stack, model, layout, tokens = work.code, work.model, work.layout, work.tokens
-    tensor = layout.tensor_parallel
+    tensor, width = layout.tensor_parallel, model.hidden_size
     shared = tensor if layout.sequence_parallel else 1
-    hidden, inner = tokens * model.hidden / shared, tokens * model.ffn_width / tensor
-    heads = tokens * (model.hidden + model.kv_width) / tensor
+    hidden, inner = tokens * width / shared, tokens * model.columns("up") / tensor
+    into_mlp, turned = tokens * model.columns(*INTO_MLP) / tensor, tokens * model.columns("query", "key") / tensor
     mask = 1 if stack.dropout else 0
     norms, residuals = 2 * 4 * hidden, 2 * (6 + mask) * hidden
-    forward = norms + residuals + (6 * inner + 4 * heads if model.gated else 4 * inner)
-    backward = 2 * 8 * hidden + 2 * (4 + mask) * hidden + (10 * inner + 4 * heads if model.gated else 6 * inner)
-    if not model.gated:  # gradients of biases
-        backward += 2 * (tokens * 3 * model.hidden / tensor + inner + 2 * hidden)
+    forward = norms + residuals + 2 * (into_mlp + inner)
+    backward = 2 * 8 * hidden + 2 * (4 + mask) * hidden + 2 * (2 * into_mlp + inner)
+    if model.turned_positions:
+        forward, backward = forward + 4 * turned, backward + 4 * turned
+    if model.biases:
+        backward += 2 * (tokens * 3 * width / tensor + inner + 2 * hidden)
     if work.precision == "fp8":  # inputs and gradients of four linear layers cast, and transposed for later
-        cast = 4 * tokens * (model.hidden / 1 + model.hidden / tensor) + 4 * 2 * inner
+        cast = 4 * tokens * (width / 1 + width / tensor) + 4 * 2 * inner
         cast *= stack.fp8_passes * rates.common.fp8_casts / 2
         forward, backward = forward + cast, backward + cast
-    factor = rates.stack.elementwise
+    factor = rates.stack.elementwise * (model.unfused if stack.own else 1)
     return (
         elementwise_s(rates.device, rates.common, forward * factor, round(6 * factor)),
         elementwise_s(rates.device, rates.common, backward * factor, round(9 * factor)),
@@ -211,7 +221,7 @@ def _tensor_messages(
 
 def _gather_scatter(work: Workload, rates: Rates) -> tuple[float, float]:
     """Return the seconds to gather the hidden state over tensor-parallel devices, and to sum and scatter it."""
-    layout, size = work.layout, 2.0 * work.tokens * work.model.hidden
+    layout, size = work.layout, 2.0 * work.tokens * work.model.hidden_size
     scatter = gather_s(rates, size, ranks=layout.tensor_parallel, stride=1, per_node=layout.devices_per_node)
     if work.precision != "fp8" or not layout.sequence_parallel:
         return scatter, scatter
@@ -229,7 +239,7 @@ def _context_messages(work: Workload, rates: Rates, attention_s: float) -> float
     layout, model = work.layout, work.model
     if layout.context_parallel == 1:
         return 0.0
-    size = 2.0 * 2 * layout.micro_batch_size * model.seq * model.kv_width / layout.tensor_parallel
+    size = 2.0 * 2 * layout.micro_batch_size * model.seq_length * model.columns("key") / layout.tensor_parallel
     ring = gather_s(
         rates, size, ranks=layout.context_parallel, stride=layout.tensor_parallel, per_node=layout.devices_per_node
     )
@@ -245,7 +255,7 @@ def _exposed(messages_s: float, share: float, beside_s: float, rates: Rates) -> 
 def embedding_passes(work: Workload, rates: Rates) -> Passes:
     """Return the passes of the embedding on the first pipeline stage: rows are looked up, positions added, gradients
     summed."""
-    size = work.tokens * work.model.hidden / work.layout.tensor_parallel
+    size = work.tokens * work.model.hidden_size / work.layout.tensor_parallel
     forward = elementwise_s(rates.device, rates.common, 8 * size, 3)
     return Passes(PassTime(elementwise=forward), PassTime(elementwise=2 * forward))
 
@@ -254,9 +264,9 @@ def output_passes(work: Workload, rates: Rates) -> Passes:
     """Return the passes of the output on the last pipeline stage: the logits' products and their loss, in FP32, on this
     device's columns."""
     model, layout = work.model, work.layout
-    columns = -(-model.vocab // layout.tensor_parallel)
-    sizes = work.tokens, columns, model.hidden
-    accumulated = 2 * ACCUMULATOR_BYTES * columns * model.hidden if work.code.fused_accumulation else 0
+    columns, width = -(-model.padded_vocab_size // layout.tensor_parallel), model.hidden_size
+    sizes = work.tokens, columns, width
+    accumulated = 2 * ACCUMULATOR_BYTES * columns * width if work.code.fused_accumulation else 0
     forward = matmul_s(rates.device, rates.common, sizes, fp8=False, extra=0)
     rows, columns, inputs = sizes
     backward = matmul_s(rates.device, rates.common, (rows, inputs, columns), fp8=False, extra=0)
@@ -266,7 +276,7 @@ def output_passes(work: Workload, rates: Rates) -> Passes:
     gradient = elementwise_s(rates.device, rates.common, 10.0 * rows * columns, 3)
     messages = 0.0
     if layout.tensor_parallel > 1:
-        size = 2.0 * work.tokens * model.hidden
+        size = 2.0 * work.tokens * width
         messages = gather_s(rates, size, ranks=layout.tensor_parallel, stride=1, per_node=layout.devices_per_node)
     return Passes(
         _with_losses(PassTime(matmul=forward, elementwise=loss, tensor_messages=messages), rates),

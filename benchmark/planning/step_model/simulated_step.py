@@ -106,7 +106,7 @@ def _passes(work: Workload, step_rates: Rates) -> tuple[PassTime, Passes, float]
 def _pipeline(work: Workload, step_rates: Rates, by_device: list[list[Passes]]) -> Pipeline1F1B:
     layout = work.layout
     # each tensor-parallel device sends its part of the hidden state
-    size = 2.0 * work.tokens * work.model.hidden / layout.tensor_parallel
+    size = 2.0 * work.tokens * work.model.hidden_size / layout.tensor_parallel
     stride = layout.devices // layout.pipeline_parallel
     return Pipeline1F1B(
         tuple(tuple(passes.forward.total for passes in chunks) for chunks in by_device),
@@ -129,7 +129,7 @@ def _data_messages(work: Workload, step_rates: Rates, passes: Passes) -> float:
     gathered_s = gather_s(step_rates, 2 * numbers, ranks=everyone, stride=stride, per_node=per_node)
     ends_s = 0.0
     if layout.pipeline_parallel > 1 and work.model.tied:
-        size = 2 * stack.gradient_bytes * work.model.vocab * work.model.hidden / layout.tensor_parallel
+        size = 2 * stack.gradient_bytes * work.table_weights / layout.tensor_parallel
         ends_s = gather_s(step_rates, size, ranks=2, stride=per_node, per_node=per_node)
     if "dp-overlap" in work.without:
         return summed_s + gathered_s + ends_s
@@ -157,7 +157,7 @@ def _fsdp_messages(work: Workload, step_rates: Rates, ranks: int) -> float:
     after."""
     layout, model, stack, per_node = work.layout, work.model, work.code, work.layout.devices_per_node
     stride, tensor = layout.tensor_parallel, layout.tensor_parallel
-    weights = model.block_weights / tensor
+    weights = model.layer_matrix_weights / tensor
 
     def moved_s(size: float) -> float:
         return gather_s(step_rates, size, ranks=ranks, stride=stride, per_node=per_node)
@@ -170,8 +170,8 @@ def _fsdp_messages(work: Workload, step_rates: Rates, ranks: int) -> float:
     share = 0.0 if "dp-overlap" in work.without else step_rates.stack.data_hidden
     per_layer = _rest(gather, block.forward.total, share, step_rates)
     per_layer += _rest(gather + scatter, block.backward.total, share, step_rates)
-    tables = moved_s((4 + stack.gradient_bytes) * (1 if model.tied else 2) * model.vocab * model.hidden / tensor)
-    return layout.micro_batches * (model.layers * per_layer + gather + 0.5 * tables)
+    tables = moved_s((4 + stack.gradient_bytes) * (1 if model.tied else 2) * work.table_weights / tensor)
+    return layout.micro_batches * (model.num_layers * per_layer + gather + 0.5 * tables)
 
 
 def _update(work: Workload, step_rates: Rates) -> float:

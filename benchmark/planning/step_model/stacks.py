@@ -26,6 +26,8 @@ class Stack:
     source: str
     """Source of the description."""
     attention: Attention
+    own: bool = False
+    """True for this repository: products and bytes of kernels are those that model/decoder_sizes.py gives."""
     merged_slots: bool = False
     """True if the pipeline runs slots of one forward and one backward pass; otherwise 1F1B, one pass at a time."""
     sharding: Sharding = "zero1"
@@ -55,8 +57,12 @@ class Stack:
     fp8_passes: float = 1.0
     """Passes that cast inputs and gradients to FP8, over those of delayed scaling fused with the kernel before."""
     precisions: tuple[str, ...] = ("bf16",)
-    extra_of_mlp: bool = False
-    """True if a block without recomputation keeps one more tensor of the MLP's width."""
+    keeps_gathered: bool = False
+    """True if a block without recomputation keeps the inputs of its products as gathered, not its part of them."""
+    keeps_summed: bool = False
+    """True if a device keeps its share of the summed gradients beside the gradients themselves."""
+    logits_in_turns: bool = False
+    """True if the logits of a micro-batch are never there all at once."""
     temporary_bytes: float = 0.0
     """Bytes at the peak besides those that the memory formula counts."""
     dropout: bool = True
@@ -68,12 +74,15 @@ STACKS = {
         title="this repository",
         source="model/ and benchmark/training/engine/; measured on one H100 alone",
         attention="cudnn",
+        own=True,
         merged_slots=True,
         async_backward=False,  # as measured, forward and backward alike
         unmeasured=("p2p-overlap",),
         ends_count=False,
-        extra_of_mlp=True,  # this and the next by the dry run of dgxh100_n64: none, selective, full
-        temporary_bytes=2.3 * 2**30,
+        keeps_gathered=True,
+        keeps_summed=True,
+        logits_in_turns=True,
+        temporary_bytes=1.0 * 2**30,  # by dry runs of dgxh100_n64 and of Llama 3.1 on dgxh100_n1
         dropout=False,
     ),
     "megatron": Stack(

@@ -5,51 +5,12 @@ from typing import Literal
 
 from benchmark.config.run_config import RunConfig
 from benchmark.planning.step_model.stacks import STACKS, Feature, Sharding, Stack
-from model.decoder_sizes import Recompute
+from model.decoder_sizes import DecoderSizes, Recompute
+from model.flops import part_flops_per_token
 from stage.errors import InputError
 
 Number = Literal["bf16", "fp8"]
 """Number format of the linear layers' inputs; FP16 is computed at BF16's speed."""
-
-
-@dataclass(frozen=True)
-class Transformer:
-    """Sizes of a dense decoder."""
-
-    layers: int
-    hidden: int
-    heads: int
-    seq: int
-    vocab: int
-    kv_heads: int = 0
-    """Heads of keys and values; 0 means as many as of queries."""
-    ffn_hidden: int = 0
-    """Width between the MLP's two projections; 0 means four times the hidden size."""
-    gated: bool = False
-    """True if the MLP has a third, gating projection (SwiGLU), and the model has rotary positions and no biases."""
-    tied: bool = True
-    """True if embedding and output share their table."""
-
-    @property
-    def kv_width(self) -> int:
-        return self.hidden // self.heads * (self.kv_heads or self.heads)
-
-    @property
-    def ffn_width(self) -> int:
-        return self.ffn_hidden or 4 * self.hidden
-
-    @property
-    def block_weights(self) -> int:
-        """Number of elements in a block's matrices."""
-        mlp = (3 if self.gated else 2) * self.hidden * self.ffn_width
-        return 2 * self.hidden * self.hidden + 2 * self.hidden * self.kv_width + mlp
-
-    @property
-    def flops_per_token(self) -> float:
-        """Return the model FLOPs of forward and backward pass: 6 per weight of a matrix, and attention's whole S x S
-        square; recomputation is not counted. For GPT-3 the figure equals model/flops.py's."""
-        attention = 12 * self.layers * self.hidden * self.seq
-        return 6.0 * (self.layers * self.block_weights + self.vocab * self.hidden) + attention
 
 
 @dataclass(frozen=True)
@@ -91,7 +52,7 @@ class Layout:
 class Workload:
     """A step of any code: model, layout, precision, machine and stack."""
 
-    model: Transformer
+    model: DecoderSizes
     layout: Layout
     precision: Number
     accelerator: str
@@ -118,19 +79,21 @@ class Workload:
 
     @property
     def flops(self) -> float:
-        """Model FLOPs of a step of all devices."""
-        return self.layout.global_batch_size * self.model.seq * self.model.flops_per_token
+        """Model FLOPs of a step of all devices, the padding of the vocabulary included (model/flops.py)."""
+        model = self.model
+        per_token = part_flops_per_token(model, num_layers=model.num_layers, output_columns=model.padded_vocab_size)
+        return self.layout.global_batch_size * model.seq_length * per_token
 
     @property
     def tokens(self) -> int:
         """Tokens of a micro-batch on one device."""
-        return self.layout.micro_batch_size * self.model.seq // self.layout.context_parallel
+        return self.layout.micro_batch_size * self.model.seq_length // self.layout.context_parallel
 
     @property
     def layers_of_stages(self) -> list[int]:
         """Return the layers of each pipeline stage. The first stages get the remainder (as model/sharding.py deals them
         out), unless the stack counts embedding and output as a layer each and the layers then divide evenly."""
-        layers, stages = self.model.layers, self.layout.pipeline_parallel * self.layout.pipeline_chunks
+        layers, stages = self.model.num_layers, self.layout.pipeline_parallel * self.layout.pipeline_chunks
         share, left_over = divmod(layers, stages)
         if left_over and self.code.ends_count and (layers + 2) % stages == 0:
             counts = [(layers + 2) // stages] * stages
@@ -144,19 +107,17 @@ class Workload:
         layout, model, counts = self.layout, self.model, self.layers_of_stages
         blocks = max(sum(counts[rank :: layout.pipeline_parallel]) for rank in range(layout.pipeline_parallel))
         tables = 1 if layout.pipeline_parallel > 1 or model.tied else 2
-        return (blocks * model.block_weights + tables * model.vocab * model.hidden) / layout.tensor_parallel
+        return (blocks * model.layer_matrix_weights + tables * self.table_weights) / layout.tensor_parallel
+
+    @property
+    def table_weights(self) -> int:
+        """Number of elements in the table of the embedding, or of the output."""
+        return self.model.padded_vocab_size * self.model.hidden_size
 
 
 def workload_of(config: RunConfig, *, stack: str, precision: Number, network_gbit_s: float | None = None) -> Workload:
-    """Return the step of a run's configuration; the vocabulary is the padded one, which is computed with."""
-    model, system = config.benchmark.model, config.system
-    transformer = Transformer(
-        layers=model.num_layers,
-        hidden=model.hidden_size,
-        heads=model.num_attention_heads,
-        seq=model.seq_length,
-        vocab=model.padded_vocab_size,
-    )
+    """Return the step of a run's configuration."""
+    system = config.system
     shards_all = STACKS[stack].sharding == "fsdp" and system.pipeline_parallel == 1
     layout = Layout(
         devices=system.num_devices,
@@ -170,4 +131,4 @@ def workload_of(config: RunConfig, *, stack: str, precision: Number, network_gbi
         replicas=system.replicas,
         recompute=system.recompute,
     )
-    return Workload(transformer, layout, precision, system.accelerator, stack, network_gbit_s)
+    return Workload(config.benchmark.model, layout, precision, system.accelerator, stack, network_gbit_s)

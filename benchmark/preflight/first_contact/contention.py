@@ -21,7 +21,6 @@ from benchmark.config.benchmarks import GPT3_175B
 from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS
 from benchmark.preflight.slice_run.device_rates import event_now, layer_shapes, products
 from benchmark.training.engine.distributed import set_environment
-from model.gpt3_config import GPT3Config
 
 CTAS = (4, 8, 16, 24)
 MESSAGE_US = 300
@@ -98,7 +97,6 @@ def contention() -> Iterator[Contended]:
     """Yield every product of the default system's ranks, alone and beside each message. This takes half a minute."""
     system, stand_in = SYSTEMS[DEFAULT_SYSTEM[GPT3_175B.name]], StandIn()
     tokens, device = system.micro_batch_size * GPT3_175B.model.seq_length, torch.device("cuda")
-    assert isinstance(GPT3_175B.model, GPT3Config)
     for layer, (inputs, outputs) in layer_shapes(GPT3_175B.model, system.tensor_parallel).items():
         for role, call in products(tokens, inputs, outputs, device, torch.bfloat16).items():
             for way, library in (("cublas", "cublas"), ("carve-out", "cublaslt")):

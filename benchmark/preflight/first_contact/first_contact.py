@@ -13,15 +13,18 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
+from benchmark.config.benchmarks import BENCHMARKS
 from benchmark.preflight.first_contact import contention
 from benchmark.preflight.first_contact.features import FEATURES
 from benchmark.preflight.slice_run.device_facts import DeviceFacts, device_facts
 from benchmark.preflight.slice_run.tuned_collectives import told
+from stage.cli import choose
 from stage.errors import InputError
 from stage.git import REPOSITORY
 from stage.outputs.publish import write_text
@@ -94,11 +97,15 @@ class ContactResult:
         print(f"{part.outcome:<9}{part.name:<20}{part.seconds:6.0f} s  {part.found}{then}", flush=True)
 
 
-def first_contact(device: Literal["cuda", "cpu"], output: Path, minutes: float) -> ContactResult:
-    """Run all parts that ``minutes`` allow; ``output`` gets the result file, and a log and results of each part.
+def first_contact(
+    device: Literal["cuda", "cpu"], output: Path, minutes: float, benchmark: str = "gpt3_175b"
+) -> ContactResult:
+    """Run all parts that ``minutes`` allow, with slices of the benchmark; ``output`` gets the result file, and a log
+    and results of each part.
 
-    Raises InputError if there is no such device, or if ``output`` cannot be written.
+    Raises InputError if there is no such device or benchmark, or if ``output`` cannot be written.
     """
+    benchmark = choose(benchmark, BENCHMARKS, "benchmark")
     facts = device_facts(device)
     try:
         output.mkdir(parents=True, exist_ok=True)
@@ -106,7 +113,7 @@ def first_contact(device: Literal["cuda", "cpu"], output: Path, minutes: float) 
         raise InputError(f"output {output}: {error.strerror}; change --output") from None
     ends = time.monotonic() + 60 * minutes
     result = ContactResult(f"{facts.count} x {facts.name}", torch.__version__, time.strftime("%Y-%m-%dT%H:%M:%S%z"))
-    for part in parts(facts, output.absolute()):
+    for part in parts(facts, output.absolute(), benchmark):
         left_s = ends - time.monotonic()
         if left_s < LEAST_S:
             result.add(PartResult(part.name, "left out", "no time was left: raise --minutes"), output)
@@ -115,7 +122,7 @@ def first_contact(device: Literal["cuda", "cpu"], output: Path, minutes: float) 
     return result
 
 
-def parts(facts: DeviceFacts, output: Path) -> Iterator[ContactPart]:
+def parts(facts: DeviceFacts, output: Path, benchmark: str = "gpt3_175b") -> Iterator[ContactPart]:
     """Yield the parts, most valuable first. The path ``output`` is absolute."""
     on_gpu = facts.name != "cpu"
     for name, feature in FEATURES.items():
@@ -124,22 +131,23 @@ def parts(facts: DeviceFacts, output: Path) -> Iterator[ContactPart]:
             yield ContactPart(name, words, FEATURE_S, without=feature.without)
     snapshot = ("benchmark.machine.environment_snapshot", str(output / "environment.json"))
     yield ContactPart("environment", snapshot, 120.0, "environment.json", _tell_of_environment)
-    yield _slice("slice", output, 600.0, *(() if on_gpu else SMALL))
+    sliced = partial(_slice, benchmark, output)
+    yield sliced("slice", 600.0, *(() if on_gpu else SMALL))
     yield ContactPart("preflight", ("benchmark", "preflight", "--json"), 300.0, "preflight.log", _tell_of_preflight)
     if not on_gpu:
         return
-    yield _slice("slice of two", output, 400.0, "--micro-batch-size", "2")
+    yield sliced("slice of two", 400.0, "--micro-batch-size", "2")
     beside = ("benchmark.preflight.first_contact.contention", str(output / "contention.json"))
     yield ContactPart("contention", beside, 120.0, "contention.json", contention.tell)
     if facts.count > 1:
         size = max(size for size in (2, 4, 8) if size <= facts.count)
-        yield _slice("tensor slice", output, 1200.0, "--tensor-parallel", str(size), "--tune-collectives")
-        yield _slice("pipeline slice", output, 600.0, "--pipeline-parallel", "2")
+        yield sliced("tensor slice", 1200.0, "--tensor-parallel", str(size), "--tune-collectives")
+        yield sliced("pipeline slice", 600.0, "--pipeline-parallel", "2")
 
 
-def _slice(name: str, output: Path, limit_s: float, *options: str) -> ContactPart:
+def _slice(benchmark: str, output: Path, name: str, limit_s: float, *options: str) -> ContactPart:
     folder = name.replace(" ", "_")
-    arguments = ("benchmark", "slice", "gpt3_175b", "--output", str(output / folder), "--profile", *options)
+    arguments = ("benchmark", "slice", benchmark, "--output", str(output / folder), "--profile", *options)
     return ContactPart(name, arguments, limit_s, f"{folder}/slice.json", _tell_of_slice)
 
 

@@ -1,4 +1,4 @@
-"""Train a small model on a CPU and on the device from the same weights, then save and load it. Losses and norms must
+"""Train small models on a CPU and on the device from the same weights, then save and load it. Losses and norms must
 agree, and loading must restore every bit."""
 
 import tempfile
@@ -25,6 +25,8 @@ from benchmark.training.step import train_step
 
 Precision = Literal["fp32", "bf16"]
 STEPS = 4
+MODELS = ("rehearsal", "rehearsal_llama")
+"""Benchmarks whose models train: one of each architecture."""
 LAYERS = 2
 SAVE_LIMIT_S = 60.0
 TOLERANCES: dict[Precision, tuple[float, float]] = {"fp32": (2e-4, 2e-3), "bf16": (5e-3, 5e-2)}
@@ -41,12 +43,15 @@ class TrainedSteps:
 
 
 def trained_as_on_a_cpu(precision: Precision, device: torch.device) -> str:
-    """Train the rehearsal's model with fewer layers on the CPU, then on the device. Raises FeatureWrong."""
+    """Train the rehearsals' models with fewer layers on the CPU, then on the device. Raises FeatureWrong."""
     kind: Literal["cuda", "cpu"] = "cuda" if device.type == "cuda" else "cpu"
-    with tempfile.TemporaryDirectory() as folder:
-        due = _train("cpu", torch.device("cpu"), precision, Path(folder), None)
-        found = _train(kind, device, precision, Path(folder), due.start)
-    return f"{compared(found, due, precision)}; saved and loaded to the bit"
+    said = []
+    for name in MODELS:
+        with tempfile.TemporaryDirectory() as folder:
+            due = _train(name, "cpu", torch.device("cpu"), precision, Path(folder), None)
+            found = _train(name, kind, device, precision, Path(folder), due.start)
+        said.append(f"{name}: {compared(found, due, precision)}")
+    return f"{'; '.join(said)}; saved and loaded to the bit"
 
 
 training_in_fp32 = partial(trained_as_on_a_cpu, "fp32")
@@ -68,6 +73,7 @@ def compared(found: TrainedSteps, due: TrainedSteps, precision: Precision) -> st
 
 
 def _train(
+    benchmark: str,
     kind: Literal["cuda", "cpu"],
     device: torch.device,
     precision: Precision,
@@ -76,7 +82,7 @@ def _train(
 ) -> TrainedSteps:
     """Train from ``start``, or from made-up weights without it; save the result and load it."""
     options = SliceOptions(
-        "rehearsal", device=kind, precision=precision, micro_batches=4, micro_batch_size=2, seq_length=64
+        benchmark, device=kind, precision=precision, micro_batches=4, micro_batch_size=2, seq_length=64
     )
     config = replace(slice_config(options, LAYERS, ""), run_dir=folder)
     with joined_world(config.system, Environment(0, 1, device.index or 0, visible_gpus=1)) as world:

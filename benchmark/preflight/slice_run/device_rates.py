@@ -7,13 +7,14 @@ with.
 
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from benchmark.config.run_config import RunConfig
 from benchmark.planning.run_plans.calibration import (
@@ -26,8 +27,21 @@ from benchmark.planning.run_plans.calibration import (
     MatmulTime,
 )
 from benchmark.training.engine.distributed import World
+from model.decoder_sizes import INTO_MLP, DecoderSizes
 from model.gpt3_config import GPT3Config
-from model.kernels import adam, add_product, gelu, gelu_backward, layer_norm_backward, layer_norm_forward
+from model.kernels import (
+    adam,
+    add_product,
+    gelu,
+    gelu_backward,
+    layer_norm_backward,
+    layer_norm_forward,
+    rms_norm_backward,
+    rms_norm_forward,
+    swiglu,
+    swiglu_backward,
+)
+from model.llama31_config import Llama31Config
 from model.passes.attention import attend
 from model.passes.tensor_group import all_gather_single, reduce_scatter_single
 
@@ -39,6 +53,8 @@ TENSOR_PARALLEL = (1, 2, 4, 8)
 ADAM_PARAMETERS = {"cuda": 1 << 26, "cpu": 1 << 20}
 ADAM_BYTES = 28
 """Bytes per parameter in FP32: weight, gradient and two moments are read, and all but the gradient are written."""
+Passes = dict[str, tuple[int, Callable[[], object]]]
+"""Bytes read and written, and the call, by operation."""
 LAUNCHES = 300
 """Number of launches: fewer than a queue holds, so that queueing never waits."""
 MESSAGES = 5
@@ -59,7 +75,6 @@ class MeasuredRates:
 def device_rates(config: RunConfig, device: torch.device) -> MeasuredRates:
     """Measure all rates, in the precision of the run and for its micro-batch."""
     model, samples = config.benchmark.model, config.system.micro_batch_size
-    assert isinstance(model, GPT3Config)  # as slice_config.py has seen to
     dtype = torch.bfloat16 if config.precision == "bf16" else torch.float32
     tokens = samples * model.seq_length
     return MeasuredRates(
@@ -105,26 +120,19 @@ def seconds_per_call(device: torch.device, call: Callable[[], object]) -> float:
     return statistics.median(seconds_for(device, calls, call) for _ in range(REPETITIONS)) / calls
 
 
-def layer_shapes(model: GPT3Config, tensor_parallel: int) -> dict[str, tuple[int, int]]:
+def layer_shapes(model: DecoderSizes, tensor_parallel: int) -> dict[str, tuple[int, int]]:
     """Return inputs and outputs of each matrix on one rank."""
-    H, F = model.hidden_size, model.ffn_hidden_size
-    t = tensor_parallel
-    return {
-        "qkv": (H, 3 * H // t),
-        "dense": (H // t, H),
-        "h_to_4h": (H, F // t),
-        "4h_to_h": (F // t, H),
-        "output": (H, model.padded_vocab_size // t),
-    }
+    blocks = {name: product.on_rank(tensor_parallel) for name, product in model.products.items()}
+    return blocks | {"output": (model.hidden_size, model.padded_vocab_size // tensor_parallel)}
 
 
-def possible_sizes(model: GPT3Config) -> list[int]:
+def possible_sizes(model: DecoderSizes) -> list[int]:
     """Return the sizes of tensor parallelism by which the model can be divided."""
-    divided = (model.num_attention_heads, model.seq_length, model.padded_vocab_size)
+    divided = [getattr(model, name) for name in model.cut_by_tensor_parallelism]
     return [size for size in TENSOR_PARALLEL if not any(number % size for number in divided)]
 
 
-def matmul_times(model: GPT3Config, tokens: int, device: torch.device, dtype: torch.dtype) -> Iterator[MatmulTime]:
+def matmul_times(model: DecoderSizes, tokens: int, device: torch.device, dtype: torch.dtype) -> Iterator[MatmulTime]:
     """Time every layer in its three roles."""
     for size in possible_sizes(model):
         for layer, (inputs, outputs) in layer_shapes(model, size).items():
@@ -149,10 +157,11 @@ def products(
 
 
 def attention_times(
-    model: GPT3Config, samples: int, device: torch.device, dtype: torch.dtype
+    model: DecoderSizes, samples: int, device: torch.device, dtype: torch.dtype
 ) -> Iterator[AttentionTime]:
-    """Time the attention of a rank at each size of tensor parallelism."""
-    head = model.hidden_size // model.num_attention_heads
+    """Time the attention kernel of a rank at each size of tensor parallelism; shared keys and values reach it once for
+    every head."""
+    head = model.head_size
     for size in possible_sizes(model):
         heads, tokens = model.num_attention_heads // size, samples * model.seq_length
         qkv = torch.randn(tokens, heads * 3 * head, device=device, dtype=dtype)
@@ -166,31 +175,58 @@ def attention_times(
 
 
 def elementwise_times(
-    model: GPT3Config, tokens: int, device: torch.device, dtype: torch.dtype
+    model: DecoderSizes, tokens: int, device: torch.device, dtype: torch.dtype
 ) -> Iterator[ElementwiseTime]:
     """Time passes over a block's tensors, by the kernels that train, and Adam."""
     x_TH, x_TF = (
-        torch.randn(tokens, n, device=device, dtype=dtype) for n in (model.hidden_size, model.ffn_hidden_size)
+        torch.randn(tokens, n, device=device, dtype=dtype) for n in (model.hidden_size, model.columns(*INTO_MLP))
     )
     out_TH, out_TF = torch.empty_like(x_TH), torch.empty_like(x_TF)
-    gain = torch.ones(model.hidden_size, device=device, dtype=dtype)
-    _, state = layer_norm_forward(x_TH, gain, gain)
     weights = torch.randn(ADAM_PARAMETERS[device.type], device=device)
     weights.grad = torch.randn_like(weights)
     optimizer = adam([weights], lr=1e-5, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
     narrow, wide = x_TH.nbytes, x_TF.nbytes
-    passes: dict[str, tuple[int, Callable[[], object]]] = {
+    passes: Passes = {
         "copy": (2 * wide, lambda: out_TF.copy_(x_TF)),
         "add": (3 * narrow, lambda: torch.add(x_TH, x_TH, out=out_TH)),
+        **OWN_PASSES[type(model)](x_TH, x_TF),
+        "adam": (ADAM_BYTES * weights.numel(), optimizer.step),
+    }
+    for name, (size, call) in passes.items():
+        yield ElementwiseTime(name, size, seconds_per_call(device, call))
+
+
+def _gpt3_passes(x_TH: Tensor, x_TF: Tensor) -> Passes:
+    gain, narrow, wide = torch.ones_like(x_TH[0]), x_TH.nbytes, x_TF.nbytes
+    _, state = layer_norm_forward(x_TH, gain, gain)
+    return {
         "gelu": (2 * wide, lambda: gelu(x_TF)),
         "gelu backward": (3 * wide, lambda: gelu_backward(x_TF, x_TF)),
         "layer norm": (2 * narrow, lambda: layer_norm_forward(x_TH, gain, gain)),
         "layer norm backward": (3 * narrow, lambda: layer_norm_backward(x_TH, x_TH, state, gain, gain)),
         "bias gradient": (wide, lambda: x_TF.sum(0, dtype=torch.float32)),
-        "adam": (ADAM_BYTES * weights.numel(), optimizer.step),
     }
-    for name, (size, call) in passes.items():
-        yield ElementwiseTime(name, size, seconds_per_call(device, call))
+
+
+def _llama31_passes(x_TH: Tensor, x_T2F: Tensor) -> Passes:
+    """SwiGLU's two passes are several kernels: 5 and 13 times a tensor of half the width is read or written."""
+    gain, narrow, half = torch.ones_like(x_TH[0]), x_TH.nbytes, x_T2F.nbytes // 2
+    gradient_TF = x_T2F[:, : x_T2F.shape[1] // 2].contiguous()
+    _, state = rms_norm_forward(x_TH, gain)
+    return {
+        "swiglu": (5 * half, lambda: swiglu(x_T2F)),
+        "swiglu backward": (13 * half, lambda: swiglu_backward(gradient_TF, x_T2F)),
+        "rms norm": (2 * narrow, lambda: rms_norm_forward(x_TH, gain)),
+        "rms norm backward": (3 * narrow, lambda: rms_norm_backward(x_TH, x_TH, state, gain)),
+    }
+
+
+OWN_PASSES: Mapping[type[DecoderSizes], Callable[[Tensor, Tensor], Passes]] = {
+    GPT3Config: _gpt3_passes,
+    Llama31Config: _llama31_passes,
+}
+"""Kernels that only some models have, by the class of their sizes; of the hidden state and of what goes into the
+activation."""
 
 
 def launch_time(device: torch.device) -> LaunchTime:
@@ -234,7 +270,7 @@ def collective_times(world: World) -> list[CollectiveTime]:
     return found
 
 
-def _send(world: World, message: torch.Tensor) -> None:
+def _send(world: World, message: Tensor) -> None:
     """Send from each even rank to the next."""
     partner = world.rank ^ 1
     if partner >= world.size:

@@ -11,25 +11,25 @@ from benchmark.training.engine.distributed import World
 from benchmark.training.engine.micro_batches import MicroBatch
 from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import TrainState, empty_state
+from model.architectures import architecture_of
+from model.initial_weights import DEVIATION
 
-DEVIATION = 0.02
-"""Standard deviation of weights, as GPT-3's begin; matrices that add to the residual stream have it divided by the root
-of their number."""
-ADDED = ("dense.weight", "dense_4h_to_h.weight")
 SEED = 1
 
 
 def made_up_state(config: RunConfig, world: World) -> TrainState:
-    """Return a state at the step where the benchmark starts: weights are random, biases and moments are zero."""
+    """Return a state at the step where the benchmark starts: matrices are random, gains and biases are as the
+    architecture begins with them, moments are zero."""
+    architecture = architecture_of(config.benchmark.model)
     state = empty_state(config, world, starting_progress(config.benchmark, SEED))
     for name, tensor in state.tensors().items():
         assert isinstance(tensor, DTensor)
         local = tensor.to_local()
         if name.startswith("model/") and local.dim() > 1:
-            smaller = math.sqrt(2 * config.benchmark.model.num_layers) if name.endswith(ADDED) else 1
+            smaller = math.sqrt(2 * config.benchmark.model.num_layers) if name.endswith(architecture.added) else 1
             local.normal_(0, DEVIATION / smaller, generator=_generator(name, tensor))
         else:
-            local.zero_()
+            local.fill_(architecture.vectors_begin_at if name.startswith("model/") else 0.0)
     state.optimizer.start_at(config.benchmark.start_iterations)
     return state
 

@@ -11,7 +11,6 @@ from benchmark.config.benchmarks import BENCHMARKS
 from benchmark.config.run_config import Benchmark, RunConfig
 from benchmark.config.system_config import Collectives, System
 from model.decoder_sizes import Recompute
-from model.gpt3_config import GPT3Config
 from stage.errors import InputError
 
 MICRO_BATCHES_PER_STAGE = 4
@@ -28,7 +27,7 @@ class SliceOptions:
     """Options of a slice."""
 
     benchmark: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="BENCHMARK")]
-    """Benchmark whose layers run: gpt3_175b, or rehearsal."""
+    """Benchmark whose layers run."""
     layers: int | None = None
     """Layers of all pipeline stages together; by default as many as fit, at most an eighth of the benchmark's on a
     device."""
@@ -52,7 +51,7 @@ class SliceOptions:
     device: Literal["cuda", "cpu"] = "cuda"
     hidden_size: int | None = None
     """Hidden size instead of the benchmark's, for devices that cannot hold one layer; a multiple of the head size,
-    which stays."""
+    which stays. Everything else that tensor parallelism cuts in width shrinks with it."""
     seq_length: int | None = None
     """Sequence length instead of the benchmark's."""
     output: Path = Path("runs/slice")
@@ -67,10 +66,6 @@ class SliceOptions:
     def __post_init__(self) -> None:
         if self.benchmark not in BENCHMARKS:
             raise InputError(f"unknown benchmark {self.benchmark!r}; there are {', '.join(BENCHMARKS)}")
-        if not isinstance(BENCHMARKS[self.benchmark].model, GPT3Config):
-            raise InputError(
-                f"{self.benchmark}: a slice measures GPT-3's matrices alone; expected one of its benchmarks"
-            )
         for name in ("layers", "micro_batches", "steps", "data_parallel", "hidden_size", "seq_length"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -132,12 +127,17 @@ def _benchmark(options: SliceOptions, layers: int) -> Benchmark:
             f"hidden_size {hidden}: expected a multiple of {head * options.tensor_parallel}, the size of a head for "
             "each tensor-parallel device; change --hidden-size"
         )
+    widths = {
+        name: max(1, getattr(whole.model, name) * hidden // whole.model.hidden_size)
+        for name in whole.model.cut_by_tensor_parallelism
+        if name not in ("seq_length", "padded_vocab_size")
+    }
     model = dataclasses.replace(
         whole.model,
         num_layers=layers,
         hidden_size=hidden,
-        num_attention_heads=hidden // head,
         seq_length=options.seq_length or whole.model.seq_length,
+        **widths,
     )
     usual = MICRO_BATCHES_PER_STAGE * options.pipeline_parallel if options.pipeline_parallel > 1 else MICRO_BATCHES
     size = (options.micro_batches or usual) * options.micro_batch_size * options.data_parallel

@@ -14,14 +14,9 @@ def settle_attention(config: RunConfig, world: World) -> str:
     """
     if world.device.type != "cuda":
         return ""
-    model, system = config.benchmark.model, config.system
+    dtype, system = torch.bfloat16 if config.precision == "bf16" else torch.float32, config.system
     said = proved_attention(
-        world.device,
-        torch.bfloat16 if config.precision == "bf16" else torch.float32,
-        sequence=model.seq_length,
-        batch=system.micro_batch_size,
-        heads=model.num_attention_heads // system.tensor_parallel,
-        size=model.hidden_size // model.num_attention_heads,
+        world.device, dtype, config.benchmark.model, ranks=system.tensor_parallel, batch=system.micro_batch_size
     )
     torch.cuda.empty_cache()  # the state is to find the device as it was
     return said

@@ -9,7 +9,7 @@ import pytest
 from benchmark.config.benchmarks import BENCHMARKS, GPT3_175B
 from benchmark.config.run_config import RunConfig
 from benchmark.config.run_sections import DataOptions
-from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS
+from benchmark.config.systems import DEFAULT_SYSTEM, LAYOUTS, SYSTEMS, system_called
 from stage.errors import InputError
 
 DGX = dataclasses.replace(SYSTEMS["dgxh100_n64"], micro_batch_size=1)
@@ -41,8 +41,9 @@ def test_micro_batches_and_tokens_of_a_step() -> None:
 
 
 def test_listed_benchmarks_fit_their_systems() -> None:
-    for benchmark in BENCHMARKS.values():
-        RunConfig(benchmark=benchmark, system=SYSTEMS[DEFAULT_SYSTEM[benchmark.name]]).require_fit()
+    pairs = [*DEFAULT_SYSTEM.items(), *((name, system) for name, some in LAYOUTS.items() for system in some)]
+    for name, system in pairs:
+        RunConfig(benchmark=BENCHMARKS[name], system=system_called(system, name)).require_fit()
 
 
 @pytest.mark.parametrize(

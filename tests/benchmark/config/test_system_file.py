@@ -24,9 +24,9 @@ def test_a_file_is_a_system(tmp_path: Path) -> None:
     path = tmp_path / "my_cluster.toml"
     path.write_text(FILE)
     made = System("my_cluster", "cuda", 4, 8, 1, 4, 8, recompute="full", accelerator="H200")
-    assert system_called(str(path)) == made
+    assert system_called(str(path), "gpt3_175b") == made
     assert parsed("gpt3_175b", "--system", str(path), "--micro-batch-size", "2").system.micro_batch_size == 2
-    assert system_called("h200_n8") is SYSTEMS["h200_n8"]
+    assert system_called("h200_n8", "gpt3_175b") == SYSTEMS["h200_n8"]
 
 
 @pytest.mark.parametrize("system", SYSTEMS.values(), ids=str)
@@ -70,9 +70,9 @@ def test_what_is_no_system(tmp_path: Path, old: str, new: str, complaint: str) -
 
 def test_files_that_are_not_there(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none\.toml: No such file"):
-        system_called(str(tmp_path / "none.toml"))
+        system_called(str(tmp_path / "none.toml"), "gpt3_175b")
     with pytest.raises(InputError, match="did you mean h200_n8"):
-        system_called("h200_n9")
+        system_called("h200_n9", "gpt3_175b")
 
 
 def test_the_hardware_part_of_this_machine(tmp_path: Path) -> None:

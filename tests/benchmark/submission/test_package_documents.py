@@ -83,10 +83,18 @@ def test_precision_and_other_code_are_told(tmp_path: Path) -> None:
 
 
 def test_options_are_those_in_which_the_run_differs_from_its_system(tmp_path: Path) -> None:
+    """A system of a user's own differs from the benchmark's."""
     system = {"name": "dgxh100_n64", "nodes": 9, "device": "cuda", "micro_batch_size": 4, "nothing": 3}
-    text = documents(tmp_path / "to", run_of(tmp_path / "run", {"system": system}))["run_and_time.sh"]
+    system["collectives"] = {"nccl_ctas": 8, "nccl_priority": False}
+    own = {"system": {**system, "name": "mine"}, "benchmark": {"name": "gpt3_175b"}}
+    texts = [
+        documents(tmp_path / f"to_{number}", run_of(tmp_path / f"run_{number}", config))["run_and_time.sh"]
+        for number, config in enumerate(({"system": system}, own))
+    ]
+    assert texts[0] == texts[1]
+    text = texts[0]
     assert "export SYSTEM=dgxh100_n64\n" in text
-    assert "export TRAIN_OPTIONS='--submission-org=ACME --micro-batch-size=4'\n" in text
+    assert "export TRAIN_OPTIONS='--submission-org=ACME --micro-batch-size=4 --nccl-ctas=8'\n" in text
 
 
 def test_strangers_texts_stay_text(tmp_path: Path) -> None:

@@ -7,12 +7,22 @@ import pytest
 import torch
 from torch import Tensor
 
+from model.decoder_sizes import DecoderSizes
+from model.gpt3_config import GPT3Config
+from model.llama31_config import Llama31Config
 from model.passes import attention, attention_proof
 from model.passes.attention import Attended, CpuFlash, choose_kernel
 from model.passes.attention_proof import largest_difference, proved_attention
+from model.passes.gpt3_block import gpt3_attention
+from model.passes.llama_block import llama31_attention
 
 CPU = torch.device("cpu")
-QKV = torch.randn(16, 3, 3, 8, generator=torch.Generator().manual_seed(1))
+GPT3 = GPT3Config(1, 24, 3, 8, 10, 10)
+LLAMA = Llama31Config(1, 64, 8, 8, 10, 10, num_key_value_heads=4, ffn_hidden_size=8)
+QKV = torch.randn(16, 72, generator=torch.Generator().manual_seed(1))
+WAY = gpt3_attention(GPT3, 1, 2)
+GROUPED = llama31_attention(LLAMA, 2, 1)  # 4 heads of queries, 2 of keys
+GROUPED_QKV = torch.randn(8, 64, generator=torch.Generator().manual_seed(1))
 
 
 class AlsoRight(CpuFlash):
@@ -46,23 +56,25 @@ def forget() -> Iterator[None]:
 
 
 def test_two_that_are_right_do_not_differ() -> None:
-    assert largest_difference(AlsoRight(), CpuFlash(), QKV, 2) == 0
+    assert largest_difference(AlsoRight(), CpuFlash(), QKV, WAY) == 0
+    assert largest_difference(AlsoRight(), CpuFlash(), GROUPED_QKV, GROUPED) == 0
 
 
 def test_each_gradient_counts_for_itself() -> None:
-    assert largest_difference(WrongKeys(), CpuFlash(), QKV, 2) == pytest.approx(0.1, rel=1e-4)
+    assert largest_difference(WrongKeys(), CpuFlash(), QKV, WAY) == pytest.approx(0.1, rel=1e-4)
+    assert largest_difference(WrongKeys(), CpuFlash(), GROUPED_QKV, GROUPED) == pytest.approx(0.1, rel=1e-4)
 
 
 def test_not_a_number_is_not_lost() -> None:
-    assert math.isnan(largest_difference(LeavesNan(), CpuFlash(), QKV, 2))
+    assert math.isnan(largest_difference(LeavesNan(), CpuFlash(), QKV, WAY))
 
 
-def proved(monkeypatch: pytest.MonkeyPatch, *kinds: type[CpuFlash]) -> str:
+def proved(monkeypatch: pytest.MonkeyPatch, *kinds: type[CpuFlash], config: DecoderSizes = GPT3, ranks: int = 1) -> str:
     """What is said where ``kinds`` is the order of choice; each is held against a right one."""
     choose_kernel.cache_clear()
     monkeypatch.setattr(attention, "_in_order", lambda *_: [kind() for kind in kinds])
     monkeypatch.setattr(attention_proof, "OTHER", dict.fromkeys(kinds, CpuFlash))
-    return proved_attention(CPU, torch.bfloat16, sequence=8, batch=2, heads=3, size=8)
+    return proved_attention(CPU, torch.bfloat16, config, ranks=ranks, batch=2)
 
 
 def test_a_kernel_that_is_right_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,6 +83,8 @@ def test_a_kernel_that_is_right_is_taken(monkeypatch: pytest.MonkeyPatch) -> Non
         "attention by AlsoRight: at most 0 from CpuFlash (2 x 3 heads, 8 x 8), with large logits 0; its output's "
         "strides are (24, 8, 48, 1)"
     )
+    said = proved(monkeypatch, AlsoRight, CpuFlash, config=LLAMA, ranks=2)
+    assert said.startswith("attention by AlsoRight: at most 0 from CpuFlash (2 x 4 heads, 2 of keys, 8 x 8), with ")
 
 
 @pytest.mark.parametrize("wrong", [LeavesNan, WrongKeys, FailsOnLarge])
@@ -89,7 +103,7 @@ def test_where_all_are_wrong_there_is_no_run(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_what_no_other_can_be_held_against_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = proved_attention(CPU, torch.float32, sequence=8, batch=2, heads=3, size=8)
+    said = proved_attention(CPU, torch.float32, GPT3, ranks=1, batch=2)
     assert said == "attention by CpuFlash, which was compared with no other"
 
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from benchmark.planning.fake.fake_gpu import fake_gpu
+from model.kernels import rms_norm_backward, rms_norm_forward
 from tests.benchmark.planning.fake.on_fake_gpu import on_fake_gpu
 
 
@@ -31,3 +32,14 @@ def test_everything_is_as_before_afterwards() -> None:
         torch.Tensor.tolist,
     )
     assert torch.ones(2).device.type == "cpu"
+
+
+def test_rms_norm_is_one_kernel_as_cuda_has_it() -> None:
+    with on_fake_gpu() as tracker:
+        x_TH, gain = torch.ones(6, 8, device="cuda", dtype=torch.bfloat16), torch.ones(8, device="cuda")
+        tracker.restart()
+        out_TH, (reciprocal,) = rms_norm_forward(x_TH, gain)
+        assert (out_TH.shape, out_TH.dtype) == (x_TH.shape, torch.bfloat16)
+        assert (reciprocal.shape, reciprocal.dtype) == ((6, 1), torch.float32)
+        rms_norm_backward(out_TH, x_TH, (reciprocal,), gain)
+        assert tracker.counts.launches == {"reduction": 2}

@@ -35,6 +35,7 @@ def test_the_whole_system_with_the_rates_of_a_slice(
     lines = [whole_system(slower(factor)) for factor in (1.0, 1.5)]
     steps = [float(line.split()[3]) for line in lines if line is not None]
     assert 1.2 < steps[1] / steps[0] < 1.5
+    assert str(whole_system(replace(CALIBRATION, benchmark="llama31_8b"))).startswith("dgxh100_n1 would take ")
     assert whole_system(replace(CALIBRATION, true_width=False)) is None
     assert whole_system(replace(CALIBRATION, accelerator="")) is None
     write_calibration(slower(1.5), tmp_path / "calibration.json")

@@ -2,8 +2,17 @@
 
 import dataclasses
 
-from benchmark.config.benchmarks import GPT3_175B
-from benchmark.planning.run_plans.run_length import tokens_to_target
+import pytest
+
+from benchmark.config.benchmarks import GPT3_175B, LLAMA31_8B
+from benchmark.config.run_config import RunConfig
+from benchmark.config.systems import SYSTEMS
+from benchmark.planning.run_plans.run_length import (
+    evaluation_sequences,
+    expected_length,
+    run_length,
+    tokens_to_target,
+)
 
 
 def test_run_length_is_known_for_the_benchmark_alone() -> None:
@@ -15,3 +24,16 @@ def test_run_length_is_known_for_the_benchmark_alone() -> None:
         tokens, why = tokens_to_target(benchmark)
         assert tokens == ()
         assert why.startswith("no run length: ")
+
+
+def test_without_published_runs_the_mean_of_reference_runs_lies_between_two_evaluations() -> None:
+    """161,109 samples at batch 16 are 13.1 evaluations' worth."""
+    config = RunConfig(LLAMA31_8B, SYSTEMS["cpu_p1"])
+    assert evaluation_sequences(config)[0] == 1024
+    first, last = (run_length(config, goal, 1.0, 10.0) for goal in tokens_to_target(LLAMA31_8B)[0])
+    assert (first.evaluations, last.evaluations, last.steps) == (13, 14, 14 * 768)
+    expected = expected_length(config, 1.0, 10.0)
+    assert expected.steps == 10_070
+    assert expected.seconds == pytest.approx(10_070 * (1 + 10 / 768))
+    assert first.seconds < expected.seconds < last.seconds
+    assert tokens_to_target(dataclasses.replace(LLAMA31_8B, global_batch_size=256))[0] == ()

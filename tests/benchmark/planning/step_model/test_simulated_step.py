@@ -6,9 +6,8 @@ import random
 import pytest
 
 from benchmark.planning.step_model.simulated_step import simulate_evaluation, simulate_step
-from benchmark.planning.step_model.workload import Transformer
 from tests.backtest.relations import broken_relations, random_work
-from tests.benchmark.planning.step_model.works import GPT3, VALUES, gpt3_work
+from tests.benchmark.planning.step_model.works import GPT3, VALUES, decoder, gpt3_work
 
 
 def test_nvidias_recipe_comes_out() -> None:
@@ -28,12 +27,12 @@ def test_an_evaluation_is_a_third_of_its_tokens_training_and_a_bubble() -> None:
 
 
 def test_layers_of_stages() -> None:
-    ten = Transformer(layers=10, hidden=64, heads=1, seq=64, vocab=64)
+    ten = decoder(10, 64, 1, 64, 64)
     ours, nemo = (gpt3_work(stack, pipeline_parallel=4, pipeline_chunks=1) for stack in ("ours", "nemo"))
     assert dataclasses.replace(ours, model=ten).layers_of_stages == [3, 3, 2, 2]
     assert dataclasses.replace(nemo, model=ten).layers_of_stages == [2, 3, 3, 2]
     assert gpt3_work().layers_of_stages == [2] * 48
-    assert gpt3_work().parameters_of_device == pytest.approx((12 * GPT3.block_weights + 51200 * 12288) / 4)
+    assert gpt3_work().parameters_of_device == pytest.approx((12 * GPT3.layer_matrix_weights + 51200 * 12288) / 4)
 
 
 @pytest.mark.parametrize("seed", range(12))

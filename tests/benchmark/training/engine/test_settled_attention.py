@@ -24,7 +24,7 @@ def test_the_kernel_is_proved_on_the_shape_of_this_ranks_passes(monkeypatch: pyt
     monkeypatch.setattr(settled_attention, "proved_attention", proved)
     gpu = torch.device("cuda", 0)
     assert settle_attention(CONFIG, World(0, 512, gpu, MESH)) == "attention by CudnnFlash"
-    assert asked == [(gpu, torch.bfloat16, {"sequence": 2048, "batch": 2, "heads": 24, "size": 128})]
+    assert asked == [(gpu, torch.bfloat16, GPT3_175B.model, {"ranks": 4, "batch": 2})]
 
 
 def test_a_cpu_has_nothing_to_settle() -> None:
