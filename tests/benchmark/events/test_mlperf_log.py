@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
-from benchmark.config.benchmarks import GPT3_175B, REHEARSAL
-from benchmark.events.mlperf_log import LogMark, MlperfLog
+from benchmark.config.benchmarks import GPT3_175B, LLAMA31_8B, REHEARSAL
+from benchmark.config.systems import SYSTEMS
+from benchmark.events.event_log import EventLog
+from benchmark.events.mlperf_log import LogMark, MlperfLog, log_disclosure
 from benchmark.launch.endings import Ending
 from benchmark.results.subjects import RULESETS
 from benchmark.review.official_checkers import check_file
@@ -53,6 +55,51 @@ def test_events_have_the_order_and_values_of_published_logs(tmp_path: Path) -> N
     assert all(event["metadata"]["file"].startswith("benchmark/") for event in log)
     times = [event["time_ms"] for event in log]
     assert times == sorted(times)
+
+
+def test_llamas_events_count_samples_and_have_its_own_keys(tmp_path: Path) -> None:
+    status, log = write_log(tmp_path, dataclasses.replace(LLAMA31_8B, global_batch_size=32), [3.5, 3.3])
+    assert status == "success"
+    values = {event["key"]: event["value"] for event in log}
+    assert values["opt_adamw_weight_decay"] == 0.1
+    assert values["opt_learning_rate_decay_steps"] == 1_200_000 - values["opt_learning_rate_warmup_steps"]
+    assert (values["max_steps"], values["eval_samples"], values["init_checkpoint_step"]) == (1_200_000, 1024, 0)
+    assert (values["target_accuracy"], values["train_samples"]) == (3.3, 2 * 12288)
+    assert not values.keys() & {"opt_adam_beta_1", "opt_weight_decay"}
+    counts = [event["metadata"]["samples_count"] for event in log if event["key"] in ("block_start", "eval_accuracy")]
+    assert counts == [0, 12288, 12288, 2 * 12288]
+
+
+@pytest.mark.parametrize(
+    ("precision", "fp32_products", "layout", "due"),
+    [
+        ("bf16", "fp32", {}, ("bfloat16", "bfloat16", 2, 1)),
+        ("bf16", "tf32", {"tensor_parallel": 1, "replicas": 8}, ("bfloat16", "fp32", 1, 1)),  # sends gradients only
+        ("fp32", "tf32", {"pipeline_parallel": 4}, ("tf32", "fp32", 2, 4)),
+        ("fp32", "fp32", {}, ("fp32", "fp32", 2, 1)),
+    ],
+)
+def test_disclosed_is_what_computes_and_what_is_sent(
+    precision: str, fp32_products: str, layout: dict[str, int], due: tuple[Any, ...], tmp_path: Path
+) -> None:
+    system, log = dataclasses.replace(SYSTEMS["dgxh100_n1"], **layout), MlperfLog(tmp_path / "result_0.txt")
+    events = EventLog([log])
+    log_disclosure(events, system, precision=precision, fp32_products=fp32_products)
+    events.close()
+    records = map(json.loads, (tmp_path / "result_0.txt").read_text().replace(":::MLLOG ", "").splitlines())
+    found = {record["key"]: record["value"] for record in records}
+    products, sent, tensor, pipeline = due
+    assert found == {
+        "lowest_numerical_precision_in_linear": products,
+        "lowest_numerical_precision_in_attn": products,
+        "lowest_numerical_precision_in_comm": sent,
+        "tensor_parallelism": tensor,
+        "pipeline_parallelism": pipeline,
+        "context_parallelism": 1,
+        "expert_parallelism": 1,
+        "micro_batch_size": 1,
+        "config_filename": "config.json",
+    }
 
 
 def test_target_is_met_at_the_target_itself_and_ends_the_run(tmp_path: Path) -> None:
