@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmark.config.run_config import Benchmark
 from benchmark.rehearsal.rehearse import rehearse
 from benchmark.results.convergence import make_point
 from stage.errors import CheckFailed, InputError
@@ -21,14 +22,14 @@ FEWEST_FOR_A_TEST = 4
 SAME_IN_ALL = ("name", "global_batch_size", "target_log_perplexity", "optimizer", "model")
 
 
-def rehearse_seeds(seeds: int, work_dir: Path) -> list[Path]:
-    """Run the rehearsal until ``work_dir`` has ``seeds`` finished runs, each with a new seed; return their folders.
+def rehearse_seeds(benchmark: Benchmark, seeds: int, work_dir: Path) -> list[Path]:
+    """Rehearse until ``work_dir`` has ``seeds`` finished runs, each with a new seed; return their folders.
 
     Raises CheckFailed when one of them does not reach its target or does not pass the review.
     """
     while (have := len(list(work_dir.glob("run_*/summary.json")))) < seeds:
         print(f"=== run {have + 1} of {seeds}", flush=True)
-        status = rehearse(work_dir)
+        status = rehearse(benchmark, work_dir)
         if status:
             raise CheckFailed(f"run {have + 1} of {seeds} ended with exit status {status}; see {work_dir}")
     return sorted(path.parent for path in work_dir.glob("run_*/summary.json")) if seeds else []

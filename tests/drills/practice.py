@@ -1,4 +1,4 @@
-"""The run that drills disturb: the rehearsal, made smaller, and its inputs."""
+"""The runs that drills disturb: the rehearsals, made smaller, and their inputs."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmark.config.benchmarks import REHEARSAL
+from benchmark.config.benchmarks import REHEARSAL, REHEARSAL_LLAMA
 from benchmark.config.run_config import Benchmark, RunConfig
 from benchmark.config.system_config import System
 from benchmark.config.systems import SYSTEMS
@@ -40,14 +40,27 @@ PRACTICE = dataclasses.replace(
     target_log_perplexity=None,
     initial_log_perplexity=None,
 )
+PRACTICE_LLAMA = dataclasses.replace(
+    REHEARSAL_LLAMA,
+    model=dataclasses.replace(  # type: ignore[type-var]
+        REHEARSAL_LLAMA.model, hidden_size=64, seq_length=64, vocab_size=250, padded_vocab_size=256, ffn_hidden_size=224
+    ),
+    global_batch_size=BATCH,
+    start_global_batch_size=BATCH,
+    train_samples=STEPS * BATCH,
+    eval_interval_samples=EVAL_INTERVAL * BATCH,
+    evaluation_sequences=20,
+    target_log_perplexity=None,
+)
+PRACTICES = {benchmark.name: benchmark for benchmark in (PRACTICE, PRACTICE_LLAMA)}
 START_LIMIT_S, FLOOR_S = 25.0, 6.0
 """How long processes of a drill may be silent; a drill of the system's own limits takes those."""
 DOCUMENTS = {"train_0": 400, "train_1": 300, "valid": 20}
 
 
-def of_steps(steps: int) -> Benchmark:
+def of_steps(benchmark: Benchmark, steps: int) -> Benchmark:
     """The benchmark with another length."""
-    return dataclasses.replace(PRACTICE, train_samples=PRACTICE.start_samples + steps * BATCH)
+    return dataclasses.replace(benchmark, train_samples=benchmark.start_samples + steps * BATCH)
 
 
 def two_processes() -> System:
@@ -132,7 +145,7 @@ def practice_config(
     common: dict[str, Any] = {
         "train_data_path": tuple(words),
         "valid_data_path": ("1.00", str(inputs.validation)),
-        "checkpoint": inputs.checkpoint,
+        "checkpoint": inputs.checkpoint if benchmark.start_iterations else None,
         "seed": 17,
         "save_interval": SAVE_INTERVAL,
         "audit_interval": 0,

@@ -137,10 +137,9 @@ class SlurmJob(RunPlace):
     def _check_interpreter(self) -> int | None:
         """The number of nodes of the system, where it has one. What would make 512 processes fail the same way is said
         once, in a line."""
-        words, python = self.command, self.options.python
-        system = words[words.index("--system") + 1] if "--system" in words else "-"
+        python = self.options.python
         check = str(self.code / "benchmark" / "preflight" / "interpreter_check.py")
-        checking = self._one_process(python, check, words[1], system)
+        checking = self._one_process(python, check, *self.command)
         said = checking.communicate()[0].decode(errors="replace").splitlines()
         if checking.returncode:
             errors = [line[len("error: ") :] for line in said if line.startswith("error: ")]

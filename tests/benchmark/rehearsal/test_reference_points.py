@@ -7,6 +7,7 @@ import pytest
 from mlperf_logging.rcp_checker.rcp_checker import RCP_Checker
 
 from benchmark.config.benchmarks import REHEARSAL
+from benchmark.config.run_config import Benchmark
 from benchmark.rehearsal import reference_points
 from benchmark.rehearsal.reference_points import rehearse_seeds
 from benchmark.training.run_folder import as_json
@@ -54,17 +55,17 @@ def test_mean_deviation_and_smallest_accepted_median(tmp_path: Path) -> None:
 def test_runs_are_made_until_there_are_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_run(tmp_path / "run_0", 425984)
 
-    def finished_run(work_dir: Path) -> int:
+    def finished_run(_: Benchmark, work_dir: Path) -> int:
         number = len(list(work_dir.glob("run_*")))
         write_run(work_dir / f"run_{number}", 458752)
         return 0
 
     monkeypatch.setattr(reference_points, "rehearse", finished_run)
-    assert rehearse_seeds(3, tmp_path) == [tmp_path / f"run_{number}" for number in range(3)]
-    assert rehearse_seeds(0, tmp_path) == []
-    monkeypatch.setattr(reference_points, "rehearse", lambda work_dir: 1)
+    assert rehearse_seeds(REHEARSAL, 3, tmp_path) == [tmp_path / f"run_{number}" for number in range(3)]
+    assert rehearse_seeds(REHEARSAL, 0, tmp_path) == []
+    monkeypatch.setattr(reference_points, "rehearse", lambda *_: 1)
     with pytest.raises(CheckFailed, match="run 4 of 5 ended with exit status 1"):
-        rehearse_seeds(5, tmp_path)
+        rehearse_seeds(REHEARSAL, 5, tmp_path)
 
 
 def test_runs_that_do_not_belong_are_refused(tmp_path: Path) -> None:
