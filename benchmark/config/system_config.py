@@ -1,5 +1,6 @@
 """The machines of a run, and how the model is spread over them; those that have a name are in ``systems.py``."""
 
+import json
 import tomllib
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -126,3 +127,11 @@ def read_system(path: Path) -> System:
         raise InputError(f"{path}: {error}; {mend}") from None
     except InputError as error:  # fields that do not fit together
         raise InputError(str(error) if str(error).startswith(str(path)) else f"{path}: {error}") from None
+
+
+def system_text(system: System) -> str:
+    """Return the TOML file of a system that :func:`read_system` reads: number of machines and devices, and the fields
+    that are not the usual ones."""
+    usual = {field.name: USUAL.get(field.name, field.default) for field in fields(System)}
+    chosen = {name: value for name, due in usual.items() if (value := getattr(system, name)) != due and name != "name"}
+    return "".join(f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in chosen.items())
