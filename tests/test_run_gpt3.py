@@ -66,17 +66,9 @@ def test_llama_starts_without_a_checkpoint() -> None:
     assert (config.benchmark.global_batch_size, config.benchmark.optimizer.lr) == (128, 2e-3)
 
 
-@pytest.mark.parametrize(
-    ("given", "option"),
-    [
-        ({}, "--checkpoint (EXTERNAL_MODEL_CHECKPOINT_DIR)"),
-        ({"EXTERNAL_MODEL_CHECKPOINT_DIR": "", "EXTERNAL_TRAINING_ITERATIONS": "4000"}, "--start-iterations"),
-        ({"EXTERNAL_MODEL_CHECKPOINT_DIR": "", "EXTERNAL_GBS": "1536"}, "--start-global-batch-size (EXTERNAL_GBS)"),
-    ],
-)
-def test_a_checkpoint_for_llama_is_refused(given: dict[str, str], option: str) -> None:
-    with pytest.raises(InputError, match=rf"llama31_8b has no initial checkpoint.*; leave {re.escape(option)}"):
-        train_command("/logs", "/bpe", "none", BENCHMARK="llama31_8b", NODES="1", **given)
+def test_a_checkpoint_for_llama_is_refused() -> None:
+    with pytest.raises(InputError, match="llama31_8b has no initial checkpoint.*leave --checkpoint .EXTERNAL_MODEL_CH"):
+        train_command("/logs", "/bpe", "none", BENCHMARK="llama31_8b", NODES="1")
 
 
 def test_newer_form_has_the_data_as_an_argument() -> None:
@@ -84,9 +76,7 @@ def test_newer_form_has_the_data_as_an_argument() -> None:
     assert config.data.valid_data_path == ("1.00", "/tokens/c4_en_validation_subset_c4_spm_text_document")
 
 
-@pytest.mark.parametrize(
-    ("given", "precision"), [("1", "bf16"), ("yes", "bf16"), ("TRUE", "bf16"), ("0", "fp32"), ("No", "fp32")]
-)
+@pytest.mark.parametrize(("given", "precision"), [("yes", "bf16"), ("0", "fp32")])
 def test_bf16_is_asked_for_in_the_usual_spellings(given: str, precision: str) -> None:
     _, config = train_command("/logs", "/bpe", "none", USE_BF16=given)
     assert config.precision == precision
@@ -98,11 +88,10 @@ def test_bf16_in_another_spelling_is_refused() -> None:
 
 
 def test_fp32_by_default_is_not_silent() -> None:
-    for variables, lines in (({}, 4), ({"USE_BF16": "false"}, 0), ({"USE_BF16": "true"}, 0), ({"BENCHMARK": "x"}, 0)):
-        done = script("/logs", "/bpe", "none", **{**VARIABLES, **variables})
-        told = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
-        assert len(told) == lines
-    assert "67 instead of 46 GiB" in script("/logs", "/bpe", "none", **VARIABLES).stderr
+    told = script("/logs", "/bpe", "none", **VARIABLES).stderr
+    assert [line[:9] for line in told.splitlines()] == ["warning: "] * 4
+    assert "67 instead of 46 GiB" in told
+    assert script("/logs", "/bpe", "none", **VARIABLES, USE_BF16="false").stderr == ""
 
 
 def test_variables_override_the_benchmark() -> None:
@@ -182,10 +171,8 @@ def test_rehearsal_is_what_runs_without_arguments() -> None:
         (["/logs", "/bpe", "none"], {"DRY_RUN": "0"}, "needs Slurm"),
         (["/logs", "/bpe", "none"], {"COM_DIR": ""}, "COM_DIR is not set"),
         (["/logs", "/bpe", "none"], {"SLURM_JOB_ID": "7", "SLURM_SUBMIT_DIR": "/"}, "/ is not the repository"),
-        ([], {"C4_PATH": "/none", "WORK_DIR": "/tmp/rehearsal", "DRY_RUN": "0"}, "/none: expected en/c4-train"),
         ([], {"WORK_DIR": "/proc/none", "DRY_RUN": "0"}, "/proc/none"),
         ([], {"BENCHMARK": "rehearsal_lama", "DRY_RUN": "0"}, "'rehearsal_lama'; did you mean rehearsal_llama?"),
-        ([], {"BENCHMARK": "llama31_8b", "DRY_RUN": "0"}, "unknown rehearsal 'llama31_8b'"),
     ],
 )
 def test_bad_usage_is_one_line(arguments: list[str], variables: dict[str, str], complaint: str) -> None:

@@ -21,7 +21,7 @@ from benchmark.training.engine.pipeline_order import PipelineShape, Slot, Turn, 
 from model.cpu_bf16 import Bf16ByFp32, cpu_has_bf16
 from model.passes.end_passes import sequence_first
 from model.passes.part_pass import KeptPart, PartBatch, PartPass
-from model.passes.tensor_group import ForwardWatch, Passing, run_together, together
+from model.passes.tensor_group import ForwardWatch, Passing, TensorGroup, run_together, together
 from model.passes.waits import pipeline_exchange
 
 
@@ -44,11 +44,12 @@ class Pipeline:
         self._shape = PipelineShape(
             mesh.size(), mesh.get_local_rank(), system.pipeline_chunks, apart=system.tensor_parallel > 1
         )
+        tensor = TensorGroup(world.mesh["tensor"], system.collectives.copy_engines)
         self._parts = [
             PartPass(
                 parameters,
                 model,
-                world.mesh["tensor"],
+                tensor,
                 bf16=config.precision == "bf16",
                 batch=system.micro_batch_size,
                 recompute=system.recompute,
