@@ -102,8 +102,7 @@ class Benchmark:
     target_log_perplexity: float | None
     """Stop when the validation log perplexity (nats per token) is at or below this; None: train all samples."""
     max_steps: int | None = None
-    """Steps at which the cosine ends, in whatever batch size (docs/facts/llama31_8b.md 9.3); it then sets
-    lr_decay_samples. None: it does not."""
+    """Steps at which the cosine ends, in whatever batch size; it then sets lr_decay_samples. None: it does not."""
     evaluation_sequences: int | None = None
     """Windows of the validation set that an evaluation scores, the first of its file; None: all of them."""
     labels_last_token: tyro.conf.Suppress[bool] = False
