@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmark.results.judged import GPT3
 from benchmark.results.run_columns import PUBLISHED_RUNS
 from benchmark.results.subjects import ResultSet, SubmissionPackage
 from benchmark.review.findings import Deviation, Run, Severity, at
@@ -134,7 +135,7 @@ def itself(run: Run) -> list[PublishedRun]:
 
 
 def _like_published(run: Run) -> list[tuple[PublishedRun, str]]:
-    found = _published_likeness(of_run(run)) if run.rules.official else ()
+    found = _published_likeness(of_run(run)) if run.rules.name == GPT3.name else ()
     return [(each, words) for each, words in zip(published_runs(), found, strict=False) if words]
 
 
