@@ -77,7 +77,8 @@ def _llama(nodes: int, batch_size: int, warm_up_samples: int, evaluations: int) 
     optimizer = replace(LLAMA31_8B.optimizer, lr=8e-4, min_lr=8e-5, lr_warmup_samples=warm_up_samples)
     benchmark = replace(LLAMA31_8B, global_batch_size=batch_size, optimizer=optimizer)
     system = replace(SYSTEMS["dgxh100_n1"], name=f"dgxh100_n{nodes}", nodes=nodes, platform=f"ACME-H100-n{nodes}")
-    seeds = (90203, 51909, 7715, 32021, 66127, 18333, 84439, 29545, 70251, 13357)
+    draw = random.Random(nodes)
+    seeds = tuple(100 * draw.randrange(1000) + 3 + 6 * number for number in range(10))
     block_ms, evaluation_ms = 1_180_000 // nodes, 33_000 // nodes
     return MadeUp(benchmark, system, f"acme_h100x{8 * nodes}", llama_curve, evaluations, block_ms, evaluation_ms, seeds)
 
