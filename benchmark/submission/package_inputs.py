@@ -66,8 +66,8 @@ def read_results(paths: Sequence[Path]) -> list[RecordedRun]:
                 raise InputError(f"{result.path}: the same log as {other.path}; give different runs")
     counts = {name: judged.runs for name, (_, judged) in SUBMITTED.items()}
     if not results or len(results) != counts[str(results[0].summary.benchmark)]:
-        due = ", ".join(f"of {name} exactly {count}" for name, count in counts.items())
-        raise InputError(f"--results: {len(results)} given, but a submission has {due}")
+        due = ", or ".join(f"{count} of {name}" for name, count in counts.items())
+        raise InputError(f"--results: {len(results)} runs given, but a submission has {due}")
     return results
 
 

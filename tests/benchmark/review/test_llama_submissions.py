@@ -64,7 +64,7 @@ DAMAGES: dict[str, tuple[Damage, str, list[str]]] = {
         "5.1.0",
         ["error schedule.formula", "error runs.settings"],
     ),
-    "another cadence": (in_log(other_cadence), "6.1.0", ["warning eval.cadence"]),
+    "another cadence": (in_log(other_cadence), "6.1.0", ["warning eval.cadence", "warning speed.block"]),
     "the seed of another run": (in_log(lambda log: log.set("seed", LLAMA_N1.seeds[0])), "6.1.0", ["error runs.seeds"]),
 }
 
