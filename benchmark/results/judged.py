@@ -15,8 +15,6 @@ from benchmark.config.run_config import Benchmark, LogKeys
 from model.decoder_sizes import DecoderSizes
 from model.llama31_config import Llama31Config
 
-REHEARSAL_POINTS = Path(__file__).with_name("rehearsal_points.json")
-
 
 @dataclass(frozen=True)
 class BaseLearningRate:
@@ -210,6 +208,7 @@ def _rehearsal_of(official: Judged, benchmark: Benchmark, **fields: Any) -> Judg
         validation_sequences=benchmark.evaluation_sequences or 0,
         accepted=(),
         shortest_init_s=0.0,
+        points=Path(__file__).with_name(f"{benchmark.name}_points.json"),
         **fields,
     )
 
@@ -332,7 +331,7 @@ LLAMA405B = Judged(
     },
 )
 
-REHEARSED = _rehearsal_of(GPT3, REHEARSAL, floor=2.2, points=REHEARSAL_POINTS)
+REHEARSED = _rehearsal_of(GPT3, REHEARSAL, floor=2.2)
 REHEARSED_LLAMA = _rehearsal_of(LLAMA8B, REHEARSAL_LLAMA)
 
 JUDGED = {judged.name: judged for judged in (GPT3, LLAMA8B, LLAMA405B, REHEARSED, REHEARSED_LLAMA)}

@@ -10,24 +10,41 @@ from typing import Any
 
 import pytest
 
-from benchmark.config.benchmarks import GPT3_175B, LLAMA31_8B, REHEARSAL
+from benchmark.config.benchmarks import GPT3_175B, LLAMA31_8B, REHEARSAL, REHEARSAL_LLAMA
+from benchmark.config.run_config import Benchmark
 from benchmark.config.systems import SYSTEMS
 from benchmark.events.event_log import EventLog
 from benchmark.events.mlperf_log import LogMark, MlperfLog, log_disclosure
 from benchmark.launch.endings import Ending
-from benchmark.results.judged import GPT3
+from benchmark.results.judged import DISCLOSURE, JUDGED
 from benchmark.review.official_checkers import check_file
 from tests.benchmark.events.recorder import event
 from tests.benchmark.events.written_log import write_log
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [1536, 2048, 3072])
-def test_official_checker_passes_the_benchmarks_events(size: int, tmp_path: Path) -> None:
-    assert write_log(tmp_path, dataclasses.replace(GPT3_175B, global_batch_size=size))[0] == "success"
-    for ruleset in GPT3.rulesets:
+@pytest.mark.parametrize(
+    ("benchmark", "size"), [(GPT3_175B, 1536), (GPT3_175B, 2048), (GPT3_175B, 3072), (LLAMA31_8B, 96)]
+)
+def test_official_checker_passes_the_benchmarks_events(benchmark: Benchmark, size: int, tmp_path: Path) -> None:
+    target = benchmark.target_log_perplexity
+    assert target is not None
+    changed = dataclasses.replace(benchmark, global_batch_size=size)
+    assert write_log(tmp_path, changed, [target + 0.05, target])[0] == "success"
+    for ruleset in JUDGED[benchmark.mlperf_name].rulesets:
         verdict = check_file(tmp_path / "result_0.txt", ruleset)
         assert (verdict.passed, verdict.notes, verdict.complaints) == (True, (), ()), ruleset
+
+
+@pytest.mark.slow
+def test_the_newest_ruleset_alone_asks_for_what_is_disclosed(tmp_path: Path) -> None:
+    write_log(tmp_path, LLAMA31_8B, [3.3])
+    path = tmp_path / "result_0.txt"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(line for line in lines if not any(f'"key": "{key}"' in line for key in DISCLOSURE)))
+    assert check_file(path, "6.0.0").passed
+    complaints = " ".join(check_file(path, "6.1.0").complaints)
+    assert not [key for key in DISCLOSURE if key not in complaints]
 
 
 def test_events_have_the_order_and_values_of_published_logs(tmp_path: Path) -> None:
@@ -148,13 +165,16 @@ def test_words_that_mislead_the_rcp_checker_appear_nowhere_else(tmp_path: Path) 
                 assert json.loads(line.removeprefix(":::MLLOG "))["key"] == word
 
 
-def test_rehearsal_is_judged_by_its_own_numbers(tmp_path: Path) -> None:
-    target = REHEARSAL.target_log_perplexity
+@pytest.mark.parametrize(
+    ("benchmark", "ruleset", "more"), [(REHEARSAL, "4.1.0", ""), (REHEARSAL_LLAMA, "6.1.0", "eval_samples, ")]
+)
+def test_rehearsal_is_judged_by_its_own_numbers(benchmark: Benchmark, ruleset: str, more: str, tmp_path: Path) -> None:
+    target = benchmark.target_log_perplexity
     assert target is not None
-    write_log(tmp_path / "a", REHEARSAL, [target + 0.1, target])
-    verdict = check_file(tmp_path / "a" / "result_0.txt", "4.1.0")
+    write_log(tmp_path / "a", benchmark, [target + 0.1, target])
+    verdict = check_file(tmp_path / "a" / "result_0.txt", ruleset)
     assert verdict.passed, verdict.complaints
-    replaced = "eval_accuracy, max_sequence_length, opt_base_learning_rate, submission_benchmark"
+    replaced = f"eval_accuracy, {more}max_sequence_length, opt_base_learning_rate, submission_benchmark"
     assert verdict.notes == (f"rehearsal: the official rules for {replaced} do not apply",)
 
 
