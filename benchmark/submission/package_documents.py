@@ -3,7 +3,7 @@
 import math
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,15 +11,13 @@ from typing import Any
 import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-import checksums
 from benchmark.config.run_config import CONFIG_FILENAME, Benchmark
 from benchmark.config.system_config import SUFFIX, System, system_text
 from benchmark.results.judged import Judged
 from benchmark.results.recorded_run import RecordedRun, settings
-from checksums.md5_list import read_list
+from benchmark.submission.package_claims import claims_of
 from stage.errors import InputError
 
-Runs = Sequence[RecordedRun]
 SCRIPTS = ("setup.sh", "init_datasets.sh", "run_and_time.sh")
 NOT_PLAIN = r"[^A-Za-z0-9_-]"
 
@@ -96,48 +94,6 @@ def write_documents(folder: Path, contents: Contents, manifests: Sequence[str]) 
         path.write_text(templates.get_template(f"{name}.j2").render(content), encoding="utf-8")
         if name in SCRIPTS:
             path.chmod(0o755)
-
-
-PUBLISHED_DATA: Mapping[str, str] = read_list(Path(checksums.__path__[0]) / "dataset_checksum.log")
-"""MD5 of preprocessed files by name, as far as MLCommons published them."""
-
-
-def claims_of(benchmark: Benchmark) -> dict[str, tuple[str, Callable[[Runs], bool]]]:
-    """Return the claims that no review checks, by topic: the sentence, and a function that tells whether the runs
-    support it. The README names unsupported topics as such."""
-    files = benchmark.token_files
-    claims = {
-        "the training data": _about_data("Training", files.training),
-        "the validation data": _about_data("Validation", (files.validation,)),
-    }
-    if benchmark.start_iterations:
-        sentence = "The initial checkpoint is named by its digest in `manifests/`."
-        claims["the digests of the initial checkpoint"] = sentence, _checkpoint_stamped
-    return claims
-
-
-def _about_data(kind: str, datasets: Sequence[str]) -> tuple[str, Callable[[Runs], bool]]:
-    """Return the claim about some datasets: that each run recorded the digests that MLCommons published for them, or
-    any digests where none are public."""
-    names = [f"{name}{end}" for name in datasets for end in (".bin", ".idx")]
-    public = PUBLISHED_DATA.keys() >= {*names}
-
-    def supported(runs: Runs) -> bool:
-        found = [(name, run.digests.get(name)) for run in runs for name in names]
-        return all(PUBLISHED_DATA[name] == digest if public else digest is not None for name, digest in found)
-
-    words = "with the digests that MLCommons published for them" if public else "named by their digests in `manifests/`"
-    return f"{kind} data: {', '.join(f'{name}.bin' for name in datasets)}, {words}.", supported
-
-
-def _checkpoint_stamped(runs: Runs) -> bool:
-    """Return whether each run recorded a digest for an input that is not a data file."""
-
-    def stamped(run: RecordedRun) -> bool:
-        digests = run.digests.items()
-        return any(digest is not None for name, digest in digests if not name.endswith((".bin", ".idx")))
-
-    return all(map(stamped, runs))
 
 
 def _templates() -> Environment:

@@ -13,7 +13,8 @@ from benchmark.config.benchmarks import GPT3_175B, LLAMA31_8B
 from benchmark.config.system_config import read_system
 from benchmark.results.judged import GPT3
 from benchmark.results.recorded_run import RecordedRun, read_recorded_run
-from benchmark.submission.package_documents import PUBLISHED_DATA, Contents, claims_of, write_documents
+from benchmark.submission.package_claims import PUBLISHED_DATA, claims_of
+from benchmark.submission.package_documents import Contents, write_documents
 from benchmark.training.run_folder import as_json
 from stage.errors import InputError
 from tests.benchmark.review.damage import Log
