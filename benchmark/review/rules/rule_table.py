@@ -36,7 +36,7 @@ LOG_RULES: tuple[Rule[Run], ...] = (
         mend="give each run a file of its own, opened anew, and keep stdout out of it", explains=("",),
     ),
     Rule(
-        "key.present", "error", "3.2; training_*/closed_gpt3.yaml", key_rules.present,
+        "key.present", "error", "3.2; training_*/closed_*.yaml", key_rules.present,
         mend="log it in every run, from rank 0, the configuration before init_stop",
     ),
     Rule(
