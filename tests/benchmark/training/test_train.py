@@ -250,8 +250,9 @@ def test_finished_run_whose_end_is_lost_continues_from_its_checkpoint(
     (tmp_path / "run" / "summary.json").unlink()
     shutil.rmtree(checkpoint_path(tmp_path / "run", steps))
     assert in_processes(1, train, config.changed(run_dir=tmp_path / "run", checkpoint=None)) == ["success"]
-    for found, due in zip(figures(tmp_path / "run"), figures(config.run_dir), strict=True):
-        assert found[-again:] == due[-again:]
+    found, due = figures(tmp_path / "run"), figures(config.run_dir)
+    assert [part[-again:] for part in found[:2]] == [part[-again:] for part in due[:2]]
+    assert found[2][-1] == due[2][-1]
     assert [event["key"] for event in mlperf(tmp_path / "run")].count("run_stop") == 1
 
 
