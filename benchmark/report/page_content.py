@@ -258,7 +258,7 @@ def _convergence_cells(system: ReviewedSystem, name: str) -> Iterator[Cell]:
     kind = {"passes": "good", "passes, scaled": "good", "fails": "bad"}.get(result.standing, "warn")
     yield Cell(name)
     yield Cell(number(result.batch_size, "{:,.0f}"))
-    yield Cell(f"{' '.join(map(told, result.tokens))} {judged.unit}")
+    yield Cell(" ".join(map(told, result.tokens)), said=[judged.unit])
     yield Cell(told(result.middle))
     yield Cell(result.why)
     yield Cell(told(None if point is None else point.mean))

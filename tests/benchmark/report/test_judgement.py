@@ -23,7 +23,7 @@ def test_best_score_first_and_broken_packages_hide_no_other(tmp_path: Path) -> N
     shutil.rmtree(one_round / "SLOW")
     write_package(tmp_path, lambda seed: records(seed, evaluations=26)).rename(one_round / "SLOW")
     found = judged([one_round, write_run(tmp_path / "run")])
-    assert system_names(found) == [f"{SYSTEM}, Z", f"{SYSTEM}, SLOW", "run/result_0.txt, v4.1"]
+    assert system_names(found) == [f"{SYSTEM}, Z", f"{SYSTEM}, SLOW", "run/result_0.txt"]
     assert [(path.name, why) for path, why in found.problems] == [("A", "no results in it that are reviewed")]
     assert (found.score, found.passed) == (None, False)
     frame = judged_frame(found)
@@ -85,7 +85,9 @@ def test_no_results_are_one_line(tmp_path: Path) -> None:
     for option in ("--csv", "--parquet"):
         done = command("benchmark", "results", run, option, tmp_path)
         assert_refused(done, f"{tmp_path}: a folder; {option} is the file to write")
-    assert_refused(command("benchmark", "results", run, "--ruleset", "5.0.0"), "--ruleset 5.0.0: gpt3 is in 3.0.0")
+    assert_refused(
+        command("benchmark", "results", run, "--ruleset", "5.0.0"), "--ruleset 5.0.0: gpt3_rehearsal is in 3.0.0"
+    )
 
 
 def test_command_prints_systems_and_writes_runs(tmp_path: Path) -> None:

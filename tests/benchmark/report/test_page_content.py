@@ -194,4 +194,4 @@ def test_each_benchmark_has_a_leaderboard_of_its_own(tmp_path: Path) -> None:
     assert page.headline == "3 systems, 3 benchmarks"
     convergence = texts(page, "Convergence")
     assert [row[3] for row in convergence][1:] == ["276,480", "178,144"]
-    assert convergence[1][2] == "276,480 276,480 276,480 samples"
+    assert convergence[1][2] == "276,480 276,480 276,480"
