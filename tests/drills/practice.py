@@ -15,13 +15,14 @@ from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
 from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
 from data_prep.token_files.indexed_dataset import IndexedDatasetWriter
 from model.gpt3_config import GPT3Config
+from model.llama31_config import Llama31Config
 from stage.outputs.manifest import Recipe, made_by, manifest_path, record_of, write_manifest
 from stage.outputs.publish import published_folder
 
 STEPS, EVAL_INTERVAL, SAVE_INTERVAL = 24, 8, 4
 """Optimizer steps of a run; between evaluations; between checkpoints."""
 BATCH = 8
-assert isinstance(REHEARSAL.model, GPT3Config)
+assert isinstance(REHEARSAL.model, GPT3Config) and isinstance(REHEARSAL_LLAMA.model, Llama31Config)
 MODEL = dataclasses.replace(
     REHEARSAL.model,
     hidden_size=64,
@@ -42,7 +43,7 @@ PRACTICE = dataclasses.replace(
 )
 PRACTICE_LLAMA = dataclasses.replace(
     REHEARSAL_LLAMA,
-    model=dataclasses.replace(  # type: ignore[type-var]
+    model=dataclasses.replace(
         REHEARSAL_LLAMA.model, hidden_size=64, seq_length=64, vocab_size=250, padded_vocab_size=256, ffn_hidden_size=224
     ),
     global_batch_size=BATCH,

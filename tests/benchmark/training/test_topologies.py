@@ -42,8 +42,12 @@ TOPOLOGIES = {
     ),
     "tensor, pipeline and two shards": system_of(8, tensor_parallel=2, pipeline_parallel=2, micro_batch_size=3),
 }
-BOTH = ("two devices, recomputation", "tensor parallel, selective recomputation", "pipeline")
-BOTH += ("interleaved pipeline, tensor parallel",)
+BOTH = (
+    "two devices, recomputation",
+    "tensor parallel, selective recomputation",
+    "pipeline",
+    "interleaved pipeline, tensor parallel",
+)
 """Those in which a Llama is tried, too: each way of cutting its passes once."""
 
 
