@@ -99,8 +99,6 @@ def points_for(judged: Judged, ruleset: str, choice: ReferenceChoice = USUAL_REF
     """Return the points of a user's file, of the benchmark, or of the official tools for the ruleset."""
     if choice.custom is not None:
         return custom_points(choice.custom, judged)
-    if judged.points is None and not judged.official:
-        return ()
     official = files("mlperf_logging.rcp_checker") / f"training_{ruleset}" / f"rcps_{judged.name}.json"
     return read_points((judged.points or official).read_text(encoding="utf-8"), judged)
 
@@ -158,8 +156,6 @@ def judge_convergence(
     bare = Convergence("not tested", "", size, tokens, None, None, 1.0, tuple(points))
     if len(runs) != judged.runs:
         return replace(bare, why=f"{len(runs)} run{'s' if len(runs) != 1 else ''}: the test takes {judged.runs}")
-    if not points and not judged.official:
-        return replace(bare, why=f"{judged.name} has no reference points")
     if size is None:
         return replace(bare, standing="fails", why="the runs have no batch size in common")
     if sum(not run.converged for run in runs) > judged.dropped:

@@ -4,6 +4,7 @@ from mlperf_logging.benchmark_meta import get_allowed_benchmarks, get_result_fil
 from mlperf_logging.rcp_checker.rcp_checker import submission_runs
 
 from benchmark.config.benchmarks import GPT3_175B, LLAMA31_8B, REHEARSAL, REHEARSAL_LLAMA
+from benchmark.results.convergence import points_for
 from benchmark.results.judged import GPT3, JUDGED, LLAMA8B, LLAMA405B, OFFICIAL, REHEARSED, REHEARSED_LLAMA
 
 KNOWN_RULESETS = ("3.0.0", "3.1.0", "4.0.0", "4.1.0", "5.0.0", "5.1.0", "6.0.0", "6.1.0")
@@ -48,3 +49,7 @@ def test_numbers_are_those_that_runs_are_configured_with() -> None:
         assert dict(judged.fixed)[f"opt_{judged.log_keys.optimizer}_epsilon"] == benchmark.optimizer.adam_eps
     for rehearsed, benchmark in ours[2:]:
         assert rehearsed.learning_rates[0].allowed == (benchmark.optimizer.lr,)
+        (point,) = points_for(rehearsed, rehearsed.rulesets[-1])
+        assert point.batch_size == benchmark.global_batch_size
+        interval = rehearsed.tokens_per_evaluation(point.batch_size)
+        assert all(tokens % interval == 0 for tokens in point.tokens)  # in tokens, whatever the log counts in
