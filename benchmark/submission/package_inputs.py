@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmark.config.benchmarks import BENCHMARKS
 from benchmark.config.run_config import Benchmark
-from benchmark.results.judged import JUDGED, Judged
+from benchmark.results.judged import OFFICIAL, Judged
 from benchmark.results.printable import shortened
 from benchmark.results.recorded_run import RecordedRun, read_recorded_run
 from benchmark.results.system_description import MOST_BYTES, marked_fields
@@ -19,7 +19,7 @@ from stage.regular_files import UnfitFile, read_regular
 IMPLEMENTATION = "pytorch"
 """Name of the folder with the code."""
 SUBMITTED: Mapping[str, tuple[Benchmark, Judged]] = {
-    one.mlperf_name: (one, JUDGED[one.mlperf_name]) for one in BENCHMARKS.values() if JUDGED[one.mlperf_name].official
+    one.mlperf_name: (one, OFFICIAL[one.mlperf_name]) for one in BENCHMARKS.values() if one.mlperf_name in OFFICIAL
 }
 """The benchmarks that are trained here and submitted, as they are trained and as they are judged, by the name in
 logs."""
