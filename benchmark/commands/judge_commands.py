@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 
 import tyro
 
-from benchmark.results.judged import GPT3
 from stage.errors import InputError
 
 
@@ -124,8 +123,8 @@ class DescribeSystemCommand:
 
 @dataclass(frozen=True)
 class PackageCommand:
-    """Make a submission of three results: system description, logs, code, scripts, manifests. If review would refuse
-    it, the command prints a line for each reason and leaves nothing behind.
+    """Make a submission of a benchmark's results: system description, logs, code, scripts, manifests. If review would
+    refuse it, the command prints a line for each reason and leaves nothing behind.
 
     Example: python -m benchmark package --org ACME --system-json dgxh100_n64.json --results runs/0 runs/1 runs/2
     --output ACME
@@ -136,11 +135,11 @@ class PackageCommand:
     system_json: Path
     """Description of the system, begun by describe-system; its file name names the system."""
     results: tuple[Path, ...]
-    """Three result files, or folders of runs."""
+    """Result files, or folders of runs: three of gpt3, ten of llama31_8b."""
     output: Path
     """Folder to make."""
-    ruleset: str = GPT3.rulesets[-1]
-    """Official ruleset: 3.0.0, 3.1.0, 4.0.0 or 4.1.0."""
+    ruleset: str | None = None
+    """Official ruleset, such as 4.1.0; by default the newest that has the benchmark."""
     precision: Literal["fp32", "bf16"] | None = None
     """Precision of the runs' computation. Needed only for logs outside of their runs' folders, whose config.json has
     it."""

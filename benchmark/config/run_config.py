@@ -20,6 +20,9 @@ from benchmark.config.system_config import System
 from model.decoder_sizes import DecoderSizes
 from stage.errors import InputError
 
+CONFIG_FILENAME = "config.json"
+"""File of a run's folder with its resolved configuration; the MLPerf log names it, and ``package`` takes it along."""
+
 
 @dataclass(frozen=True)
 class OptimizerConfig:

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmark.config.run_config import Benchmark, RunConfig
+from benchmark.config.run_config import CONFIG_FILENAME, Benchmark, RunConfig
+from benchmark.config.system_config import System
 from benchmark.events.event import Event
 from benchmark.events.event_log import EventLog
 from benchmark.events.line_files import LineFile
@@ -174,4 +175,25 @@ def log_configuration(events: EventLog, config: RunConfig, *, seed: int, eval_to
     events.point(f"opt_{keys.optimizer}_epsilon", optimizer.adam_eps)
     events.point(keys.weight_decay, optimizer.weight_decay)
     events.point("opt_gradient_clip_norm", optimizer.clip_grad)
-    events.point("on_spike", "note")
+    if benchmark.target_log_perplexity is not None:
+        events.point("target_accuracy", benchmark.target_log_perplexity)
+
+
+def log_disclosure(events: EventLog, system: System, *, precision: str, fp32_products: str) -> None:
+    """Log the keys that every log has from ruleset 6.1.0 on: lowest precisions, layout, file of the configuration.
+
+    ``precision``: that of the run, bf16 or fp32. ``fp32_products``: the format in which the device multiplies FP32
+    numbers, fp32 or tf32.
+    """
+    bf16 = precision == "bf16"
+    # Weights and activations are sent in the precision of the run; sums over replicas of all weights are FP32.
+    sends_bf16 = bf16 and system.num_devices > system.replicas
+    for use in ("linear", "attn"):
+        events.point(f"lowest_numerical_precision_in_{use}", "bfloat16" if bf16 else fp32_products)
+    events.point("lowest_numerical_precision_in_comm", "bfloat16" if sends_bf16 else "fp32")
+    events.point("tensor_parallelism", system.tensor_parallel)
+    events.point("pipeline_parallelism", system.pipeline_parallel)
+    events.point("context_parallelism", 1)
+    events.point("expert_parallelism", 1)
+    events.point("micro_batch_size", system.micro_batch_size)
+    events.point("config_filename", CONFIG_FILENAME)

@@ -32,6 +32,12 @@ def run_environment(device: str) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
+def float32_products(device: str) -> str:
+    """Return the format in which PyTorch multiplies FP32 numbers on a device of that kind: fp32, or tf32 on a GPU where
+    the environment asks for it, as NVIDIA's containers do."""
+    return "tf32" if device == "cuda" and torch.get_float32_matmul_precision() != "highest" else "fp32"
+
+
 def kernel_facts(device: torch.device, *, deterministic: bool) -> dict[str, Any]:
     """Return the facts that choose the kernels of a process, and so the bits of its results.
 

@@ -85,8 +85,10 @@ def settings(run: RecordedRun) -> dict[str, Any]:
     """Return the settings of a run: from its log, and from its folder's config.json if there is one."""
     found: dict[str, Any] = {name: run.summary.log.number(key) for name, key in SETTINGS.items()}
     found["precision"] = run.config.get("precision")
-    system = run.config.get("system", {})
-    found.update({name.replace("_", " "): value for name, value in system.items() if name not in ("name", "platform")})
+    system = {name: value for name, value in run.config.get("system", {}).items() if name not in ("name", "platform")}
+    sections = [system.pop(name) for name in [*system] if isinstance(system[name], dict)]
+    for fields in (system, *sections):
+        found.update({name.replace("_", " "): value for name, value in fields.items()})
     return {name: value for name, value in found.items() if value is not None}
 
 

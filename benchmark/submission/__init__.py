@@ -1,1 +1,1 @@
-"""Make a submission from three logs: the description of the system, and the package."""
+"""Make a submission from the logs of a benchmark: the description of the system, and the package."""

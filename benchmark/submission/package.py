@@ -1,6 +1,6 @@
-"""Run ``package``: make the folder of a submission from three results, a system description and the code.
+"""Run ``package``: make the folder of a submission from the results of a benchmark, a system description and the code.
 
-systems/SYSTEM.json   results/SYSTEM/gpt3/result_{0,1,2}.txt   benchmarks/gpt3/implementations/{IMPLEMENTATION,SYSTEM}/
+systems/SYSTEM.json   results/SYSTEM/BENCHMARK/result_N.txt   benchmarks/BENCHMARK/implementations/{CODE,SYSTEM}/
 
 The layout is that of docs/facts/mlperf_review.md 4.1. The folder has its final name only when ``review`` has passed it.
 """
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmark.results.judged import GPT3
+from benchmark.config.run_config import CONFIG_FILENAME
 from benchmark.results.recorded_run import RecordedRun, settings
 from benchmark.review.findings import Finding
 from benchmark.review.verdict import SubjectReview, review
@@ -21,6 +21,7 @@ from benchmark.submission.package_evidence import copy_evidence, require_evidenc
 from benchmark.submission.package_inputs import (
     IMPLEMENTATION,
     PLAIN_NAME,
+    benchmark_of,
     notes_on_origin,
     precision_of,
     read_description,
@@ -43,15 +44,15 @@ def make_package(
     results: Sequence[Path],
     output: Path,
     *,
-    ruleset: str = GPT3.rulesets[-1],
+    ruleset: str | None = None,
     precision: str | None = None,
     other_code: bool = False,
 ) -> str:
     """Make the folder ``output``; return the review's verdict on it, with its warnings and notes in lines of their own.
 
-    The precision, fp32 or bf16, is needed for logs outside their run folders, which tell it. With ``other_code``, code
-    other than this repository's made the results. Raises InputError for input that makes no submission, and then leaves
-    nothing behind.
+    The ruleset is the newest that has the benchmark, unless given. The precision, fp32 or bf16, is needed for logs
+    outside their run folders, which tell it. With ``other_code``, code other than this repository's made the results.
+    Raises InputError for input that makes no submission, and then leaves nothing behind.
     """
     if output.exists():
         raise InputError(f"{output}: exists; choose another --output or delete it")
@@ -63,11 +64,12 @@ def make_package(
     told = precision_of(runs, precision)
     require_same_submitter(org, system_json, description, runs)
     evidence = require_evidence_holds(runs)
-    contents = Contents(org, IMPLEMENTATION, commit, description, runs, told, other_code)
+    benchmark, judged = benchmark_of(runs)
+    contents = Contents(org, benchmark, judged, IMPLEMENTATION, commit, description, runs, told, other_code)
     with published_folder(output) as folder:
         assemble(folder, system_json, contents, code)
-        given = {**_given(folder.absolute(), system_json, runs), str(folder.absolute()): str(output)}
-        accepted, warnings = require_accepted(folder, ruleset, given)
+        given = {**_given(folder.absolute(), system_json, contents), str(folder.absolute()): str(output)}
+        accepted, warnings = require_accepted(folder, ruleset or judged.rulesets[-1], given)
     files = sum(entry.kind == "file" for entry in walk(output))
     tools = ", ".join(dict.fromkeys(check.tool for check in accepted.checks))
     passed = f"{len(accepted.checks)} official checks ({tools}), ruleset {accepted.ruleset}"
@@ -79,8 +81,9 @@ def make_package(
 def assemble(folder: Path, system_json: Path, contents: Contents, code: Sequence[Path]) -> None:
     """Fill an empty folder."""
     system, results = system_json.stem, contents.results
-    logs = folder / "results" / system / "gpt3"
-    implementations = folder / "benchmarks" / "gpt3" / "implementations"
+    name = contents.judged.name
+    logs = folder / "results" / system / name
+    implementations = folder / "benchmarks" / name / "implementations"
     here = implementations / system
     for path in (folder / "systems", logs, here):
         path.mkdir(parents=True)
@@ -88,6 +91,7 @@ def assemble(folder: Path, system_json: Path, contents: Contents, code: Sequence
     for number, result in enumerate(results):
         shutil.copyfile(result.path, logs / f"result_{number}.txt")
     copy_code(implementations / IMPLEMENTATION, code)
+    copy_configurations(here / "configs", results)
     copy_evidence(here / "evidence", results)
     write_documents(here, contents, write_manifests(here / "manifests", results))
     content = {"implementation": IMPLEMENTATION, "commit": contents.commit, "settings": settings(results[0])}
@@ -104,6 +108,15 @@ def copy_code(destination: Path, code: Sequence[Path]) -> None:
             continue
         (destination / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(REPOSITORY / name, destination / name)
+
+
+def copy_configurations(folder: Path, results: Sequence[RecordedRun]) -> None:
+    """Copy the file of each run that its log names as ``config_filename``: result_N/config.json."""
+    for number, result in enumerate(results):
+        if result.config:
+            place = folder / f"result_{number}"
+            place.mkdir(parents=True)
+            shutil.copyfile(result.path.with_name(CONFIG_FILENAME), place / CONFIG_FILENAME)
 
 
 def write_manifests(folder: Path, results: Sequence[RecordedRun]) -> list[str]:
@@ -133,11 +146,11 @@ def _manifests(inputs: Mapping[str, Any]) -> Iterator[Path]:
             yield path
 
 
-def _given(folder: Path, system_json: Path, results: Sequence[RecordedRun]) -> dict[str, str]:
+def _given(folder: Path, system_json: Path, contents: Contents) -> dict[str, str]:
     """Return the origin of each file in the folder."""
     system = system_json.stem
-    logs = folder / "results" / system / "gpt3"
-    given = {str(logs / f"result_{number}.txt"): str(result.path) for number, result in enumerate(results)}
+    logs = folder / "results" / system / contents.judged.name
+    given = {str(logs / f"result_{number}.txt"): str(result.path) for number, result in enumerate(contents.results)}
     given[str(folder / "systems" / f"{system}.json")] = str(system_json)
     return given
 

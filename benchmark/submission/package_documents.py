@@ -1,24 +1,43 @@
 """Write the documents of a package that are not copied: README, scripts, the description of the implementation."""
 
+import math
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-import checksums
-from benchmark.config.system_config import System
-from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS, system_called
+from benchmark.config.run_config import CONFIG_FILENAME, Benchmark
+from benchmark.config.system_config import SUFFIX, System, system_text
+from benchmark.results.judged import Judged
 from benchmark.results.recorded_run import RecordedRun, settings
-from checksums.md5_list import read_list
+from benchmark.submission.package_claims import claims_of
+from stage.errors import InputError
 
-Runs = Sequence[RecordedRun]
 SCRIPTS = ("setup.sh", "init_datasets.sh", "run_and_time.sh")
-NOT_OPTIONS = ("name", "nodes", "devices_per_node", "platform")
-"""Fields of a system that run_gpt3.sh sets by other means than options."""
+NOT_PLAIN = r"[^A-Za-z0-9_-]"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a reader of the package calls a benchmark, and what its ``init_datasets.sh`` makes."""
+
+    title: str
+    tokens: str
+    """Folder of the token files in C4_FOLDER."""
+    data: str
+    """Template of the commands that make it."""
+
+
+PREPARED = {
+    "gpt3": Prepared("GPT-3 175B", "preprocessed_c4_spm", "gpt3_data.sh.j2"),
+    "llama31_8b": Prepared("Llama 3.1 8B", "preprocessed_c4_llama31", "llama31_data.sh.j2"),
+}
+"""By the name in logs."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +45,10 @@ class Contents:
     """Facts for the documents of a package."""
 
     org: str
+    benchmark: Benchmark
+    """The benchmark as it is trained ..."""
+    judged: Judged
+    """... and as it is judged."""
     implementation: str
     """Folder of the code."""
     commit: str | None
@@ -40,16 +63,26 @@ class Contents:
 
 
 def write_documents(folder: Path, contents: Contents, manifests: Sequence[str]) -> None:
-    """Write README.md and the scripts of one system. Texts from logs and JSON are quoted for the place where they
-    stand."""
-    first, templates = contents.results[0], _templates()
-    held = {topic: supported(contents.results) for topic, (_, supported) in CLAIMS.items()}
+    """Write README.md and the scripts of one system, and the system itself where the runs' configurations have it.
+
+    Texts from logs and JSON are quoted for the place where they stand.
+    """
+    first, templates, claims = contents.results[0], _templates(), claims_of(contents.benchmark)
+    held = {topic: supported(contents.results) for topic, (_, supported) in claims.items()}
+    system = _system(first)
+    system_file = None if system is None else f"{re.sub(NOT_PLAIN, '_', system.name)}{SUFFIX}"
+    if system is not None and system_file is not None:
+        (folder / system_file).write_text(system_text(system), encoding="utf-8")
     content = {
         **vars(contents),
+        **vars(PREPARED[contents.judged.name]),
+        "has_checkpoint": contents.benchmark.start_iterations > 0,
+        "config_filename": CONFIG_FILENAME,
+        "system_file": system_file,
         "system_name": contents.description.get("system_name", ""),
         "settings": settings(first),
-        "runs": [_run(result, number) for number, result in enumerate(contents.results)],
-        "claims": [text for topic, (text, _) in CLAIMS.items() if held[topic]],
+        "runs": [_run(result, number, contents.judged) for number, result in enumerate(contents.results)],
+        "claims": [text for topic, (text, _) in claims.items() if held[topic]],
         "untold": [topic for topic, holds in held.items() if not holds],
         "manifests": manifests,
         "environment": first.environment,
@@ -63,44 +96,6 @@ def write_documents(folder: Path, contents: Contents, manifests: Sequence[str]) 
             path.chmod(0o755)
 
 
-def _published(names: Sequence[str]) -> Callable[[Runs], bool]:
-    """Return a function that tells whether each run recorded these files with the digests that MLCommons published."""
-    return lambda runs: all(run.digests.get(name) == PUBLISHED_DATA[name] for run in runs for name in names)
-
-
-def _checkpoint_stamped(runs: Runs) -> bool:
-    """Return whether each run recorded a digest for an input that is not a data file."""
-
-    def stamped(run: RecordedRun) -> bool:
-        digests = run.digests.items()
-        return any(digest is not None for name, digest in digests if not name.endswith((".bin", ".idx")))
-
-    return all(map(stamped, runs))
-
-
-PUBLISHED_DATA: Mapping[str, str] = read_list(Path(checksums.__path__[0]) / "dataset_checksum.log")
-"""MD5 of the benchmark's preprocessed files by name, as MLCommons published them."""
-TRAINING_FILES = tuple(name for name in PUBLISHED_DATA if "validation" not in name)
-VALIDATION_FILES = tuple(name for name in PUBLISHED_DATA if "validation" in name)
-CLAIMS: Mapping[str, tuple[str, Callable[[Runs], bool]]] = {
-    "the training data": (
-        f"Training data: {', '.join(name for name in TRAINING_FILES if name.endswith('.bin'))}, with the digests that "
-        "MLCommons published for them.",
-        _published(TRAINING_FILES),
-    ),
-    "the validation data": (
-        "Validation data: the benchmark's subset, with the digests that MLCommons published for it.",
-        _published(VALIDATION_FILES),
-    ),
-    "the digests of the initial checkpoint": (
-        "The initial checkpoint is named by its digest in `manifests/`.",
-        _checkpoint_stamped,
-    ),
-}
-"""Claims that no review checks, by topic: the sentence, and a function that tells whether the runs support it. The
-README names unsupported topics as such."""
-
-
 def _templates() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).with_name("templates")),
@@ -112,62 +107,57 @@ def _templates() -> Environment:
     return environment
 
 
-def _run(result: RecordedRun, number: int) -> list[str]:
+def _run(result: RecordedRun, number: int, judged: Judged) -> list[str]:
     summary = result.summary
     values = [evaluation.log_perplexity for evaluation in summary.evaluations]
     return [
         f"result_{number}.txt",
         ", ".join(map(str, summary.seeds)),
         "-" if summary.minutes is None else f"{summary.minutes:.2f}",
-        "-" if summary.trained_tokens is None else f"{summary.trained_tokens:,.0f}",
+        "-" if summary.trained_tokens is None else judged.count(summary.trained_tokens),
         str(len(values)),
         "-" if not values or values[-1] is None else f"{values[-1]:.5f}",
     ]
 
 
+def _system(result: RecordedRun) -> System | None:
+    """Return the system of a run; None for a log outside its run folder."""
+    try:
+        found = result.config.get("system")
+        return None if found is None else msgspec.convert(found, System)
+    except (ValueError, InputError) as error:
+        path = result.path.with_name(CONFIG_FILENAME)
+        raise InputError(f"{path}: no system in it ({error}); package with the version that made the run") from None
+
+
 def _variables(result: RecordedRun, contents: Contents) -> dict[str, Any]:
     """Return the environment with which run_gpt3.sh repeats such a run."""
-    log = result.summary.log
-    rate = log.number("opt_base_learning_rate")
+    log, benchmark = result.summary.log, contents.benchmark
+    size, rate = log.number("global_batch_size"), log.number("opt_base_learning_rate")
     least = None if rate is None else rate / 10  # by the rules; some log the ratio instead
-    found = {"GBS": log.number("global_batch_size"), "LR": rate, "MIN_LR": least}
-    variables: dict[str, Any] = {name: f"{value:.12g}" for name, value in found.items() if value is not None}
+    found = {"GBS": size, "LR": rate, "MIN_LR": least}
+    variables: dict[str, Any] = {"BENCHMARK": benchmark.name}
+    variables |= {name: f"{value:.12g}" for name, value in found.items() if value is not None}
     variables["USE_BF16"] = "true" if contents.precision == "bf16" else "false"
-    system = result.config.get("system", {})
-    benchmark, name = str(result.config.get("benchmark", {}).get("name")), str(system.get("name"))
-    if name not in SYSTEMS:  # a user's own: every field in which it differs from the benchmark's system is an option
-        name = DEFAULT_SYSTEM.get(benchmark, "") if system else ""
-    changed = []
-    if name:
-        variables["SYSTEM"] = name
-        changed = _changed_options(system, system_called(name, benchmark))
-    variables["TRAIN_OPTIONS"] = " ".join([f"--submission-org={contents.org}", *changed])
+    options = [f"--submission-org={contents.org}"]
+    usual, warm_up = benchmark.optimizer.lr_warmup_samples, _warm_up(result, benchmark)
+    if warm_up is not None and warm_up != usual:
+        options.append(f"--lr-warmup-samples={warm_up:.0f}")
+    variables["TRAIN_OPTIONS"] = " ".join(options)
     return variables
 
 
-def _changed_options(system: Mapping[str, Any], named: System) -> list[str]:
-    """Return the options of ``train`` for the fields in which the run's system differs from the named one."""
-    usual, found = _options_of(asdict(named)), _options_of(system)
-    return [
-        _option(name, value)
-        for name, value in found.items()
-        if name not in NOT_OPTIONS and name in usual and usual[name] != value
-    ]
-
-
-def _options_of(system: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a system's fields, those of its sections among them: options know no sections."""
-    found: dict[str, Any] = {}
-    for name, value in system.items():
-        found |= value if isinstance(value, dict) else {name: value}
-    return found
-
-
-def _option(name: str, value: Any) -> str:
-    flag = name.replace("_", "-")
-    if isinstance(value, bool):
-        return f"--{flag}" if value else f"--no-{flag}"
-    return f"--{flag}={value}"
+def _warm_up(result: RecordedRun, benchmark: Benchmark) -> float | None:
+    """Return the samples of the warm-up: as configured, or by the log's number of steps if the usual ones give
+    another."""
+    configured = result.config.get("benchmark", {}).get("optimizer", {}).get("lr_warmup_samples")
+    if configured is not None:
+        return float(configured)
+    log, usual = result.summary.log, benchmark.optimizer.lr_warmup_samples
+    size, steps = log.number("global_batch_size"), log.number("opt_learning_rate_warmup_steps")
+    if not size or steps is None:
+        return None
+    return usual if steps == math.ceil(usual / size) else steps * size
 
 
 def _sbatch(description: Mapping[str, Any]) -> list[str]:

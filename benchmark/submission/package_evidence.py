@@ -1,6 +1,6 @@
 """Check the evidence of runs trained with --evidence against their logs, and copy it into the package.
 
-The copy is benchmarks/gpt3/implementations/SYSTEM/evidence/result_N/evidence.jsonl, from which ``replay`` starts.
+The copy is benchmarks/BENCHMARK/implementations/SYSTEM/evidence/result_N/evidence.jsonl, from which ``replay`` starts.
 """
 
 import shutil

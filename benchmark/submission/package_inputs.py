@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmark.results.judged import GPT3
+from benchmark.config.benchmarks import BENCHMARKS
+from benchmark.config.run_config import Benchmark
+from benchmark.results.judged import OFFICIAL, Judged
 from benchmark.results.printable import shortened
 from benchmark.results.recorded_run import RecordedRun, read_recorded_run
 from benchmark.results.system_description import MOST_BYTES, marked_fields
@@ -16,6 +18,11 @@ from stage.regular_files import UnfitFile, read_regular
 
 IMPLEMENTATION = "pytorch"
 """Name of the folder with the code."""
+SUBMITTED: Mapping[str, tuple[Benchmark, Judged]] = {
+    one.mlperf_name: (one, OFFICIAL[one.mlperf_name]) for one in BENCHMARKS.values() if one.mlperf_name in OFFICIAL
+}
+"""The benchmarks that are trained here and submitted, as they are trained and as they are judged, by the name in
+logs."""
 MOST_SHOWN = 200
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 """Pattern of a folder's name that is not hidden, is no path, and has no spaces, which the repository checker
@@ -43,20 +50,30 @@ def read_description(path: Path) -> dict[str, Any]:
 
 
 def read_results(paths: Sequence[Path]) -> list[RecordedRun]:
-    """Read three different logs of gpt3. Raises InputError for anything else."""
-    if len(paths) != GPT3.runs:
-        raise InputError(f"--results: {len(paths)} given, but a submission has exactly {GPT3.runs}")
+    """Read different logs of one benchmark, as many as its rules ask for. Raises InputError for anything else."""
     results = [read_recorded_run(path) for path in paths]
     for number, result in enumerate(results):
         if not result.summary.log.events:
             raise InputError(f"{result.path}: no MLLOG record in it; give the result_N.txt that a run wrote")
-        name = result.summary.benchmark
-        if name != GPT3.name:
-            raise InputError(f"{result.path}: a run of {name!r}, but only runs of {GPT3.name} make a submission")
+        name, first = result.summary.benchmark, results[0].summary.benchmark
+        if name not in SUBMITTED:
+            known = " and ".join(SUBMITTED)
+            raise InputError(f"{result.path}: a run of {name!r}, but only runs of {known} make a submission")
+        if name != first:
+            raise InputError(f"{result.path}: a run of {name}, but {results[0].path} is one of {first}; package each")
         for other in results[:number]:
             if result.path.read_bytes() == other.path.read_bytes():
-                raise InputError(f"{result.path}: the same log as {other.path}; give three different runs")
+                raise InputError(f"{result.path}: the same log as {other.path}; give different runs")
+    counts = {name: judged.runs for name, (_, judged) in SUBMITTED.items()}
+    if not results or len(results) != counts[str(results[0].summary.benchmark)]:
+        due = ", or ".join(f"{count} of {name}" for name, count in counts.items())
+        raise InputError(f"--results: {len(results)} runs given, but a submission has {due}")
     return results
+
+
+def benchmark_of(results: Sequence[RecordedRun]) -> tuple[Benchmark, Judged]:
+    """Return the benchmark of the results, as it is trained and as it is judged."""
+    return SUBMITTED[str(results[0].summary.benchmark)]
 
 
 def precision_of(results: Sequence[RecordedRun], given: str | None) -> str:

@@ -18,13 +18,20 @@ from typing import Any
 
 import msgspec
 
-from benchmark.config.run_config import Benchmark, RunConfig
+from benchmark.config.run_config import CONFIG_FILENAME, Benchmark, RunConfig
 from benchmark.events.event_log import EventLog
-from benchmark.events.mlperf_log import LogMark, MlperfLog, log_configuration, logged_progress, progress_fields
+from benchmark.events.mlperf_log import (
+    LogMark,
+    MlperfLog,
+    log_configuration,
+    log_disclosure,
+    logged_progress,
+    progress_fields,
+)
 from benchmark.launch.attempt_folder import AttemptStart, all_attempts, attempt_path, read_end, write_start
 from benchmark.launch.endings import RunEnd
 from benchmark.launch.stop_note import remove_stop_note
-from benchmark.machine.run_environment import run_environment, seconds_since_process_start
+from benchmark.machine.run_environment import float32_products, run_environment, seconds_since_process_start
 from benchmark.training.checkpoints.checkpoint_choice import (
     CheckpointChoice,
     choose_checkpoint,
@@ -116,6 +123,8 @@ class RunFolder(Observer):
             self.events.point("restart", self.progress.restarts, step=self.progress.trained_tokens)
         else:
             log_configuration(self.events, config, seed=self.progress.seed, eval_tokens=eval_tokens)
+            products = float32_products(config.system.device)
+            log_disclosure(self.events, config.system, precision=config.precision, fp32_products=products)
             self.events.end("init_stop")
             self.events.start("run_start")
             self.events.start("epoch_start", **progress_fields(config.benchmark, 0))
@@ -265,12 +274,12 @@ def as_json(config: Any) -> Any:
 
 
 def _write_config(folder: Path, config: RunConfig) -> None:
-    write_text(folder / "config.json", json.dumps(as_json(config), indent=1) + "\n")
+    write_text(folder / CONFIG_FILENAME, json.dumps(as_json(config), indent=1) + "\n")
 
 
 def _begun_with(folder: Path) -> dict[str, Any] | None:
     """Return the fixed part of the configuration that an earlier, unfinished run in this folder began with."""
-    path = folder / "config.json"
+    path = folder / CONFIG_FILENAME
     try:
         begun = read_json(path, dict)
         return {**{name: begun[name] for name in MUST_NOT_CHANGE}, "seed": begun["data"]["seed"]}

@@ -10,22 +10,41 @@ from typing import Any
 
 import pytest
 
-from benchmark.config.benchmarks import GPT3_175B, REHEARSAL
-from benchmark.events.mlperf_log import LogMark, MlperfLog
+from benchmark.config.benchmarks import GPT3_175B, LLAMA31_8B, REHEARSAL, REHEARSAL_LLAMA
+from benchmark.config.run_config import Benchmark
+from benchmark.config.systems import SYSTEMS
+from benchmark.events.event_log import EventLog
+from benchmark.events.mlperf_log import LogMark, MlperfLog, log_disclosure
 from benchmark.launch.endings import Ending
-from benchmark.results.judged import GPT3
+from benchmark.results.judged import DISCLOSURE, JUDGED
 from benchmark.review.official_checkers import check_file
 from tests.benchmark.events.recorder import event
 from tests.benchmark.events.written_log import write_log
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [1536, 2048, 3072])
-def test_official_checker_passes_the_benchmarks_events(size: int, tmp_path: Path) -> None:
-    assert write_log(tmp_path, dataclasses.replace(GPT3_175B, global_batch_size=size))[0] == "success"
-    for ruleset in GPT3.rulesets:
+@pytest.mark.parametrize(
+    ("benchmark", "size"), [(GPT3_175B, 1536), (GPT3_175B, 2048), (GPT3_175B, 3072), (LLAMA31_8B, 96)]
+)
+def test_official_checker_passes_the_benchmarks_events(benchmark: Benchmark, size: int, tmp_path: Path) -> None:
+    target = benchmark.target_log_perplexity
+    assert target is not None
+    changed = dataclasses.replace(benchmark, global_batch_size=size)
+    assert write_log(tmp_path, changed, [target + 0.05, target])[0] == "success"
+    for ruleset in JUDGED[benchmark.mlperf_name].rulesets:
         verdict = check_file(tmp_path / "result_0.txt", ruleset)
         assert (verdict.passed, verdict.notes, verdict.complaints) == (True, (), ()), ruleset
+
+
+@pytest.mark.slow
+def test_the_newest_ruleset_alone_asks_for_what_is_disclosed(tmp_path: Path) -> None:
+    write_log(tmp_path, LLAMA31_8B, [3.3])
+    path = tmp_path / "result_0.txt"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(line for line in lines if not any(f'"key": "{key}"' in line for key in DISCLOSURE)))
+    assert check_file(path, "6.0.0").passed
+    complaints = " ".join(check_file(path, "6.1.0").complaints)
+    assert not [key for key in DISCLOSURE if key not in complaints]
 
 
 def test_events_have_the_order_and_values_of_published_logs(tmp_path: Path) -> None:
@@ -50,6 +69,51 @@ def test_events_have_the_order_and_values_of_published_logs(tmp_path: Path) -> N
     assert all(event["metadata"]["file"].startswith("benchmark/") for event in log)
     times = [event["time_ms"] for event in log]
     assert times == sorted(times)
+
+
+def test_llamas_events_count_samples_and_have_its_own_keys(tmp_path: Path) -> None:
+    status, log = write_log(tmp_path, dataclasses.replace(LLAMA31_8B, global_batch_size=32), [3.5, 3.3])
+    assert status == "success"
+    values = {event["key"]: event["value"] for event in log}
+    assert values["opt_adamw_weight_decay"] == 0.1
+    assert values["opt_learning_rate_decay_steps"] == 1_200_000 - values["opt_learning_rate_warmup_steps"]
+    assert (values["max_steps"], values["eval_samples"], values["init_checkpoint_step"]) == (1_200_000, 1024, 0)
+    assert (values["target_accuracy"], values["train_samples"]) == (3.3, 2 * 12288)
+    assert not values.keys() & {"opt_adam_beta_1", "opt_weight_decay"}
+    counts = [event["metadata"]["samples_count"] for event in log if event["key"] in ("block_start", "eval_accuracy")]
+    assert counts == [0, 12288, 12288, 2 * 12288]
+
+
+@pytest.mark.parametrize(
+    ("precision", "fp32_products", "layout", "due"),
+    [
+        ("bf16", "fp32", {}, ("bfloat16", "bfloat16", 2, 1)),
+        ("bf16", "tf32", {"tensor_parallel": 1, "replicas": 8}, ("bfloat16", "fp32", 1, 1)),  # sends gradients only
+        ("fp32", "tf32", {"pipeline_parallel": 4}, ("tf32", "fp32", 2, 4)),
+        ("fp32", "fp32", {}, ("fp32", "fp32", 2, 1)),
+    ],
+)
+def test_disclosed_is_what_computes_and_what_is_sent(
+    precision: str, fp32_products: str, layout: dict[str, Any], due: tuple[Any, ...], tmp_path: Path
+) -> None:
+    system, log = dataclasses.replace(SYSTEMS["dgxh100_n1"], **layout), MlperfLog(tmp_path / "result_0.txt")
+    events = EventLog([log])
+    log_disclosure(events, system, precision=precision, fp32_products=fp32_products)
+    events.close()
+    records = map(json.loads, (tmp_path / "result_0.txt").read_text().replace(":::MLLOG ", "").splitlines())
+    found = {record["key"]: record["value"] for record in records}
+    products, sent, tensor, pipeline = due
+    assert found == {
+        "lowest_numerical_precision_in_linear": products,
+        "lowest_numerical_precision_in_attn": products,
+        "lowest_numerical_precision_in_comm": sent,
+        "tensor_parallelism": tensor,
+        "pipeline_parallelism": pipeline,
+        "context_parallelism": 1,
+        "expert_parallelism": 1,
+        "micro_batch_size": 1,
+        "config_filename": "config.json",
+    }
 
 
 def test_target_is_met_at_the_target_itself_and_ends_the_run(tmp_path: Path) -> None:
@@ -101,13 +165,16 @@ def test_words_that_mislead_the_rcp_checker_appear_nowhere_else(tmp_path: Path) 
                 assert json.loads(line.removeprefix(":::MLLOG "))["key"] == word
 
 
-def test_rehearsal_is_judged_by_its_own_numbers(tmp_path: Path) -> None:
-    target = REHEARSAL.target_log_perplexity
+@pytest.mark.parametrize(
+    ("benchmark", "ruleset", "more"), [(REHEARSAL, "4.1.0", ""), (REHEARSAL_LLAMA, "6.1.0", "eval_samples, ")]
+)
+def test_rehearsal_is_judged_by_its_own_numbers(benchmark: Benchmark, ruleset: str, more: str, tmp_path: Path) -> None:
+    target = benchmark.target_log_perplexity
     assert target is not None
-    write_log(tmp_path / "a", REHEARSAL, [target + 0.1, target])
-    verdict = check_file(tmp_path / "a" / "result_0.txt", "4.1.0")
+    write_log(tmp_path / "a", benchmark, [target + 0.1, target])
+    verdict = check_file(tmp_path / "a" / "result_0.txt", ruleset)
     assert verdict.passed, verdict.complaints
-    replaced = "eval_accuracy, max_sequence_length, opt_base_learning_rate, submission_benchmark"
+    replaced = f"eval_accuracy, {more}max_sequence_length, opt_base_learning_rate, submission_benchmark"
     assert verdict.notes == (f"rehearsal: the official rules for {replaced} do not apply",)
 
 

@@ -9,7 +9,13 @@ import pytest
 import torch
 
 from benchmark.machine import run_environment as module
-from benchmark.machine.run_environment import PACKAGES, kernel_facts, run_environment, use_deterministic_kernels
+from benchmark.machine.run_environment import (
+    PACKAGES,
+    float32_products,
+    kernel_facts,
+    run_environment,
+    use_deterministic_kernels,
+)
 from stage.git import commit_of
 from tests.benchmark.runs import events, run, system_of
 from tests.benchmark.tiny import SHORT, Inputs, in_processes
@@ -21,6 +27,12 @@ def test_versions_and_commit() -> None:
     assert (found["python"], found.get("commit")) == (platform.python_version(), commit_of())
     if not torch.cuda.is_available():
         assert run_environment("cuda") == found
+
+
+def test_products_of_fp32_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (float32_products("cpu"), float32_products("cuda")) == ("fp32", "fp32")
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "high")
+    assert (float32_products("cpu"), float32_products("cuda")) == ("fp32", "tf32")
 
 
 def test_kernels_of_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

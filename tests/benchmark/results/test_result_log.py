@@ -18,7 +18,7 @@ def test_values_by_key() -> None:
     first, last = log.first("eval_accuracy"), log.last("eval_accuracy")
     assert first is not None
     assert last is not None
-    assert (first.line, last.line) == (31, 41)
+    assert (first.line, last.line) == (41, 51)
     assert len(log.all("eval_accuracy")) == 3
 
 

@@ -1,34 +1,40 @@
-"""A made-up submission that is without fault, to be damaged. It is no result of anything."""
+"""Made-up submissions that are without fault, to be damaged. They are no results of anything."""
 
 import json
-import math
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from benchmark.config.benchmarks import GPT3_175B, LLAMA31_8B
 from benchmark.config.reference_curves import REFERENCE_CURVES
+from benchmark.config.run_config import Benchmark, RunConfig
+from benchmark.config.system_config import System
+from benchmark.config.systems import SYSTEMS
+from benchmark.events.mlperf_log import (
+    block_fields,
+    log_configuration,
+    log_disclosure,
+    logged_progress,
+    progress_fields,
+)
 from benchmark.results.mllog import parse_log
 from benchmark.results.run_summary import RunSummary
 from benchmark.results.system_description import FIELDS
 
 Record = dict[str, Any]
 START_MS = 1_728_500_000_000
-BLOCK_MS = 120_000
-EVALUATION_MS = 10_000
 SYSTEM = "acme_h100x512"
 ORG = "ACME"
 SEEDS = (1001, 20402, 7303)
 """Of a package's runs, which follow each other in this order."""
 SOURCE = "benchmark/training/train.py"
+Curve = Callable[[int, int, random.Random], Iterator[float]]
+"""The values of so many evaluations at a batch size, of which only the last meets the target."""
 
 
-def records(seed: int, *, batch_size: int = 2048, evaluations: int = 24, rate: float = 2e-5) -> list[Record]:
-    """The records of a run, in order."""
-    return list(_records(seed, batch_size, evaluations, rate))
-
-
-def log_perplexities(batch_size: int, evaluations: int, noise: random.Random) -> Iterator[float]:
+def gpt3_curve(batch_size: int, evaluations: int, noise: random.Random) -> Iterator[float]:
     """The median curve of published runs at the nearest batch size, stretched to so many evaluations, with noise."""
     curve = min(REFERENCE_CURVES["gpt3_175b"], key=lambda one: abs(one.global_batch_size - batch_size))
     values = curve.log_perplexities
@@ -40,80 +46,137 @@ def log_perplexities(batch_size: int, evaluations: int, noise: random.Random) ->
     yield 2.6895 + noise.uniform(0, 4e-4)
 
 
-def _records(seed: int, batch_size: int, evaluations: int, rate: float) -> Iterator[Record]:
-    interval = math.ceil(24576 / batch_size) * batch_size * 2048
-    now = START_MS + seed % 100 * 10_000_000
-    noise = random.Random(seed)
-    values = list(log_perplexities(batch_size, evaluations, noise))
+def llama_curve(_: int, evaluations: int, noise: random.Random) -> Iterator[float]:
+    """A power law down to the target."""
+    for number in range(1, evaluations):
+        yield max(3.301, 2.8 + 0.5 * (evaluations / number) ** 0.6 + noise.gauss(0, 2e-3))
+    yield 3.2985 + noise.uniform(0, 1e-3)
+
+
+@dataclass(frozen=True)
+class MadeUp:
+    """A result to be made up."""
+
+    benchmark: Benchmark
+    system: System
+    name: str
+    """Of the system's description."""
+    curve: Curve
+    evaluations: int
+    block_ms: int
+    evaluation_ms: int
+    seeds: tuple[int, ...]
+
+    @property
+    def folder(self) -> str:
+        return f"results/{self.name}/{self.benchmark.mlperf_name}"
+
+
+def _llama(nodes: int, batch_size: int, warm_up_samples: int, evaluations: int) -> MadeUp:
+    """Llama 3.1 8B on so many nodes, with the rate and the warm-up of the reference points."""
+    optimizer = replace(LLAMA31_8B.optimizer, lr=8e-4, min_lr=8e-5, lr_warmup_samples=warm_up_samples)
+    benchmark = replace(LLAMA31_8B, global_batch_size=batch_size, optimizer=optimizer)
+    system = replace(SYSTEMS["dgxh100_n1"], name=f"dgxh100_n{nodes}", nodes=nodes, platform=f"ACME-H100-n{nodes}")
+    draw = random.Random(nodes)
+    seeds = tuple(100 * draw.randrange(1000) + 3 + 6 * number for number in range(10))
+    block_ms, evaluation_ms = 1_180_000 // nodes, 33_000 // nodes
+    return MadeUp(benchmark, system, f"acme_h100x{8 * nodes}", llama_curve, evaluations, block_ms, evaluation_ms, seeds)
+
+
+GPT3_MADE = MadeUp(
+    replace(GPT3_175B, global_batch_size=2048),
+    replace(SYSTEMS["dgxh100_n64"], platform="ACME-H100-n64"),
+    SYSTEM,
+    gpt3_curve,
+    24,
+    120_000,
+    10_000,
+    SEEDS,
+)
+LLAMA_N1, LLAMA_N8 = _llama(1, 32, 4096, 15), _llama(8, 64, 6144, 19)
+
+
+def records(seed: int, *, batch_size: int = 2048, evaluations: int = 24, rate: float = 2e-5) -> list[Record]:
+    """The records of a run of GPT-3, in order."""
+    optimizer = replace(GPT3_175B.optimizer, lr=rate, min_lr=rate / 10)
+    benchmark = replace(GPT3_175B, global_batch_size=batch_size, optimizer=optimizer)
+    return records_of(replace(GPT3_MADE, benchmark=benchmark, evaluations=evaluations), seed)
+
+
+class _Recorder:
+    """Events as this repository logs them, at made-up times."""
+
+    def __init__(self, now_ms: int) -> None:
+        self.now_ms, self.records = now_ms, list[Record]()
+
+    def _record(self, kind: str, key: str, value: Any, after_ms: int, metadata: dict[str, Any]) -> None:
+        self.now_ms += after_ms
+        source = {"file": SOURCE, "lineno": 100 + len(key)}
+        self.records.append(
+            {
+                "namespace": "",
+                "time_ms": self.now_ms,
+                "event_type": kind,
+                "key": key,
+                "value": value,
+                "metadata": {**source, **metadata},
+            }
+        )
+
+    def point(self, key: str, value: Any = None, after_ms: int = 1, **metadata: Any) -> None:
+        self._record("POINT_IN_TIME", key, value, after_ms, metadata)
+
+    def start(self, key: str, **metadata: Any) -> None:
+        self._record("INTERVAL_START", key, None, 1, metadata)
+
+    def end(self, key: str, after_ms: int = 1, **metadata: Any) -> None:
+        self._record("INTERVAL_END", key, None, after_ms, metadata)
+
+
+def records_of(made: MadeUp, seed: int) -> list[Record]:
+    """The records of a run, in order, with the keys that this repository logs."""
+    benchmark, noise = made.benchmark, random.Random(seed)
+    interval = benchmark.eval_interval * benchmark.tokens_per_step
+    values = list(made.curve(benchmark.global_batch_size, made.evaluations, noise))
     jitter_ms = [round(noise.gauss(0, 60)) for _ in values]
-
-    def record(key: str, value: Any = None, kind: str = "POINT_IN_TIME", after_ms: int = 1, **fields: Any) -> Record:
-        nonlocal now
-        now += after_ms
-        metadata = {"file": SOURCE, "lineno": 100 + len(key), **fields}
-        return {
-            "namespace": "",
-            "time_ms": now,
-            "event_type": kind,
-            "key": key,
-            "value": value,
-            "metadata": metadata,
-        }
-
-    yield record("cache_clear", True)
-    yield record("init_start", kind="INTERVAL_START")
-    yield record("submission_benchmark", "gpt3", after_ms=200_000)
-    yield record("submission_org", ORG)
-    yield record("submission_division", "closed")
-    yield record("submission_status", "onprem")
-    yield record("submission_platform", "ACME-H100-n64")
-    yield record("seed", seed)
-    yield record("global_batch_size", batch_size)
-    yield record("gradient_accumulation_steps", 4)
-    yield record("max_sequence_length", 2048)
-    yield record("eval_samples", 11590004)
-    yield record("init_checkpoint_step", math.ceil(4000 * 1536 / batch_size))
-    yield record("opt_name", "adam")
-    yield record("opt_base_learning_rate", rate)
-    yield record("opt_end_learning_rate", rate / 10)
-    yield record("opt_learning_rate_warmup_steps", math.ceil(265 * 1536 / batch_size))
-    yield record("opt_learning_rate_decay_steps", math.ceil(108600 * 1536 / batch_size))
-    yield record("opt_learning_rate_decay_schedule", "cosine with linear warmup")
-    yield record("opt_adam_beta_1", 0.9)
-    yield record("opt_adam_beta_2", 0.95)
-    yield record("opt_adam_epsilon", 1e-8)
-    yield record("opt_weight_decay", 0.1)
-    yield record("opt_gradient_clip_norm", 1.0)
-    yield record("init_stop", kind="INTERVAL_END")
-    yield record("run_start", kind="INTERVAL_START")
-    yield record("epoch_start", kind="INTERVAL_START", epoch_num=0)
-    for number in range(1, evaluations + 1):
-        before, tokens = (number - 1) * interval, number * interval
-        yield record("block_start", kind="INTERVAL_START", first_epoch_num=before, epoch_count=interval)
-        block_ms = BLOCK_MS + jitter_ms[number - 1] - (jitter_ms[number - 2] if number > 1 else jitter_ms[-1])
-        yield record("block_stop", None, "INTERVAL_END", block_ms, first_epoch_num=before, epoch_count=interval)
-        yield record("eval_start", kind="INTERVAL_START", epoch_num=tokens)
-        evaluation_ms = EVALUATION_MS + round(noise.gauss(0, 3))
-        yield record("eval_accuracy", values[number - 1], after_ms=evaluation_ms, epoch_num=tokens)
-        yield record("eval_stop", kind="INTERVAL_END", epoch_num=tokens)
-    yield record("run_stop", kind="INTERVAL_END", status="success")
-    yield record("train_samples", evaluations * interval)
-    yield record("trained_samples", evaluations * interval)
-    yield record("epoch_stop", kind="INTERVAL_END", epoch_num=evaluations * interval)
+    log: Any = _Recorder(START_MS + seed % 100 * 10_000_000)
+    config = RunConfig(benchmark, made.system).changed(submission_org=ORG, submission_status="onprem")
+    log.point("cache_clear", True)
+    log.start("init_start")
+    log.now_ms += 199_999
+    log_configuration(log, config, seed=seed, eval_tokens=11_590_004)
+    log_disclosure(log, config.system, precision="bf16", fp32_products="fp32")
+    log.end("init_stop")
+    log.start("run_start")
+    log.start("epoch_start", **progress_fields(benchmark, 0))
+    for number, value in enumerate(values, 1):
+        before, after = (number - 1) * interval, progress_fields(benchmark, number * interval)
+        log.start("block_start", **block_fields(benchmark, before, interval, ended=False))
+        block_ms = made.block_ms + jitter_ms[number - 1] - (jitter_ms[number - 2] if number > 1 else jitter_ms[-1])
+        log.end("block_stop", after_ms=block_ms, **block_fields(benchmark, before, interval, ended=True))
+        log.start("eval_start", **after)
+        log.point("eval_accuracy", value, after_ms=made.evaluation_ms + round(noise.gauss(0, 3)), **after)
+        log.end("eval_stop", **after)
+    tokens = made.evaluations * interval
+    log.end("run_stop", status="success")
+    for key in ("train_samples", "trained_samples"):
+        log.point(key, logged_progress(benchmark, tokens))
+    log.end("epoch_stop", **progress_fields(benchmark, tokens))
+    return list(log.records)
 
 
 def as_text(run: list[Record]) -> str:
     return "".join(f":::MLLOG {json.dumps(record)}\n" for record in run)
 
 
-def system_description() -> dict[str, Any]:
+def system_description(made: MadeUp = GPT3_MADE) -> dict[str, Any]:
     """All mandatory fields."""
     filled = {
         "submitter": ORG,
         "division": "closed",
         "status": "Available on-premise",
-        "system_name": SYSTEM,
-        "number_of_nodes": "64",
+        "system_name": made.name,
+        "number_of_nodes": str(made.system.nodes),
         "host_processors_per_node": "2",
         "host_processor_model_name": "ACME CPU",
         "host_processor_core_count": "56",
@@ -126,15 +189,21 @@ def system_description() -> dict[str, Any]:
 
 
 def write_package(folder: Path, make: Callable[[int], list[Record]] = records) -> Path:
-    """ORG with one system, three runs and code; returns ORG."""
-    package = folder / ORG
-    results = package / "results" / SYSTEM / "gpt3"
+    """ORG with one system, three runs of GPT-3 and code; returns ORG."""
+    return write_result(folder / ORG, GPT3_MADE, make)
+
+
+def write_result(package: Path, made: MadeUp, make: Callable[[int], list[Record]] | None = None) -> Path:
+    """A system with its runs, description and code, in a package, which is made unless it exists; returns the
+    package."""
+    results, systems = package / made.folder, package / "systems"
     results.mkdir(parents=True)
-    for number in range(3):
-        (results / f"result_{number}.txt").write_text(as_text(make(SEEDS[number])))
-    (package / "systems").mkdir()
-    (package / "systems" / f"{SYSTEM}.json").write_text(json.dumps(system_description(), indent=1) + "\n")
-    code = package / "benchmarks" / "gpt3" / "implementations" / SYSTEM
+    for number, seed in enumerate(made.seeds):
+        run = records_of(made, seed) if make is None else make(seed)
+        (results / f"result_{number}.txt").write_text(as_text(run))
+    systems.mkdir(exist_ok=True)
+    (systems / f"{made.name}.json").write_text(json.dumps(system_description(made), indent=1) + "\n")
+    code = package / "benchmarks" / made.benchmark.mlperf_name / "implementations" / made.name
     code.mkdir(parents=True)
     for name in ("README.md", "setup.sh", "init_datasets.sh", "run_and_time.sh"):
         (code / name).write_text("as in the reference\n")

@@ -10,37 +10,53 @@ from typing import Any
 
 import pytest
 
+from benchmark.config.run_config import RunConfig
+from benchmark.config.system_config import read_system
 from benchmark.results.recorded_run import read_recorded_run
 from benchmark.results.system_description import MARK
+from benchmark.review.verdict import review
 from benchmark.submission.package import make_package
 from benchmark.submission.package_inputs import require_same_submitter
+from benchmark.training.run_folder import as_json
 from stage.errors import InputError
 from stage.git import commit_of
-from tests.benchmark.review.fixture import ORG, SEEDS, SYSTEM, Record, as_text, records, system_description
+from tests.benchmark.review.fixture import (
+    GPT3_MADE,
+    LLAMA_N1,
+    LLAMA_N8,
+    ORG,
+    SYSTEM,
+    MadeUp,
+    Record,
+    as_text,
+    records_of,
+    system_description,
+    write_result,
+)
 from tests.support import REPOSITORY, assert_refused, command
 
 PUBLISHED = REPOSITORY.parent / "shared" / "real_logs" / "v4.1"
 CODE = f"benchmarks/gpt3/implementations/{SYSTEM}"
-CONFIG = {
-    "precision": "bf16",
-    "system": {"name": "dgxh100_n64", "device": "cuda", "nodes": 64, "devices_per_node": 8, "micro_batch_size": 2},
-}
 
 
-def write_inputs(folder: Path, change: Callable[[list[Record]], None] = lambda _: None) -> list[str]:
-    """Three run folders and a system description; returns the options of ``package`` that name them."""
-    (folder / f"{SYSTEM}.json").write_text(json.dumps(system_description()))
+def write_inputs(
+    folder: Path, change: Callable[[list[Record]], None] = lambda _: None, made: MadeUp = GPT3_MADE
+) -> list[str]:
+    """Run folders and a system description; returns the options of ``package`` that name them."""
+    (folder / f"{made.name}.json").write_text(json.dumps(system_description(made)))
     (folder / "data.manifest.json").write_text('{"stage": "preprocess"}')
-    for number in range(3):
+    runs = []
+    for number, seed in enumerate(made.seeds):
         run = folder / f"run_{number}"
         run.mkdir()
-        log = records(SEEDS[number])
+        log = records_of(made, seed)
         change(log)
         (run / f"result_{number}.txt").write_text(as_text(log))
-        (run / "config.json").write_text(json.dumps({**CONFIG, "result_number": number}))
+        config = RunConfig(made.benchmark, made.system, run_dir=run, result_number=number)
+        (run / "config.json").write_text(json.dumps(as_json(config)))
         stamp(run, "5" * 32, commit_of())
-    runs = [str(folder / f"run_{number}") for number in range(3)]
-    return ["--org", ORG, "--system-json", str(folder / f"{SYSTEM}.json"), "--results", *runs]
+        runs.append(str(run))
+    return ["--org", ORG, "--system-json", str(folder / f"{made.name}.json"), "--results", *runs]
 
 
 def stamp(run: Path, md5: str, commit: str | None) -> None:
@@ -92,7 +108,9 @@ def test_package_holds_logs_description_code_and_manifests(made: Path) -> None:
     assert json.loads((made / "systems" / f"{SYSTEM}.json").read_text()) == system_description()
     here = made / CODE
     names = {f"{SYSTEM}_pytorch.json", "README.md", "setup.sh", "init_datasets.sh", "run_and_time.sh", "manifests"}
-    assert {path.name for path in here.iterdir()} == names
+    assert {path.name for path in here.iterdir()} == names | {"configs", "dgxh100_n64.toml"}
+    config = "result_2/config.json"
+    assert (here / "configs" / config).read_bytes() == (inputs / config.replace("result_", "run_")).read_bytes()
     manifests = {path.name for path in (here / "manifests").iterdir()}
     assert manifests == {"data.manifest.json", *(f"inputs_of_result_{number}.json" for number in range(3))}
     readme = (here / "README.md").read_text()
@@ -117,19 +135,48 @@ def test_packaged_code_runs(made: Path) -> None:
 def test_scripts_ask_for_such_a_run(made: Path, tmp_path: Path) -> None:
     for script in ("setup.sh", "init_datasets.sh", "run_and_time.sh"):
         subprocess.run(["bash", "-n", made / CODE / script], check=True)
-    sbatch = tmp_path / "sbatch"
+    first, variables = asked(made / CODE, tmp_path)
+    code = (made / CODE / ".." / "pytorch").resolve()
+    assert first == f"{code} --nodes=64 --ntasks-per-node=8 run_gpt3.sh {tmp_path}/logs - none"
+    expected = {"BENCHMARK=gpt3_175b", "GBS=2048", "LR=2e-05", "MIN_LR=2e-06", "USE_BF16=true"}
+    expected |= {"COM_DIR=/c4/preprocessed_c4_spm", "EXTERNAL_MODEL_CHECKPOINT_DIR=/c4/ckpt4000_bf16"}
+    system = tmp_path / "logs" / "dgxh100_n64.toml"
+    assert expected | {f"TRAIN_OPTIONS=--submission-org={ORG}", f"SYSTEM={system}"} <= variables
+    assert read_system(system) == GPT3_MADE.system
+
+
+def asked(implementation: Path, folder: Path) -> tuple[str, set[str]]:
+    """What its run_and_time.sh gives to sbatch, called in ``folder``: folder and words, and variables."""
+    sbatch = folder / "sbatch"
     sbatch.write_text('#!/bin/sh\necho "$PWD" "$@"\nenv\n')
     sbatch.chmod(0o755)
-    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "C4": "/c4"}
-    words = ["bash", str(made / CODE / "run_and_time.sh"), "logs"]
-    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    environment = {"PATH": f"{folder}:{os.environ['PATH']}", "C4": "/c4"}
+    words = ["bash", str(implementation / "run_and_time.sh"), "logs"]
+    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=True)
     first, *variables = done.stdout.splitlines()
-    code = (made / CODE / ".." / "pytorch").resolve()
-    asked = f"{code} --nodes=64 --ntasks-per-node=8 run_gpt3.sh {tmp_path}/logs /c4/tokenizers none"
-    assert first == asked
-    expected = {"GBS=2048", "LR=2e-05", "MIN_LR=2e-06", "USE_BF16=true", "SYSTEM=dgxh100_n64"}
-    expected |= {"COM_DIR=/c4/preprocessed_c4_spm", "EXTERNAL_MODEL_CHECKPOINT_DIR=/c4/ckpt4000_bf16"}
-    assert expected | {f"TRAIN_OPTIONS=--submission-org={ORG}"} <= set(variables)
+    return first, set(variables)
+
+
+@pytest.mark.slow
+def test_ten_runs_of_llama_make_a_package_that_three_rulesets_accept(tmp_path: Path) -> None:
+    options = write_inputs(tmp_path, made=LLAMA_N1)
+    package = tmp_path / "package" / ORG
+    first, *rest = make_package(ORG, Path(options[3]), [Path(path) for path in options[5:]], package).splitlines()
+    assert first.endswith("review passed: 3 official checks (summarizer, package, repository), ruleset 6.1.0")
+    assert not [line for line in rest if "warning" in line]
+    here = package / "benchmarks" / "llama31_8b" / "implementations" / LLAMA_N1.name
+    _, variables = asked(here, tmp_path)
+    expected = {"BENCHMARK=llama31_8b", "GBS=32", "LR=0.0008", "MIN_LR=8e-05", "COM_DIR=/c4/preprocessed_c4_llama31"}
+    assert expected | {f"TRAIN_OPTIONS=--submission-org={ORG} --lr-warmup-samples=4096"} <= variables
+    assert read_system(tmp_path / "logs" / "dgxh100_n1.toml") == LLAMA_N1.system
+    assert not [one for one in variables if one.startswith("EXTERNAL_")]
+    assert "checkpoint" not in (here / "init_datasets.sh").read_text()
+    assert "Llama 3.1 8B on" in (here / "README.md").read_text()
+    others = write_result(tmp_path / "eight_nodes" / ORG, LLAMA_N8)
+    for ruleset in ("5.1.0", "6.0.0"):
+        (subject,) = review([others], ruleset).subjects
+        assert [(check.tool, check.outcome) for check in subject.checks if check.outcome != "passed"] == []
+        assert (subject.passed, len(subject.checks)) == (True, 3), subject
 
 
 @pytest.mark.slow
@@ -181,7 +228,7 @@ def test_wrong_description_is_refused_by_its_own_name(tmp_path: Path) -> None:
     options = write_inputs(tmp_path)
     path = tmp_path / f"{SYSTEM}.json"
     path.write_text(json.dumps(system_description() | {"cooling": f"{MARK}air or liquid"}))
-    assert_refused(package(tmp_path, options), f"{path}: 1 fields are still to be filled in by hand: cooling")
+    refused(tmp_path, options, f"{path}: 1 fields are still to be filled in by hand: cooling")
     path.write_text(json.dumps(system_description() | {"other_software_stack": {"cuda": [f"{MARK}version"]}}))
     refused(tmp_path, options, f"{path}: 1 fields are still to be filled in by hand: other_software_stack.cuda.0")
     path.unlink()
@@ -197,17 +244,21 @@ def test_wrong_description_is_refused_by_its_own_name(tmp_path: Path) -> None:
     refused(tmp_path, options, f"{spaced}: its name becomes that of the system", "rename it")
 
 
-def test_results_that_are_not_three_runs_are_refused(tmp_path: Path) -> None:
+def test_results_that_are_no_result_are_refused(tmp_path: Path) -> None:
     options = write_inputs(tmp_path)
     runs = options[-3:]
     rest = options[:-3]
-    refused(tmp_path, [*rest, *runs[:2]], "--results: 2 given, but a submission has exactly 3")
-    refused(tmp_path, [*rest, *runs[:2], runs[0]], "the same log as", "give three different runs")
+    for count in (0, 2):
+        due = f"--results: {count} runs given, but a submission has 3 of gpt3, or 10 of llama31_8b"
+        refused(tmp_path, [*rest, *runs[:count]], due)
+    refused(tmp_path, [*rest, *runs[:2], runs[0]], "the same log as", "give different runs")
     (tmp_path / "empty").mkdir()
     refused(tmp_path, [*rest, *runs[:2], str(tmp_path / "empty")], "one result_*.txt, not 0 of them")
     log = tmp_path / "run_2" / "result_2.txt"
     log.write_text(log.read_text().replace('"value": "gpt3"', '"value": "gpt3_rehearsal"'))
-    refused(tmp_path, options, "a run of 'gpt3_rehearsal', but only runs of gpt3 make a submission")
+    refused(tmp_path, options, "a run of 'gpt3_rehearsal', but only runs of gpt3 and llama31_8b make")
+    log.write_text(as_text(records_of(LLAMA_N1, 1)))
+    refused(tmp_path, options, f"{log}: a run of llama31_8b, but {runs[0]}/result_0.txt is one of gpt3; package each")
     log.write_text("nothing\n")
     refused(tmp_path, options, f"{log}: no MLLOG record in it")
 

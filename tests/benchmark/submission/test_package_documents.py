@@ -1,5 +1,6 @@
 """README and scripts of a package; that the scripts run is in test_package.py."""
 
+import dataclasses
 import json
 import os
 import shlex
@@ -8,10 +9,18 @@ from typing import Any
 
 import pytest
 
+from benchmark.config.benchmarks import GPT3_175B, LLAMA31_8B
+from benchmark.config.system_config import read_system
+from benchmark.results.judged import GPT3
 from benchmark.results.recorded_run import RecordedRun, read_recorded_run
-from benchmark.submission.package_documents import CLAIMS, PUBLISHED_DATA, Contents, write_documents
+from benchmark.submission.package_claims import PUBLISHED_DATA, claims_of
+from benchmark.submission.package_documents import Contents, write_documents
+from benchmark.training.run_folder import as_json
+from stage.errors import InputError
 from tests.benchmark.review.damage import Log
-from tests.benchmark.review.fixture import records, system_description, write_run
+from tests.benchmark.review.fixture import GPT3_MADE, records, system_description, write_run
+
+CLAIMS = claims_of(GPT3_175B)
 
 HOSTILE = "$(touch /tmp/x) `id` | <b>\n# x"
 
@@ -36,7 +45,8 @@ def documents(
 ) -> dict[str, str]:
     folder.mkdir()
     description = {**system_description(), **fields}
-    write_documents(folder, Contents(org, "pytorch", "c0ffee", description, [run], precision, other_code), [])
+    contents = Contents(org, GPT3_175B, GPT3, "pytorch", "c0ffee", description, [run], precision, other_code)
+    write_documents(folder, contents, [])
     return {path.name: path.read_text() for path in folder.iterdir()}
 
 
@@ -47,7 +57,7 @@ def test_documents_of_a_log_alone(tmp_path: Path) -> None:
     last = run_of(tmp_path / "run").summary.evaluations[-1].log_perplexity
     assert f"| result_0.txt | 1 | 52.00 | 1,207,959,552 | 24 | {last:.5f} |" in found["README.md"]
     assert "The results came without the folders of their runs" in found["README.md"]
-    assert 'ckpt4000_bf16"' in found["init_datasets.sh"]
+    assert 'ckpt4000_bf16" --dtype' in found["init_datasets.sh"]
     assert "sbatch --nodes=64 --ntasks-per-node=8 run_gpt3.sh" in found["run_and_time.sh"]
     assert "export SYSTEM" not in found["run_and_time.sh"]
 
@@ -82,19 +92,42 @@ def test_precision_and_other_code_are_told(tmp_path: Path) -> None:
     assert "Other code made these results" in found["README.md"]
 
 
-def test_options_are_those_in_which_the_run_differs_from_its_system(tmp_path: Path) -> None:
-    """A system of a user's own differs from the benchmark's."""
-    system = {"name": "dgxh100_n64", "nodes": 9, "device": "cuda", "micro_batch_size": 4, "nothing": 3}
-    system["collectives"] = {"nccl_ctas": 8, "nccl_priority": False}
-    own = {"system": {**system, "name": "mine"}, "benchmark": {"name": "gpt3_175b"}}
-    texts = [
-        documents(tmp_path / f"to_{number}", run_of(tmp_path / f"run_{number}", config))["run_and_time.sh"]
-        for number, config in enumerate(({"system": system}, own))
-    ]
-    assert texts[0] == texts[1]
-    text = texts[0]
-    assert "export SYSTEM=dgxh100_n64\n" in text
-    assert "export TRAIN_OPTIONS='--submission-org=ACME --micro-batch-size=4 --nccl-ctas=8'\n" in text
+def test_a_system_of_the_users_own_comes_along(tmp_path: Path) -> None:
+    system = dataclasses.replace(GPT3_MADE.system, name="racks 1.2", nodes=9, tensor_parallel=1, platform='a "b"')
+    found = documents(tmp_path / "to", run_of(tmp_path / "run", {"system": as_json(system)}))
+    assert "export SYSTEM=$LOG_DIR/racks_1_2.toml\n" in found["run_and_time.sh"]
+    assert read_system(tmp_path / "to" / "racks_1_2.toml") == dataclasses.replace(system, name="racks_1_2")
+    with pytest.raises(InputError, match=r"config\.json: no system in it .*; package with the version that made"):
+        documents(tmp_path / "other", run_of(tmp_path / "run", {"system": {"name": "x"}}))
+
+
+def test_warm_up_is_an_option_where_it_is_not_the_usual(tmp_path: Path) -> None:
+    """By the configuration, or else by the steps in the log."""
+    samples = GPT3_175B.optimizer.lr_warmup_samples
+    configured = {"benchmark": {"optimizer": {"lr_warmup_samples": samples + 1}}}
+    for name, config, steps, due in (
+        ("a", None, 199, ""),
+        ("b", None, 200, " --lr-warmup-samples=409600"),
+        ("c", configured, 199, f" --lr-warmup-samples={samples + 1}"),
+    ):
+        run = run_of(tmp_path / name, config, opt_learning_rate_warmup_steps=steps)
+        script = documents(tmp_path / f"to_{name}", run)["run_and_time.sh"]
+        options = next(line for line in script.splitlines() if "TRAIN_OPTIONS" in line)
+        assert options.replace("'", "") == f"export TRAIN_OPTIONS=--submission-org=ACME{due}"
+
+
+def test_data_without_public_digests_are_named_by_their_own(tmp_path: Path) -> None:
+    names = ["c4-train.en_6_text_document.bin", "c4-train.en_6_text_document.idx"]
+    run = run_of(tmp_path / "run", {})
+    found = {"/c4/train": {"md5": dict.fromkeys(names, "6")}}
+    (tmp_path / "run" / "events.jsonl").write_text(json.dumps({"time_ms": 1, "key": "inputs", "value": found}) + "\n")
+    claims = claims_of(LLAMA31_8B)
+    runs = [read_recorded_run(run.path)]
+    assert {topic: supported(runs) for topic, (_, supported) in claims.items()} == {
+        "the training data": True,
+        "the validation data": False,
+    }
+    assert claims["the training data"][0] == f"Training data: {names[0]}, named by their digests in `manifests/`."
 
 
 def test_strangers_texts_stay_text(tmp_path: Path) -> None:
