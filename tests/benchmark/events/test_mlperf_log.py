@@ -96,7 +96,8 @@ def test_llamas_events_count_samples_and_have_its_own_keys(tmp_path: Path) -> No
 def test_disclosed_is_what_computes_and_what_is_sent(
     precision: str, fp32_products: str, layout: dict[str, Any], due: tuple[Any, ...], tmp_path: Path
 ) -> None:
-    system, log = dataclasses.replace(SYSTEMS["dgxh100_n1"], **layout), MlperfLog(tmp_path / "result_0.txt")
+    fields = {"tensor_parallel": 2, **layout}
+    system, log = dataclasses.replace(SYSTEMS["dgxh100_n1"], **fields), MlperfLog(tmp_path / "result_0.txt")
     events = EventLog([log])
     log_disclosure(events, system, precision=precision, fp32_products=fp32_products)
     events.close()
