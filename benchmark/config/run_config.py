@@ -20,6 +20,8 @@ from benchmark.config.system_config import System
 from model.decoder_sizes import DecoderSizes
 from stage.errors import InputError
 
+Precision = Literal["bf16", "fp32"]
+
 
 @dataclass(frozen=True)
 class OptimizerConfig:
@@ -158,7 +160,7 @@ class RunConfig:
     """Folder for logs and checkpoints. A run that was interrupted there is continued."""
     result_number: int = 0
     """This run's number among those submitted: it names result_N.txt."""
-    precision: Literal["bf16", "fp32"] = "bf16"
+    precision: Precision = "bf16"
     """bf16: BF16 compute, FP32 master weights, moments, gradient accumulation and reduction. fp32: all FP32."""
     deterministic: bool = False
     """Use only kernels that give the same bits each time (docs/training.md); on GPUs that costs speed."""
@@ -220,18 +222,8 @@ class RunConfig:
             require_head_size(model, self.precision, system.tensor_parallel)
 
     @property
-    def needs_checkpoint(self) -> bool:
-        """Whether the run begins with a checkpoint, not with weights drawn from its seed."""
-        return self.benchmark.start_iterations > 0 or self.data.checkpoint is not None
-
-    @property
     def num_microbatches(self) -> int:
-        """Micro-batches per step and device: the gradient accumulation steps."""
-        return self.benchmark.global_batch_size // (self.system.micro_batch_size * self.system.data_parallel)
-
-    @property
-    def tokens_per_step(self) -> int:
-        return self.benchmark.tokens_per_step
+        return self.system.num_microbatches(self.benchmark.global_batch_size)
 
     def banner(self, seed: int) -> Iterator[str]:
         """Yield the lines that a person reads before hours of computing. ``seed``: of the data order."""

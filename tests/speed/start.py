@@ -144,7 +144,8 @@ def _start_of_rank(config: RunConfig, rank: int) -> _RankStart:
     times = [time.perf_counter()]
     with fake_world(config.system, rank) as world:
         times.append(time.perf_counter())
-        state = empty_state(config, world, starting_progress(config.benchmark, 0), within=fake_tensors())
+        progress = starting_progress(config.benchmark, 0)
+        state = empty_state(config.benchmark, config.system, config.precision, world, progress, within=fake_tensors())
         times.append(time.perf_counter())
         parts = [part for part, _ in map(own_part, state.tensors().values())]
         times.append(time.perf_counter())

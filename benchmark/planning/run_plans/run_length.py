@@ -76,11 +76,14 @@ def validation_tokens(config: RunConfig) -> tuple[int | None, str]:
 
 def run_length(config: RunConfig, goal: float, step_s: float, evaluation_s: float) -> RunLength:
     """Return the run up to the first evaluation after ``goal`` tokens; without a target, up to the last step."""
-    steps, interval = math.ceil(goal / config.tokens_per_step), config.benchmark.eval_interval
-    if config.benchmark.target_log_perplexity is None:
+    benchmark = config.benchmark
+    steps, interval = math.ceil(goal / benchmark.tokens_per_step), benchmark.eval_interval
+    if benchmark.target_log_perplexity is None:
         evaluations = steps // interval
     else:
         evaluations = math.ceil(steps / interval)
         steps = evaluations * interval
     seconds = steps * step_s + evaluations * evaluation_s
-    return RunLength(steps * config.tokens_per_step, steps, evaluations, seconds, evaluations * evaluation_s / seconds)
+    return RunLength(
+        steps * benchmark.tokens_per_step, steps, evaluations, seconds, evaluations * evaluation_s / seconds
+    )

@@ -174,7 +174,8 @@ def _layout(
     run_s = parts.total * benchmark.expected_steps
     if tokens is not None and tokens_to_target(benchmark)[0]:
         evaluation_s = simulate_evaluation(work, values, math.ceil(tokens / benchmark.model.seq_length))
-        run_s = run_length(config, benchmark.expected_steps * config.tokens_per_step, parts.total, evaluation_s).seconds
+        expected_tokens = benchmark.expected_steps * benchmark.tokens_per_step
+        run_s = run_length(config, expected_tokens, parts.total, evaluation_s).seconds
     return FoundLayout(
         system.tensor_parallel,
         system.pipeline_parallel,

@@ -72,7 +72,7 @@ def measure(config: RunConfig, world: World, steps: int, folder: Path, trace: Pa
 
     The profiler's trace of rank 0's step goes to ``trace``. All ranks must call it.
     """
-    settle_attention(config, world)
+    settle_attention(config.benchmark.model, config.system, config.precision, world)
     found = measured_steps(config, world, steps, folder, trace)
     gc.collect()  # the state, whatever still points at it
     if world.device.type == "cuda":

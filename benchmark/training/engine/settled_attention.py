@@ -2,22 +2,23 @@
 
 import torch
 
-from benchmark.config.run_config import RunConfig
+from benchmark.config.run_config import Precision
+from benchmark.config.system_config import System
 from benchmark.training.engine.distributed import World
+from model.decoder_sizes import DecoderSizes
 from model.passes.attention_proof import proved_attention
 
 
-def settle_attention(config: RunConfig, world: World) -> str:
+def settle_attention(model: DecoderSizes, system: System, precision: Precision, world: World) -> str:
     """Prove the kernel on the shape of this process's passes (model/passes/attention_proof.py), in a second or two.
 
     Returns the line to log; empty on a CPU, which has one kernel. Raises RuntimeError if no kernel is right.
     """
     if world.device.type != "cuda":
         return ""
-    model, system = config.benchmark.model, config.system
     said = proved_attention(
         world.device,
-        torch.bfloat16 if config.precision == "bf16" else torch.float32,
+        torch.bfloat16 if precision == "bf16" else torch.float32,
         sequence=model.seq_length,
         batch=system.micro_batch_size,
         heads=model.num_attention_heads // system.tensor_parallel,

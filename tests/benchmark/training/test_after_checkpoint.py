@@ -12,7 +12,7 @@ import pytest
 from benchmark.events.background_sink import Background
 from benchmark.training.after_checkpoint import AfterCheckpoint
 from tests.benchmark.events.recorder import event
-from tests.benchmark.tiny import Inputs
+from tests.benchmark.tiny import TINY
 
 
 class Noted:
@@ -35,7 +35,7 @@ class Noted:
 
 def hook_of(run_dir: Path, *command: str, close_s: float = 60.0) -> tuple[AfterCheckpoint, Noted]:
     run_dir.mkdir(exist_ok=True)
-    hook, noted = AfterCheckpoint(command, Inputs(Path("inputs")).config(run_dir), close_s=close_s), Noted()
+    hook, noted = AfterCheckpoint(command, run_dir, TINY, "cpu_p1", close_s=close_s), Noted()
     hook.notes = noted
     return hook, noted
 

@@ -29,4 +29,4 @@ def test_a_run_becomes_a_workload() -> None:
         config, system=dataclasses.replace(config.system, pipeline_parallel=1, pipeline_chunks=1)
     )
     assert workload_of(fsdp, stack="torchtitan", precision="bf16").layout.sharding == "fsdp"
-    assert work.flops == pytest.approx(config.tokens_per_step * GPT3.flops_per_token)
+    assert work.flops == pytest.approx(config.benchmark.tokens_per_step * GPT3.flops_per_token)
