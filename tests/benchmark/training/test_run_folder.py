@@ -70,7 +70,8 @@ def test_new_run_writes_its_configuration_with_the_seed(tmp_path: Path) -> None:
     assert written["data"]["train_data_path"] == ["a", "b"]
     assert written["benchmark"]["model"]["num_layers"] == 4
     assert written["run_dir"] == str(config.run_dir)
-    assert (config.run_dir / "result_3.txt").read_text() == ""
+    keys = [json.loads(line[9:])["key"] for line in (config.run_dir / "result_3.txt").read_text().splitlines()]
+    assert keys == ["cache_clear", "init_start"]
     assert [event["key"] for event in events(config.run_dir, "environment")] == ["environment"]
 
 
@@ -96,8 +97,8 @@ def test_killed_before_its_first_checkpoint_it_begins_again_with_its_seed(tmp_pa
     with open_run_folder(configured(tmp_path, seed=None), rank=0) as log:
         seed = log.progress.seed
     with open_run_folder(configured(tmp_path, seed=None), rank=0) as log:
-        assert (log.progress.seed, log.resumed_at) == (seed, False)
-    assert (tmp_path / "result_0.txt").read_text() == ""
+        assert (log.progress.seed, log.resumed_at) == (seed, None)
+    assert [event["key"] for event in mlperf(tmp_path)] == ["cache_clear", "init_start"]
     with open_run_folder(configured(tmp_path, seed=5), rank=0) as log:
         assert log.progress.seed == 5  # nothing is lost yet, so another one may be given
 
@@ -182,18 +183,18 @@ def test_continued_run_has_the_log_of_its_checkpoint(tmp_path: Path) -> None:
         assert log.progress.evaluations == [Evaluation(384, 4.5)]
         with clock(log):
             pass
-    log = mlperf(tmp_path)
+    logged = mlperf(tmp_path)
     kept = killed.index(next(event for event in killed if event["metadata"].get("step") == 3))
-    assert log[:kept] == killed[:kept]
-    assert [event["key"] for event in log[kept:]] == [
+    assert logged[:kept] == killed[:kept]
+    assert [event["key"] for event in logged[kept:]] == [
         "restart",
         "run_stop",
         "train_samples",
         "trained_samples",
         "epoch_stop",
     ]
-    assert (log[kept]["value"], log[kept]["metadata"]["step"]) == (1, 384)
-    assert [event["key"] for event in log].count("run_start") == 1
+    assert (logged[kept]["value"], logged[kept]["metadata"]["step"]) == (1, 384)
+    assert [event["key"] for event in logged].count("run_start") == 1
     assert len(events(tmp_path, "tracked_stats")) == steps_logged  # events.jsonl keeps what was lost
 
 
@@ -217,10 +218,10 @@ def test_a_disk_that_fails_at_a_checkpoint_loses_no_line_of_the_log(
     with open_run_folder(config, rank=0) as log, clock(log):
         log.about_to_save()  # before anything of the rest may have been written
         assert len(log.progress.mlperf_log_rest) >= 2
-    log = mlperf(tmp_path)
-    steps = [event["metadata"]["step"] for event in log if event["key"] == "tracked_stats"]
+    logged = mlperf(tmp_path)
+    steps = [event["metadata"]["step"] for event in logged if event["key"] == "tracked_stats"]
     assert steps == [1, 2]
-    assert [event["key"] for event in log].count("restart") == 1
+    assert [event["key"] for event in logged].count("restart") == 1
 
 
 def test_a_log_that_lost_lines_since_its_checkpoint_is_told(tmp_path: Path) -> None:
@@ -242,7 +243,7 @@ def test_a_log_that_lost_lines_since_its_checkpoint_is_told(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("end", "logged"),
+    ("end", "status"),
     [
         (RunEnd("success", "", reached_target=True), "success"),
         (RunEnd("success", ""), "aborted"),
@@ -250,16 +251,16 @@ def test_a_log_that_lost_lines_since_its_checkpoint_is_told(tmp_path: Path) -> N
         (RunEnd("failed", ""), "aborted"),
     ],
 )
-def test_run_that_ends_by_itself_has_one_run_stop(end: RunEnd, logged: str, tmp_path: Path) -> None:
+def test_run_that_ends_by_itself_has_one_run_stop(end: RunEnd, status: str, tmp_path: Path) -> None:
     config = configured(tmp_path)
     with open_run_folder(config, rank=0) as log, clock(log):
         log.progress.steps = 3
         log.end(end)
         log.end(RunEnd("interrupted", ""))
-    log = mlperf(tmp_path)
-    assert [event["key"] for event in log][-4:] == ["run_stop", "train_samples", "trained_samples", "epoch_stop"]
-    assert [event["metadata"]["status"] for event in log if event["key"] == "run_stop"] == [logged]
-    assert log[-2]["value"] == log[-1]["metadata"]["epoch_num"] == 576
+    logged = mlperf(tmp_path)
+    assert [event["key"] for event in logged][-4:] == ["run_stop", "train_samples", "trained_samples", "epoch_stop"]
+    assert [event["metadata"]["status"] for event in logged if event["key"] == "run_stop"] == [status]
+    assert logged[-2]["value"] == logged[-1]["metadata"]["epoch_num"] == 576
     assert [event["value"] for event in events(tmp_path, "message")] == [f"{end.ending} after 576 tokens"]
 
 
@@ -315,11 +316,11 @@ def test_clock_goes_on_where_all_checkpoints_are_damaged(tmp_path: Path) -> None
     began = next(event["time_ms"] for event in mlperf(tmp_path) if event["key"] == "run_start")
     (checkpoint_path(tmp_path, 2) / "progress.json").write_text("{")
     with open_run_folder(config, rank=0) as log, clock(log):
-        assert (log.progress.steps, log.progress.restarts, log.resumed_at) == (0, 1, False)
-    log = mlperf(tmp_path)
-    keys = [event["key"] for event in log]
+        assert (log.progress.steps, log.progress.restarts, log.resumed_at) == (0, 1, None)
+    logged = mlperf(tmp_path)
+    keys = [event["key"] for event in logged]
     for key in ("init_start", "seed", "run_start", "epoch_start", "restart", "run_stop"):
         assert keys.count(key) == 1, key
     assert keys[keys.index("epoch_start") + 1] == "restart"
-    assert [event["time_ms"] for event in log if event["key"] == "run_start"] == [began]
-    assert next(event["metadata"]["step"] for event in log if event["key"] == "restart") == 0
+    assert [event["time_ms"] for event in logged if event["key"] == "run_start"] == [began]
+    assert next(event["metadata"]["step"] for event in logged if event["key"] == "restart") == 0

@@ -4,12 +4,15 @@ import pytest
 import torch
 
 from benchmark.config.benchmarks import GPT3_175B
+from benchmark.config.run_config import Precision
+from benchmark.config.system_config import System
 from benchmark.config.systems import SYSTEMS
 from benchmark.training.engine import settled_attention
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.settled_attention import settle_attention
+from model.decoder_sizes import DecoderSizes
 
-RUN: Any = (GPT3_175B.model, SYSTEMS["dgxh100_n64"], "bf16")
+RUN: tuple[DecoderSizes, System, Precision] = (GPT3_175B.model, SYSTEMS["dgxh100_n64"], "bf16")
 MESH: Any = None
 
 
