@@ -42,7 +42,7 @@ from benchmark.training.engine.distributed import read_environment
 from benchmark.training.engine.run_progress import Progress, starting_progress
 from benchmark.training.inputs import require_inputs
 from benchmark.training.observers.evidence import input_digests
-from benchmark.training.same_inputs import input_identities
+from benchmark.training.same_run import input_identities
 from model.architectures import ARCHITECTURES
 from model.decoder_sizes import DecoderSizes
 from stage.errors import InputError

@@ -20,11 +20,14 @@ from benchmark.training.checkpoints.checkpoint_folder import remove_retired, ret
 from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.run_log import RunLog
 from benchmark.training.run_sinks import open_event_log
-from benchmark.training.same_config import begun_with, choose_seed, require_same_config, write_config
-from benchmark.training.same_inputs import (
+from benchmark.training.same_run import (
     InputIdentities,
+    begun_with,
+    choose_seed,
     read_identities,
+    require_same_config,
     require_same_inputs,
+    write_config,
     write_identities,
 )
 from stage.errors import InputError

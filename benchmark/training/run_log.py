@@ -4,17 +4,22 @@ The log of a run has one run_start and one run_stop. An attempt that goes on fro
 checkpoint's lines, and writes restart.
 """
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 
 from benchmark.config.run_config import Benchmark
 from benchmark.config.run_sections import LoggingOptions
 from benchmark.config.system_config import System
 from benchmark.events.event_log import EventLog
 from benchmark.events.mlperf_log import LogMark, MlperfLog, log_configuration, logged_progress, progress_fields
+from benchmark.launch.attempt_folder import AttemptStart, all_attempts, attempt_path, read_end, write_start
 from benchmark.launch.endings import RunEnd
+from benchmark.machine.run_environment import seconds_since_process_start
 from benchmark.training.checkpoints.checkpoint_choice import CheckpointChoice
+from benchmark.training.engine.distributed import Environment
 from benchmark.training.engine.run_progress import Progress, starting_progress
 from benchmark.training.observer import Observer
 
@@ -59,6 +64,32 @@ class RunLog(Observer):
             self._truncate(self.mlperf_log, LogMark())
             self.events.point("cache_clear", self.options.cache_cleared)
             self.events.start("init_start")
+
+    def note_attempt(self, run_dir: Path, environment: Environment, hosts: Sequence[str]) -> None:
+        """Record, on rank 0, when and where the attempt began, in its folder and in the events."""
+        if environment.rank != 0:
+            return
+        start = AttemptStart(
+            attempt=environment.attempt,
+            job=environment.job,
+            submitted_s=environment.submitted_s,
+            launched_s=environment.launched_s,
+            started_s=time.time() - seconds_since_process_start(),
+            resumed_at=self.resumed_at,
+            hosts=tuple(hosts),
+        )
+        write_start(attempt_path(run_dir, environment.attempt), start)
+        self.events.note("attempt", **asdict(start))
+
+    def note_last_incident(self, run_dir: Path, environment: Environment) -> None:
+        """Note, on rank 0, how the attempt before this one ended, according to its launcher; nothing if it left no
+        record."""
+        if environment.rank != 0:
+            return
+        before = [folder for folder in all_attempts(run_dir) if folder.name != environment.attempt]
+        end = read_end(before[-1]) if before else None
+        if end is not None:
+            self.events.note("incident", end.reason, attempt=before[-1].name, status=end.status, action=end.action)
 
     @contextmanager
     def run_clock(self, *, eval_tokens: int, barrier: Callable[[], None]) -> Iterator[None]:

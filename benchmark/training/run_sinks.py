@@ -4,6 +4,7 @@ import shlex
 from pathlib import Path
 
 from benchmark.config.run_config import RunConfig
+from benchmark.events.after_checkpoint import AfterCheckpoint
 from benchmark.events.console import Console
 from benchmark.events.event import Sink
 from benchmark.events.event_log import EventLog
@@ -14,7 +15,6 @@ from benchmark.events.run_clock import RunClock
 from benchmark.events.target_eta import TargetEta
 from benchmark.events.tensorboard import TensorBoard
 from benchmark.events.weights_and_biases import WeightsAndBiases
-from benchmark.training.after_checkpoint import AfterCheckpoint
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, newest_checkpoint
 from benchmark.training.engine.run_progress import Progress
 
@@ -23,7 +23,7 @@ def open_event_log(config: RunConfig, progress: Progress, log: MlperfLog) -> Eve
     """Open the run's events, on rank 0. ``progress``: where the run begins or goes on."""
     folder, target = config.run_dir, config.benchmark.target_log_perplexity
     command, logging = shlex.split(config.checkpoints.after_checkpoint), config.logging
-    hook = AfterCheckpoint(command, folder, config.benchmark, config.system.name) if command else None
+    hook = AfterCheckpoint(command, folder, config.benchmark, config.system.name, checkpoint_path) if command else None
     # the hook is closed first, and has something to tell the others
     sinks: list[Sink] = [] if hook is None else [hook]
     console = Console(logging.log_interval, config.benchmark.expected_steps)

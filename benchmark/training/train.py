@@ -14,7 +14,6 @@ from benchmark.launch.attempt_folder import attempt_path
 from benchmark.launch.endings import Ending
 from benchmark.launch.phases import PhaseLog
 from benchmark.machine.run_environment import seconds_since_process_start, use_deterministic_kernels
-from benchmark.training.attempt_notes import note_attempt, note_last_incident
 from benchmark.training.checkpoints.checkpoint_folder import newest_checkpoint
 from benchmark.training.engine.distributed import Environment, joined_world, read_environment, set_environment
 from benchmark.training.engine.micro_batches import TrainingBatches
@@ -27,7 +26,7 @@ from benchmark.training.observers.observer_list import observers_of
 from benchmark.training.observers.run_requests import RunRequests
 from benchmark.training.restore_state import restore_state
 from benchmark.training.run_folder import open_run_folder
-from benchmark.training.same_inputs import input_identities
+from benchmark.training.same_run import input_identities
 from benchmark.training.warm_up import warm_up
 from stage.child_processes import end_with_parent
 from stage.errors import CheckFailed
@@ -63,8 +62,8 @@ def train(config: RunConfig, environment: Environment | None = None, phases: Pha
             requests.obey_stops(run_dir if world.rank == 0 else None)
             phases.enter("load", -1)
             hosts, meant = world.hosts(), log.resumed_at
-            note_attempt(log.events, run_dir, environment, hosts, meant)
-            note_last_incident(log.events, run_dir, environment)
+            log.note_attempt(run_dir, environment, hosts)
+            log.note_last_incident(run_dir, environment)
             if said := settle_attention(benchmark.model, system, config.precision, world):
                 log.events.note("message", said)  # rank 0's
                 if world.rank > 0:
@@ -72,7 +71,7 @@ def train(config: RunConfig, environment: Environment | None = None, phases: Pha
             state = empty_state(benchmark, system, config.precision, world, log.progress)
             restore_state(state, log, run_dir, config.data.checkpoint, environment.launch, phases)
             if log.resumed_at != meant:  # that one is damaged
-                note_attempt(log.events, run_dir, environment, hosts, log.resumed_at)
+                log.note_attempt(run_dir, environment, hosts)
             data = open_data(config.data, benchmark, state.progress.seed)
             if world.rank == 0:
                 log.events.note("inputs", provenance(config.data))

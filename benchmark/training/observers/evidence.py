@@ -36,7 +36,7 @@ from benchmark.training.engine.tensor_fingerprint import StateFingerprints, as_t
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.observer import Observer, StepDone
 from benchmark.training.run_log import RunLog
-from benchmark.training.same_inputs import ContentIdentity, InputIdentities
+from benchmark.training.same_run import ContentIdentity, InputIdentities
 from benchmark.training.step import EvaluationResult
 from stage.errors import InputError
 

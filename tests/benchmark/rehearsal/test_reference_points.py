@@ -9,7 +9,7 @@ from mlperf_logging.rcp_checker.rcp_checker import RCP_Checker
 from benchmark.config.benchmarks import REHEARSAL
 from benchmark.rehearsal import reference_points
 from benchmark.rehearsal.reference_points import rehearse_seeds
-from benchmark.training.same_config import as_json
+from benchmark.training.same_run import as_json
 from stage.errors import CheckFailed
 from tests.support import REPOSITORY, assert_refused, command
 

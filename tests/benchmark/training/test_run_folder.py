@@ -17,14 +17,12 @@ from benchmark.events.event import Event
 from benchmark.events.mlperf_log import MlperfLog
 from benchmark.launch.attempt_folder import AttemptEnd, AttemptStart, attempt_path, write_end, write_start
 from benchmark.launch.endings import RunEnd
-from benchmark.training.attempt_notes import note_last_incident
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, progress_as_json, publish_checkpoint
 from benchmark.training.engine.distributed import Environment
 from benchmark.training.engine.run_progress import Evaluation
 from benchmark.training.run_folder import open_run_folder, summary_path
 from benchmark.training.run_log import RunLog
-from benchmark.training.same_config import as_json
-from benchmark.training.same_inputs import ContentIdentity, InputIdentities, read_identities
+from benchmark.training.same_run import ContentIdentity, InputIdentities, as_json, read_identities
 from stage.errors import InputError
 from tests.benchmark.runs import events, mlperf
 from tests.benchmark.tiny import CPU, SHORT
@@ -299,8 +297,8 @@ def test_events_tell_how_the_attempt_before_ended(tmp_path: Path) -> None:
         if name != "0003":
             write_end(folder, AttemptEnd(second, 137, "again", f"rank 1 was killed in {name}"))
     with open_run_folder(config, 0) as opened:
-        note_last_incident(opened.events, tmp_path, Environment(0, 1, 0, attempt="0003"))
-        note_last_incident(opened.events, tmp_path, Environment(0, 1, 0, attempt="0001"))  # 0003 says nothing
+        opened.note_last_incident(tmp_path, Environment(0, 1, 0, attempt="0003"))
+        opened.note_last_incident(tmp_path, Environment(0, 1, 0, attempt="0001"))  # 0003 says nothing
     (incident,) = events(tmp_path, "incident")
     assert (incident["value"], incident["attempt"], incident["action"]) == (
         "rank 1 was killed in 0002",

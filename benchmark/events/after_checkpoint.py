@@ -7,13 +7,12 @@ whether the command succeeds or fails; its outcome is noted (``after_checkpoint`
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from benchmark.config.run_config import Benchmark
 from benchmark.events.event import Event
-from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path
 
 CLOSE_S = 5.0
 """Seconds that the end of a run waits for the command: long enough for an sbatch."""
@@ -50,10 +49,18 @@ class AfterCheckpoint:
     name = "command after a checkpoint"
 
     def __init__(
-        self, command: Sequence[str], run_dir: Path, benchmark: Benchmark, system: str, *, close_s: float = CLOSE_S
+        self,
+        command: Sequence[str],
+        run_dir: Path,
+        benchmark: Benchmark,
+        system: str,
+        path_of: Callable[[Path, int], Path],
+        *,
+        close_s: float = CLOSE_S,
     ) -> None:
-        """``system``: its name."""
-        self._command, self._close_s = tuple(command), close_s
+        """``system``: its name. ``path_of``: function of the run's folder and a number of steps that returns the
+        checkpoint's path."""
+        self._command, self._close_s, self._path_of = tuple(command), close_s, path_of
         self._run_dir, self._benchmark, self._system = run_dir, benchmark, system
         self.notes: Notes | None = None
         self._changed = threading.Condition()
@@ -113,7 +120,7 @@ class AfterCheckpoint:
     def _variables(self, steps: int) -> list[str]:
         run_dir = self._run_dir.absolute()
         values = {
-            "CHECKPOINT_DIR": checkpoint_path(run_dir, steps),
+            "CHECKPOINT_DIR": self._path_of(run_dir, steps),
             "CHECKPOINT_STEPS": steps,
             "CHECKPOINT_TOKENS": steps * self._benchmark.tokens_per_step,
             "CHECKPOINT_SAMPLES": steps * self._benchmark.global_batch_size,
