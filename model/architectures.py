@@ -37,9 +37,9 @@ class Architecture:
     """Axis along which tensor-parallel ranks share a parameter, by the end of its name (docs/facts/reference.md d): the
     vocabulary's rows, heads, feed-forward columns. All others are whole on each rank."""
     layers: str
-    """How the names of the blocks' parameters begin; the layer's number follows."""
+    """Beginning of the names of the blocks' parameters; the layer's number follows."""
     words: str
-    """The table of the embedding."""
+    """Name of the embedding's table."""
     positions: str | None
     """The table of positions; None without."""
     final_norm: str
@@ -48,7 +48,7 @@ class Architecture:
     output: str
     """The table of the output; that of the words where both are tied."""
     vectors_begin_at: float
-    """What gains and biases hold before any training."""
+    """Values that gains and biases hold before any training."""
     added: tuple[str, ...]
     """Ends of the names of the matrices whose products are added to the residual stream."""
 
@@ -116,7 +116,7 @@ ARCHITECTURES: Mapping[type[DecoderSizes], Architecture] = {
         added=("self_attn.o_proj.weight", "mlp.down_proj.weight"),
     ),
 }
-"""By the class of the model's sizes."""
+"""The architectures by the class of their models' sizes."""
 
 
 def architecture_of(config: DecoderSizes) -> Architecture:

@@ -13,14 +13,14 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 BF16_INSTRUCTIONS = {"avx512_bf16", "amx_bf16", "bf16"}
-"""As /proc/cpuinfo names them on x86 and on Arm."""
+"""Names that /proc/cpuinfo gives the instructions on x86 and on Arm."""
 PRODUCTS = (torch.mm, torch.addmm)
-"""Those of the passes (passes/)."""
+"""The matrix products that the passes call (passes/)."""
 
 
 @cache
 def cpu_has_bf16() -> bool:
-    """Whether this CPU multiplies BF16 numbers itself."""
+    """Return True if this CPU multiplies BF16 numbers itself."""
     words = Path("/proc/cpuinfo").read_text().split()
     return not BF16_INSTRUCTIONS.isdisjoint(words)
 

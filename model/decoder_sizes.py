@@ -1,4 +1,4 @@
-"""What the sizes of every model have in common, without PyTorch, so that planning does not wait for its import."""
+"""Sizes that every model has, without PyTorch, so that planning does not wait for its import."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,7 +6,7 @@ from typing import Literal
 from stage.errors import InputError
 
 Recompute = Literal["none", "selective", "full"]
-"""What a block computes again in its backward pass (passes/block_pass.py)."""
+"""Values that a block computes again in its backward pass (passes/block_pass.py)."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,8 @@ class DecoderSizes:
     vocab_size: int
     """Pieces of the tokenizer."""
     padded_vocab_size: int
-    """Rows of the word embedding, V. The reference pads to 128 x tensor parallel size, so that its loss depends on
-    the topology (docs/facts/reference.md j.2); here it is the next multiple of 1,024 everywhere, which is the
-    checkpoint's."""
+    """Rows of the word embedding, V: the next multiple of 1,024 in every topology, as in the checkpoint. The reference
+    pads to 128 x tensor parallel size, so that its loss depends on the topology."""  # docs/facts/reference.md j.2
 
     def __post_init__(self) -> None:
         for name in ("num_layers", "hidden_size", "num_attention_heads", "seq_length"):

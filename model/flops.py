@@ -15,7 +15,7 @@ def train_flops_per_token(config: DecoderSizes) -> float:
 
 
 def part_flops_per_token(config: DecoderSizes, *, num_layers: int, output_columns: int) -> float:
-    """Of some of the layers; ``output_columns``: of the output projection, 0 where it is not among them."""
+    """Return FLOPs per token of ``num_layers`` layers and of ``output_columns`` columns of the output projection."""
     H, S, weights = config.hidden_size, config.seq_length, config.layer_matrix_weights
     return 6 * num_layers * weights * (1 + 2 * S * H / weights) + 6 * output_columns * H
 

@@ -19,8 +19,8 @@ from model.architectures import architecture_of
 from model.decoder_sizes import DecoderSizes
 
 DEVIATION = 0.02
-"""Of all matrices but those whose products are added to the residual stream: they have it over the root of the number
-of such matrices, 2 a layer."""
+"""Standard deviation of the initial matrices. Matrices whose products are added to the residual stream have this over
+the root of the number of such matrices, 2 a layer."""
 ROWS_AT_ONCE = 1024
 
 

@@ -1,4 +1,4 @@
-"""Which kernels compute norms, activations, weight gradients and Adam. Attention's: attention.py.
+"""The kernels that compute norms, activations, weight gradients and Adam. Attention's kernels: attention.py.
 
 Adam, and nothing else, is NVIDIA apex's on a GPU where that is importable with its CUDA parts (NGC containers), else
 PyTorch's fused one. Both compute in FP32. PyPI's package of the name "apex" is another one and has none.
@@ -19,7 +19,8 @@ _aten: Any = torch.ops.aten
 
 
 NormState = tuple[Tensor, ...]
-"""Of each row, FP32: LayerNorm's mean and reciprocal standard deviation; RMSNorm's reciprocal root mean square."""
+"""A norm's statistics of each row, FP32: LayerNorm's mean and reciprocal standard deviation, RMSNorm's reciprocal
+root mean square."""
 
 
 def layer_norm_forward(x_TH: Tensor, gain: Tensor, bias: Tensor) -> tuple[Tensor, NormState]:
@@ -63,7 +64,7 @@ def rms_norm_backward(gradient_TH: Tensor, x_TH: Tensor, state: NormState, gain:
 
 
 def swiglu(x_T2F: Tensor) -> Tensor:
-    """Of the gate's columns and, behind them, those that it is multiplied with."""
+    """Return the SwiGLU of rows that hold the gate's columns and, behind them, the columns that the gate multiplies."""
     gate_TF, up_TF = x_T2F.chunk(2, dim=1)
     return F.silu(gate_TF) * up_TF
 

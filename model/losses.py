@@ -12,14 +12,14 @@ from torch import Tensor
 
 
 class Softmax(NamedTuple):
-    """What the gradient of the token losses is made of. The first backward pass uses it up."""
+    """Values that make the gradient of the token losses. The first backward pass uses them up."""
 
     exponentials_TV: Tensor
-    """Of the logits less their maximum, FP32."""
+    """Exponentials of the logits less their maximum, FP32."""
     column_T1: Tensor
     """Column of each label, among this rank's columns."""
     here_T: Tensor | None
-    """Whether the label is among this rank's columns; None where all are."""
+    """True for a label among this rank's columns; None if all labels are."""
     total_T: Tensor
     """Sum of the exponentials over all columns of all ranks."""
     dtype: torch.dtype

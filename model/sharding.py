@@ -1,4 +1,4 @@
-"""Which parameters each process has, and which part of each: memory alone, for values come from a checkpoint.
+"""The parameters that each process holds, and the part of each: memory alone, for values come from a checkpoint.
 
 Parameters are DTensors on the mesh of all devices, which know what part of the whole a process holds: by that
 checkpoints are read and written, and Adam's moments and the audits of copies follow it. In the order in which a
@@ -24,7 +24,7 @@ from model.architectures import Architecture, architecture_of
 from model.decoder_sizes import DecoderSizes
 
 AXES = ("pipeline", "replicate", "tensor", "shard")
-"""Of the mesh of all devices."""
+"""The axes of the mesh of all devices."""
 
 
 def layers_of_pipeline_stages(num_layers: int, num_pipeline_stages: int) -> list[range]:
@@ -47,7 +47,7 @@ def empty_chunks(config: DecoderSizes, mesh: DeviceMesh, chunks: int) -> list[di
 
 
 def parameter_shapes(config: DecoderSizes) -> dict[str, torch.Size]:
-    """By the names of all parameters in the model's own order, which is the same on all processes."""
+    """Return the shapes by the names of all parameters, in the model's own order, which all processes share."""
     with torch.device("meta"):
         plain = architecture_of(config).plain(config)
     return {name: parameter.shape for name, parameter in plain.named_parameters()}
@@ -60,8 +60,8 @@ def _empty(shape: torch.Size, mesh: DeviceMesh, placements: Sequence[Placement])
 def names_of_stage(
     names: Iterable[str], architecture: Architecture, num_layers: int, stage: int, stages: int
 ) -> list[str]:
-    """Those of the model's parameters that a pipeline stage has. A tied word table is in the first stage and in the
-    last: their gradients are added up (benchmark/training/engine/tied_table.py)."""
+    """Return the names of the parameters that a pipeline stage holds. A tied word table is in the first stage and in
+    the last: their gradients are added up (benchmark/training/engine/tied_table.py)."""
     is_first, is_last = stage == 0, stage == stages - 1
     layers = layers_of_pipeline_stages(num_layers, stages)[stage]
 
@@ -76,6 +76,6 @@ def names_of_stage(
 
 
 def placements(name: str, architecture: Architecture) -> tuple[Placement, Placement, Placement]:
-    """How a parameter lies on the axes replicate, tensor and shard."""
+    """Return the placements of a parameter on the axes replicate, tensor and shard."""
     axis = architecture.cut.get(".".join(name.split(".")[-2:]))
     return Replicate(), Replicate() if axis is None else Shard(axis), Shard(0)

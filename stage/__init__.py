@@ -6,4 +6,4 @@ beside its place and renamed (``publish``). The rest is one-line errors (``error
 (``progress``), addresses (``addresses``) and small helpers.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.3.0"

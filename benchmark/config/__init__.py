@@ -1,1 +1,1 @@
-"""What a run is: its configuration, as data, and how the command line overrides it."""
+"""The configuration of a run as data, and the options of the command line that override it."""

@@ -17,10 +17,10 @@ class Accelerator:
     peak_tflops: float
     """Dense BF16, without sparsity."""
     source: str
-    """Of the peak. "From memory": not looked up in a document of the maker's."""
+    """The document that gives the peak. "From memory": nobody looked it up in a document of the maker's."""
     memory_gb: float | None = None
-    """Of one device, in 10^9 bytes, as it is sold; None where no system of ours has it. Drivers show a little more or
-    less, and need some for themselves."""
+    """Memory of one device in 10^9 bytes, as it is sold; None where no system of ours has it. Drivers show a little
+    more or less, and need some for themselves."""
 
 
 ACCELERATORS = {
@@ -40,9 +40,9 @@ ACCELERATORS = {
     "TPU v5e": Accelerator(r"TPU.?v5e", 197.0, "docs/facts/peers.md 1.0; from memory"),
     "Trillium": Accelerator(r"(?i:trillium)|TPU.?v6e", 918.0, "docs/facts/peers.md 1.0; from memory"),
 }
-"""By name; where several patterns match, the first is meant."""
+"""The accelerators by name. Where several patterns match a device's name, the first one counts."""
 A_PART = re.compile(r"\bMIG\b")
-"""In the name of a device that is a part of an accelerator: its peak is another one."""
+"""The pattern finds devices that are a part of an accelerator. Such a part has another peak."""
 
 
 def accelerator_named(model: str) -> str | None:

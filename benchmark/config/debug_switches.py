@@ -1,4 +1,4 @@
-"""What is switched on to see inside a run; all off unless asked for (docs/debugging.md)."""
+"""Switches that let a person see inside a run; each is off unless the person asks for it (docs/debugging.md)."""
 
 import re
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What the fields of a configuration are checked with."""
+"""Checks of the fields of a configuration."""
 
 import math
 
@@ -6,7 +6,7 @@ from stage.errors import InputError
 
 
 def divisors(number: int) -> list[int]:
-    """Of a number of at least 1, ascending, 1 and itself included."""
+    """Return the divisors of a positive number in ascending order, with 1 and the number itself."""
     small = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
     return small + [number // n for n in reversed(small) if n * n != number]
 

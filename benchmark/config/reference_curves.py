@@ -1,4 +1,4 @@
-"""How the validation log perplexity falls in runs of a benchmark, by global batch size: data only.
+"""Validation log perplexity after each evaluation in runs of a benchmark, by global batch size: data only.
 
 gpt3_175b: medians over the distinct logs among those published in rounds 3.0 to 4.1 (docs/facts/mlperf_review.md 6.5):
 9 runs at a global batch size of 1536, 39 at 2048, 24 at 3072, 12 at 4096, 9 at 6144. None is published at 8192: that
@@ -56,4 +56,4 @@ REFERENCE_CURVES = {
     ),
     "rehearsal": (ReferenceCurve(16, 256 * 128, tuple(map(float, _REHEARSAL.split()))),),
 }
-"""By benchmark, the smallest batch size first."""
+"""The curves by benchmark, the smallest global batch size first."""

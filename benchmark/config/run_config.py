@@ -40,9 +40,9 @@ class OptimizerConfig:
     adam_eps: float = 1e-8
     """Added outside the square root, after bias correction."""
     weight_decay: float = 0.1
-    """On every parameter, biases and LayerNorms too, unless ..."""
+    """Decoupled weight decay of the parameters that ``decays_vectors`` names."""
     decays_vectors: tyro.conf.Suppress[bool] = True
-    """... this is false: then on matrices alone."""
+    """Weight decay applies to every parameter, biases and norms too; if False, to matrices alone."""
     clip_grad: float = 1.0
     """Largest global L2 norm of the gradient."""
 
@@ -58,18 +58,18 @@ class OptimizerConfig:
 
 @dataclass(frozen=True)
 class LogKeys:
-    """What a benchmark's rules call things in the MLPerf log; GPT-3's unless given."""
+    """Names that a benchmark's rules use in the MLPerf log; the defaults are GPT-3's."""
 
     optimizer: str = "adam"
     """``opt_name``, and part of the names of the optimizer's keys."""
     weight_decay: str = "opt_weight_decay"
     progress: Literal["epoch_num", "samples_count"] = "epoch_num"
-    """What metadata call the progress of training: in tokens, or in samples."""
+    """Metadata key of the progress of training: ``epoch_num`` counts tokens, ``samples_count`` samples."""
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What is trained, from where, and to which quality."""
+    """A benchmark names the model, the point where training begins, and the quality to reach."""
 
     name: tyro.conf.Suppress[str]
     mlperf_name: tyro.conf.Suppress[str]
@@ -91,9 +91,9 @@ class Benchmark:
     max_steps: int | None = None
     """Steps at which the cosine ends, in whatever batch size; it then sets lr_decay_samples. None: it does not."""
     evaluation_sequences: int | None = None
-    """How many windows of the validation set are evaluated, the first in the order of its file; None: all of it."""
+    """Windows of the validation set that an evaluation scores, the first of its file; None: all of them."""
     labels_last_token: tyro.conf.Suppress[bool] = False
-    """Whether a window has one token more than the sequence, so that its last position has a label, too."""
+    """A window has one token more than the sequence, so that the last position has a label too."""
     log_keys: tyro.conf.Suppress[LogKeys] = LogKeys()
     initial_log_perplexity: tyro.conf.Suppress[tuple[float, float] | None] = None
     """Mean and standard deviation over runs of what the initial checkpoint must evaluate to."""
@@ -163,7 +163,7 @@ class RunConfig:
     precision: Precision = "bf16"
     """bf16: BF16 compute, FP32 master weights, moments, gradient accumulation and reduction. fp32: all FP32."""
     deterministic: bool = False
-    """Use only kernels that give the same bits each time (docs/training.md); on GPUs that costs speed."""
+    """Use only kernels that give the same bits each time; on GPUs that costs speed."""
     time_limit_s: float | None = None
     """Save and stop after this many seconds."""
     data: tyro.conf.OmitArgPrefixes[DataOptions] = field(default_factory=DataOptions)
@@ -177,7 +177,7 @@ class RunConfig:
             raise InputError(f"{', '.join(self.debug.for_gpus)}: system {self.system.name} has no GPU; leave it out")
 
     def changed(self, **fields: Any) -> "RunConfig":
-        """With other values of single fields, in whatever section of the run's own they stand."""
+        """Return a copy in which the given fields have other values, whichever section they stand in."""
         sections: dict[str, Any] = {}
         for section in ("data", "checkpoints", "guards", "logging"):
             own = getattr(self, section)

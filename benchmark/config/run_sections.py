@@ -11,7 +11,7 @@ from stage.errors import InputError
 
 @dataclass(frozen=True)
 class DataOptions:
-    """What the run reads."""
+    """Options of the data and of the checkpoint that a run reads."""
 
     train_data_path: tuple[str, ...] = ()
     """Training data: one dataset prefix, or weights and prefixes in turn."""
@@ -46,7 +46,7 @@ class SaveOptions:
     """Steps; checkpoints at multiples of it are kept for good. 0: none."""
     after_checkpoint: str = ""
     """Program and words, started beside training after each checkpoint; it finds CHECKPOINT_DIR, CHECKPOINT_STEPS,
-    RUN_DIR and more in its environment (docs/telemetry.md)."""
+    RUN_DIR and more in its environment."""
 
     def __post_init__(self) -> None:
         if self.save_interval is not None and self.save_interval < 0:
@@ -67,13 +67,13 @@ class SaveOptions:
 
     @property
     def saves(self) -> bool:
-        """Whether the run writes checkpoints."""
+        """True if the run writes checkpoints."""
         return self.save_interval != 0
 
 
 @dataclass(frozen=True)
 class GuardOptions:
-    """What watches the run."""
+    """Options of the observers that watch a run."""
 
     audit_interval: int = 100
     """Steps between audits of the replicas: what several devices hold must be the same to the bit. 0: never."""
@@ -89,11 +89,11 @@ class GuardOptions:
 
 @dataclass(frozen=True)
 class LoggingOptions:
-    """What the run tells, and where."""
+    """Options of the logs, and of the names that a submission carries."""
 
     evidence: bool = False
     """Write RUN_DIR/evidence.jsonl: a chain of records with a fingerprint of all weights after every step, by which
-    `replay` can check any stretch of the run (docs/evidence.md)."""
+    `replay` can check any stretch of the run."""
     log_interval: int = 1
     """Steps between lines on the console; events.jsonl has every step."""
     tensorboard: bool = False
@@ -103,9 +103,9 @@ class LoggingOptions:
     prometheus_textfile: Path | None = None
     """File *.prom in the folder that Prometheus' node exporter reads on the machine of rank 0; kept current."""
     cache_cleared: bool = False
-    """Whether the page cache was dropped before the run, as run_gpt3.sh tries to; logged as cache_clear."""
+    """The page cache was dropped before the run, as run_gpt3.sh tries to; logged as cache_clear."""
     submission_org: str = "reference"
-    """Who submits, for the MLPerf log."""
+    """Organisation that submits, for the MLPerf log."""
     submission_division: Literal["closed", "open"] = "closed"
     submission_status: Literal["onprem", "cloud", "preview", "research"] = "research"
 

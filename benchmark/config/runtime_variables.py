@@ -20,7 +20,7 @@ class RuntimeVariable:
     name: str
     value: str
     applies: Callable[[System, bool], bool]
-    """Whether a run on GPUs sets it, by its system and whether its kernels have to be deterministic."""
+    """The function tells whether a run on GPUs sets the variable, from the system and from ``deterministic``."""
     reason: str
 
 

@@ -33,9 +33,9 @@ class ScheduledStep:
     trained_tokens: int
     """After the step, since the initial checkpoint."""
     learning_rate: float
-    """Of this step's update."""
+    """Learning rate of this step's update."""
     evaluates: bool
-    """Whether an evaluation follows it."""
+    """An evaluation follows the step."""
 
 
 def scheduled_steps(benchmark: Benchmark) -> Iterator[ScheduledStep]:

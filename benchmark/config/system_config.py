@@ -17,7 +17,7 @@ from stage.regular_files import read_regular
 SUFFIX = ".toml"
 LARGEST_FILE = 1 << 20
 USUAL = {"device": "cuda", "micro_batch_size": 1}
-"""Of a file that does not say them."""
+"""Values of a file that does not say them."""
 
 
 @dataclass(frozen=True)
@@ -42,21 +42,21 @@ class System:
     """Copies of master weights and moments: 1 shards them over all data-parallel devices, more over as many groups of
     these."""
     recompute: Recompute = "none"
-    """What blocks compute again in the backward pass instead of keeping it (model/passes/block_pass.py)."""
+    """Values that blocks compute again in the backward pass instead of keeping them."""
     warm_up_steps: int = 0
-    """Steps on made-up tokens before the clock starts, and an evaluation on them: what is slow the first time, as
-    connections and kernels are, is then done. They change nothing (benchmark/training/warm_up.py)."""
+    """Steps on made-up tokens before the clock starts, and an evaluation on them. Connections and kernels are slow the
+    first time; these steps make them and change nothing."""
     start_limit_s: float = 1800.0
-    """A process that is silent for so long while it joins, loads, or does something for the first time hangs: it is
-    killed, and the run started again. Later on, what counts is ten times what a step usually takes, or ..."""
+    """Seconds of silence after which a process counts as hanging while it joins, loads, or does something for the first
+    time: it is killed, and the run is started again. Later the limit is ten times a usual step."""
     hang_floor_s: float = 60.0
-    """... this, if it is more."""
+    """Least limit of that silence in the later steps, in seconds."""
     device_mtbf_hours: float = 1024.0
     """Mean time between failures that end a run, per device with its share of node and network: a system's is this
-    over the number of devices, 2 hours for 512. A guess on the safe side: BLOOM lost one GPU a week of 384, but much
-    more time to what is no device's fault (docs/facts/peers.md 1.5); four times longer only doubles the interval."""
+    over the number of devices, 2 hours for 512. The default is a guess on the safe side; a value four times longer
+    only doubles the time between checkpoints."""  # BLOOM lost one GPU a week of 384: docs/facts/peers.md 1.5
     accelerator: str = ""
-    """Name in the table of accelerators (accelerators.py): what its memory and its peak are."""
+    """Name in the table of accelerators, which gives memory and peak."""
     platform: str = ""
     """``submission_platform`` of the MLPerf log."""
 
@@ -99,12 +99,12 @@ class System:
 
     @property
     def peak_tflops(self) -> float | None:
-        """Of one device, dense BF16; None where it is not in the table."""
+        """Peak of one device in dense BF16, TFLOP/s; None if the table of accelerators lacks the device."""
         return ACCELERATORS[self.accelerator].peak_tflops if self.accelerator else None
 
     @property
     def memory_gb(self) -> float | None:
-        """Of one device, 10^9 bytes; None where it is not in the table."""
+        """Memory of one device in 10^9 bytes; None if the table of accelerators lacks the device."""
         return ACCELERATORS[self.accelerator].memory_gb if self.accelerator else None
 
     @property

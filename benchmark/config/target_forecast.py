@@ -19,7 +19,7 @@ from benchmark.config.run_config import Benchmark
 LATEST = 8
 """Evaluations that say how far a run stands from its reference curve; their median, as one may be a spike."""
 DOUBT = 4
-"""How many evaluations it takes until half of that distance is believed to last."""
+"""Number of evaluations after which half of that distance is believed to last."""
 Z_90 = 1.645
 """Standard deviations on either side that hold 90 % of a normal distribution."""
 SPREAD, FIRST_SPREAD = 0.4, 0.75
@@ -28,7 +28,7 @@ nothing is known of it, which goes down with the number of evaluations."""
 OWN_LATEST, OWN_FEWEST = 4, 3
 """Evaluations that are extrapolated where there is no reference curve, and the fewest that are."""
 OWN_SPREAD = 0.5
-"""Of such an extrapolation, as a share of the tokens that remain."""
+"""Standard deviation of such an extrapolation, as a share of the tokens that remain."""
 SIZE_MARGIN = 1.5
 """A batch size is as the nearest curve's up to this factor beyond the smallest or largest one."""
 FARTHEST = 10
@@ -42,7 +42,7 @@ class TargetForecast:
     tokens: int
     low: int
     high: int
-    """At least nine runs of ten meet it from ``low`` to ``high``, both included."""
+    """At least nine runs of ten meet the target from ``low`` to ``high``, both included."""
     basis: Literal["reference curves", "own evaluations"]
 
 
@@ -136,7 +136,7 @@ def _by_curve(
 
 
 def _crossing(curve: Curve, target: float, farthest: int) -> float | None:
-    """Where ``curve`` first is at or below ``target``; 0 where it begins there."""
+    """Return the place where ``curve`` first is at or below ``target``; 0 if the curve begins there."""
     before = math.inf
     for count in range(1, farthest + 1):
         now = curve(count)

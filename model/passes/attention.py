@@ -132,7 +132,7 @@ def attend(qkv: Tensor, batch: int, heads: int) -> Heads:
 
 
 def attend_by(kernel: Kernel, qkv: Tensor, batch: int, heads: int) -> Heads:
-    """As :func:`attend`, by the given kernel."""
+    """Do the work of :func:`attend` with the given kernel."""
     parts = qkv.view(qkv.shape[0] // batch, batch, heads, 3, -1)
     return Heads(parts, kernel.forward(*_queries_keys_values(parts)), kernel)
 

@@ -1,4 +1,4 @@
-"""Whether the attention kernel that a run takes is right: on the run's own shape, against another kernel, before it.
+"""Proof before a run that its attention kernel is right, on the run's own shape, against another kernel.
 
 A kernel can run and be wrong; cuDNN's failures were NaN, not errors (pytorch/pytorch#196678). So queries, keys and
 values at random go through both kernels, forward and backward, laid out in memory as the passes have them: once of
@@ -15,7 +15,7 @@ LARGE = 20.0
 MOST = 0.03
 """Largest relative difference, in the L2 norm. On an H100 each kernel was at most 0.0091 away from FP64."""
 OTHER: dict[type[Kernel], type[Kernel]] = {CudnnFlash: Flash, Flash: MemoryEfficient}
-"""What a kernel is held against; the rest are held against nothing."""
+"""The kernel that proves another one. Kernels that this table lacks are proved by none."""
 
 
 def proved_attention(

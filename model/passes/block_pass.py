@@ -77,7 +77,7 @@ class Attention(Protocol):
 
 @dataclass(frozen=True)
 class BlockParts:
-    """What a model's own block is made of, on this rank."""
+    """The parts of a model's own block, on this rank."""
 
     norm_x: Norm
     """Before attention ..."""
@@ -97,12 +97,12 @@ class BlockParts:
 
 @dataclass(slots=True)
 class KeptBlock:
-    """What a block's backward pass starts from; None is made again."""
+    """Values that a block's backward pass starts from. A value that is None is computed again."""
 
     x_tH: Tensor
     """The block's input."""
     heads: Attention | None = None
-    """What attention's backward pass starts from."""
+    """Values that attention's backward pass starts from."""
     y_tH: Tensor | None = None
     """The hidden state between attention and MLP."""
     before_activation_TF: Tensor | None = None
@@ -212,7 +212,7 @@ class BlockPass:
     def _normed(
         self, norm: Norm, x_tH: Tensor, whole: Tensor | None, state: NormState | None
     ) -> tuple[Pending, NormState]:
-        """What a norm made of ``x_tH``, of all tokens, made again unless it was kept."""
+        """Return the norm of ``x_tH`` for all tokens, computed again unless it was kept."""
         if whole is not None and state is not None:
             return Pending(whole), state
         normed_tH, state = norm.forward(x_tH)

@@ -120,5 +120,5 @@ class OutputPass:
         return softmax_losses(torch.mm(normed_TH, self._table.value.t()), labels_T, self._group.group)
 
     def _turns(self, labels_T: Tensor) -> int:
-        """How many times logits are made, each of LARGEST_LOGITS bytes or little more."""
+        """Return the number of pieces that logits are made in, each of LARGEST_LOGITS bytes or little more."""
         return math.ceil(labels_T.shape[0] * self._table.value.shape[0] * 4 / LARGEST_LOGITS)

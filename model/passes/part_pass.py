@@ -19,24 +19,24 @@ from model.passes.whole_parameter import WholeParameter
 
 @dataclass(frozen=True)
 class PartBatch:
-    """What the ends of the model need of a micro-batch; the blocks between need nothing of it. On the device."""
+    """The ends of the model need these tensors of a micro-batch, on the device; the blocks between need none."""
 
     tokens_BS: Tensor | None = None
     """Token ids, for the embedding."""
     labels_BS: Tensor | None = None
-    """For the losses ..."""
+    """Labels of the losses."""
     mask_BS: Tensor | None = None
-    """... and which of them count: 1 or 0, FP32."""
+    """1 for a label whose loss counts, 0 for another, FP32."""
 
 
 @dataclass(slots=True)
 class KeptPart:
-    """What the backward pass through a part starts from."""
+    """Values that the backward pass through a part starts from."""
 
     blocks: list[KeptBlock]
     tokens_BS: Tensor | None
     output_gradient_tH: Tensor | None
-    """Of the last block's output, where the part has the model's output."""
+    """Gradient of the last block's output, if the part has the model's output."""
 
 
 class PartPass:

@@ -31,7 +31,7 @@ class Pending:
     result: Tensor
     work: Any = None
     source: Tensor | None = None
-    """What is being sent, kept until it is."""
+    """The tensor that is being sent, kept until the collective has read it."""
 
 
 Passing = Generator[Pending, None, T]

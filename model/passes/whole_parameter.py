@@ -84,7 +84,7 @@ class WholeParameter:
         return self.gradient if self._has_terms else None
 
     def to_scatter(self) -> tuple[Tensor, Tensor] | None:
-        """Where the shard of the summed gradient goes, and what to scatter. None where there is one shard."""
+        """Return the place of the summed gradient's shard, and the tensor to scatter; None if there is one shard."""
         sums = self.gradient
         assert self._padded_gradient is not None and len(sums) <= len(self._padded_gradient)
         return None if self._shards == 1 else (self.shard_sum(), self._padded_gradient)
