@@ -35,8 +35,8 @@ def observers_of(
 
     ``hosts``: names of the machines by rank. Collective.
     """
-    events, progress = log.events, state.progress
-    samples = partial(samples_command, config.data.train_data_path, state.benchmark, progress.seed)
+    events = log.events
+    samples = partial(samples_command, config.data.train_data_path, state.benchmark, state.progress.seed)
     copies = CopyAudit(config.guards.audit_interval, state, events, phases)
     observers: list[Observer] = [
         SpeedWatch(config.guards.speed_interval, state, hosts, events),
@@ -49,17 +49,9 @@ def observers_of(
         StepRecord(state, events),
         log,
     ]
-    observers.append(Saves(config.run_dir, config.checkpoints, state, events, phases, told=tuple(observers)))
+    run_dir, saves = config.run_dir, config.checkpoints
+    observers.append(Saves(run_dir, saves, state, events, phases, told=tuple(observers)))
     if state.world.rank == 0:
-        observers.append(
-            SummaryFile(
-                config.run_dir,
-                result_path(config.run_dir, config.result_number),
-                progress,
-                events,
-                lambda phase: phases.enter(phase, progress.steps),
-                saves=config.checkpoints.saves,
-                patience_s=state.system.start_limit_s / 2,  # less than the watchdog's
-            )
-        )
+        result = result_path(run_dir, config.result_number)
+        observers.append(SummaryFile(run_dir, result, state, events, phases, saves=saves.saves))
     return observers
