@@ -94,6 +94,7 @@ def test_seed_is_drawn_anew_and_in_range(tmp_path: Path) -> None:
 def test_killed_before_its_first_checkpoint_it_begins_again_with_its_seed(tmp_path: Path) -> None:
     with open_run_folder(configured(tmp_path, seed=None), rank=0) as log:
         seed = log.progress.seed
+    (tmp_path / "result_0.txt").write_text("half a li")
     with open_run_folder(configured(tmp_path, seed=None), rank=0) as log:
         assert (log.progress.seed, log.resumed_at) == (seed, None)
     assert [event["key"] for event in mlperf(tmp_path)] == ["cache_clear", "init_start"]
