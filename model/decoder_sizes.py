@@ -7,6 +7,8 @@ from stage.errors import InputError
 
 Recompute = Literal["none", "selective", "full"]
 """Values that a block computes again in its backward pass (passes/block_pass.py)."""
+CopyEngines = Literal["none", "gathers", "all"]
+"""Messages of tensor parallelism that copy engines carry (passes/copy_engines.py)."""
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """The order of the tests, and what is so in all of them."""
 
+import os
 from collections import Counter
 
 import pytest
@@ -7,6 +8,8 @@ from hypothesis import HealthCheck, settings
 
 import tests.unsynced  # noqa: F401
 
+# Before PyTorch is imported: what tests compute is small, and their processes share few cores. A run has its own.
+os.environ.update(OMP_NUM_THREADS="1", OMP_WAIT_POLICY="passive")
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 """How long an example takes depends on what else runs here, and is no failure."""

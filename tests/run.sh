@@ -8,7 +8,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source environment.sh
 find_python "$PWD" dev
-export OMP_WAIT_POLICY=passive       # threads that wait give up their core: the tests' processes share few
 unset PYTHONDONTWRITEBYTECODE        # compiled once, not in every process
 marks=()
 if [[ ${1:-} == --fast ]]; then

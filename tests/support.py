@@ -1,10 +1,14 @@
 """What several tests use: paths, recorded outputs of the original code, and commands run as a user runs them."""
 
+import contextlib
+import importlib
+import io
 import json
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -23,10 +27,38 @@ def golden(name: str) -> Any:
     return json.loads((GOLDEN / name).read_text())
 
 
+QUICK = ("checkpoint_convert", "checksums", "data_prep")
+"""Programs that leave their process as it was."""
+
+
 def command(*arguments: object, timeout: float = 120) -> "subprocess.CompletedProcess[str]":
-    """Run ``python -m ARGUMENTS`` from the repository's folder, in a process forked from one that imported it all."""
+    """Run ``python -m ARGUMENTS``: in this process if it is QUICK, else in one forked from one that imported it all."""
     words = [str(argument) for argument in arguments]
-    return run_forked(run_module, words, folder=REPOSITORY, timeout=timeout)
+    return command_here(*words) if words[0] in QUICK else forked_command(*words, timeout=timeout)
+
+
+def forked_command(*arguments: object, timeout: float = 120) -> "subprocess.CompletedProcess[str]":
+    """Run ``python -m ARGUMENTS`` from the repository's folder, in a process of its own."""
+    return run_forked(run_module, [str(argument) for argument in arguments], folder=REPOSITORY, timeout=timeout)
+
+
+def command_here(program: str, *words: str) -> "subprocess.CompletedProcess[str]":
+    """Run a program in this process, with a user's words and with what he sees."""
+    out, errors = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
+    with (
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(errors),
+        contextlib.chdir(REPOSITORY),
+        mock.patch.object(sys, "argv", [program, *words]),
+        mock.patch("faulthandler.enable"),  # wants a file of the system's
+        mock.patch("gc.freeze"),
+        pytest.raises(SystemExit) as leaving,
+    ):
+        importlib.import_module(f"{program}.__main__").console()
+    for stream in (out, errors):
+        stream.flush()
+        stream.seek(0)
+    return subprocess.CompletedProcess([program, *words], int(leaving.value.code or 0), out.read(), errors.read())
 
 
 def fresh_command(*arguments: object, timeout: float = 120) -> "subprocess.CompletedProcess[str]":

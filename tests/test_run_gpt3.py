@@ -57,9 +57,7 @@ def test_newer_form_has_the_data_as_an_argument() -> None:
     assert config.data.valid_data_path == ("1.00", "/tokens/c4_en_validation_subset_c4_spm_text_document")
 
 
-@pytest.mark.parametrize(
-    ("given", "precision"), [("1", "bf16"), ("yes", "bf16"), ("TRUE", "bf16"), ("0", "fp32"), ("No", "fp32")]
-)
+@pytest.mark.parametrize(("given", "precision"), [("yes", "bf16"), ("0", "fp32")])
 def test_bf16_is_asked_for_in_the_usual_spellings(given: str, precision: str) -> None:
     _, config = train_command("/logs", "/bpe", "none", USE_BF16=given)
     assert config.precision == precision
@@ -71,11 +69,10 @@ def test_bf16_in_another_spelling_is_refused() -> None:
 
 
 def test_fp32_by_default_is_not_silent() -> None:
-    for variables, lines in (({}, 4), ({"USE_BF16": "false"}, 0), ({"USE_BF16": "true"}, 0)):
-        done = script("/logs", "/bpe", "none", **{**VARIABLES, **variables})
-        told = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
-        assert len(told) == lines
-    assert "67 instead of 46 GiB" in script("/logs", "/bpe", "none", **VARIABLES).stderr
+    told = script("/logs", "/bpe", "none", **VARIABLES).stderr
+    assert [line[:9] for line in told.splitlines()] == ["warning: "] * 4
+    assert "67 instead of 46 GiB" in told
+    assert script("/logs", "/bpe", "none", **VARIABLES, USE_BF16="false").stderr == ""
 
 
 def test_variables_override_the_benchmark() -> None:
@@ -153,7 +150,6 @@ def test_rehearsal_is_what_runs_without_arguments() -> None:
         (["/logs", "/bpe", "none"], {"DRY_RUN": "0"}, "needs Slurm"),
         (["/logs", "/bpe", "none"], {"COM_DIR": ""}, "COM_DIR is not set"),
         (["/logs", "/bpe", "none"], {"SLURM_JOB_ID": "7", "SLURM_SUBMIT_DIR": "/"}, "/ is not the repository"),
-        ([], {"C4_PATH": "/none", "WORK_DIR": "/tmp/rehearsal", "DRY_RUN": "0"}, "/none: expected en/c4-train"),
         ([], {"WORK_DIR": "/proc/none", "DRY_RUN": "0"}, "/proc/none"),
     ],
 )

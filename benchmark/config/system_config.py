@@ -1,16 +1,17 @@
 """The machines of a run, and how the model is spread over them; those that have a name are in ``systems.py``."""
 
+import json
 import tomllib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import tyro
 
 from benchmark.config.accelerators import ACCELERATORS, accelerator_called
 from benchmark.config.field_checks import divisors, listed, require_positive
-from model.decoder_sizes import Recompute
+from model.decoder_sizes import CopyEngines, Recompute
 from stage.errors import InputError
 from stage.regular_files import read_regular
 
@@ -18,6 +19,34 @@ SUFFIX = ".toml"
 LARGEST_FILE = 1 << 20
 USUAL = {"device": "cuda", "micro_batch_size": 1}
 """Values of a file that does not say them."""
+
+
+@dataclass(frozen=True)
+class Collectives:
+    """How the messages between tensor-parallel ranks share a GPU with matrix products. By default NCCL and cuBLAS
+    decide; `slice --tune-collectives` times the other choices."""
+
+    nccl_ctas: int | None = None
+    """Most multiprocessors that a message of NCCL between tensor-parallel ranks takes. None: NCCL chooses."""
+    nccl_priority: bool = False
+    """Queue these messages on a stream of high priority."""
+    copy_engines: CopyEngines = "none"
+    """Messages that copy engines carry in NCCL's place, through memory that the GPUs of a machine share; `all`:
+    reduce-scatters too, which then sum in another order."""
+    sm_carveout: int = 0
+    """Multiprocessors that matrix products leave to messages; above 0 the products are those of cuBLASLt."""
+
+    def __post_init__(self) -> None:
+        if self.nccl_ctas is not None:
+            require_positive(self, "nccl_ctas")
+        if self.sm_carveout < 0:
+            raise InputError(f"sm_carveout {self.sm_carveout}: expected at least 0; change --sm-carveout")
+
+    @property
+    def words(self) -> str:
+        """The options that differ from the defaults, as on a command line."""
+        options = {f"--{name.replace('_', '-')}": value for name, value in _chosen(self).items()}
+        return " ".join(name if value is True else f"{name} {value}" for name, value in options.items())
 
 
 @dataclass(frozen=True)
@@ -59,6 +88,7 @@ class System:
     """Name in the table of accelerators, which gives memory and peak."""
     platform: str = ""
     """``submission_platform`` of the MLPerf log."""
+    collectives: tyro.conf.OmitArgPrefixes[Collectives] = Collectives()
 
     def __post_init__(self) -> None:
         require_positive(self, "nodes", "devices_per_node", "micro_batch_size", "replicas")
@@ -80,6 +110,14 @@ class System:
             raise InputError(
                 f"replicas {self.replicas} do not divide {self.data_parallel} data-parallel devices; possible: "
                 f"{listed(divisors(self.data_parallel))}; change --replicas"
+            )
+        if self.collectives != Collectives() and self.device != "cuda":
+            raise InputError(f"{self.collectives.words}: system {self.name} has no GPU; leave it out")
+        if self.collectives.copy_engines != "none" and self.devices_per_node % self.tensor_parallel:
+            raise InputError(
+                f"copy_engines {self.collectives.copy_engines}: they reach the GPUs of one machine alone, and "
+                f"tensor_parallel {self.tensor_parallel} does not divide its {self.devices_per_node}; change "
+                "--copy-engines or --tensor-parallel"
             )
         if self.pipeline_parallel == 1:
             object.__setattr__(self, "pipeline_chunks", 1)
@@ -120,7 +158,9 @@ def read_system(path: Path) -> System:
     mend = "expected the fields of a system, as docs/planning.md lists them"
     try:
         table = tomllib.loads(read_regular(path, LARGEST_FILE).decode())
-        others = table.keys() - {field.name for field in fields(System)} | table.keys() & {"name"}
+        section = table.get("collectives", {})
+        others = table.keys() - _names(System) | table.keys() & {"name"}
+        others |= section.keys() - _names(Collectives) if isinstance(section, dict) else set()
         if others:
             raise InputError(f"{path}: {', '.join(sorted(others))[:200]}: no field of a system; {mend}")
         return msgspec.convert({**USUAL, **table, "name": path.stem}, System)
@@ -130,3 +170,24 @@ def read_system(path: Path) -> System:
         raise InputError(f"{path}: {error}; {mend}") from None
     except InputError as error:  # fields that do not fit together
         raise InputError(str(error) if str(error).startswith(str(path)) else f"{path}: {error}") from None
+
+
+def system_text(system: System) -> str:
+    """Return the TOML file of a system that :func:`read_system` reads: number of machines and devices, and the fields
+    that are not the usual ones."""
+    table = {"nodes": system.nodes, "devices_per_node": system.devices_per_node, **_chosen(system)}
+    sections = {name: _chosen(value) for name, value in table.items() if is_dataclass(value)}
+    lines = [f"{name} = {json.dumps(value)}" for name, value in table.items() if name not in {*sections, "name"}]
+    for section, values in sections.items():
+        lines += ["", f"[{section}]", *(f"{name} = {json.dumps(value)}" for name, value in values.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _chosen(config: Any) -> dict[str, Any]:
+    """Return the fields that differ from what a file that does not say them gets."""
+    usual = {field.name: USUAL.get(field.name, field.default) for field in fields(config)}
+    return {name: value for name, due in usual.items() if (value := getattr(config, name)) != due}
+
+
+def _names(kind: type[Any]) -> set[str]:
+    return {field.name for field in fields(kind)}

@@ -4,6 +4,7 @@ The processes end as ``srun --kill-on-bad-exit`` ends a step: after one fails, t
 grace, and the exit status is the highest.
 """
 
+import math
 import multiprocessing
 import os
 import time
@@ -42,10 +43,11 @@ def run_ranks(
     processes: int,
     environment: Mapping[str, str],
     log: Path,
+    limit_s: float = math.inf,
 ) -> int:
     """Call ``function(*arguments)`` in every process of a new world, wait for their end and return the exit status.
 
-    ``log``: file for their output.
+    ``log``: file for their output. Processes that run longer than ``limit_s`` are killed.
     """
     context = fork_server()
     with reserved_port() as port:
@@ -58,7 +60,7 @@ def run_ranks(
         for rank in ranks:
             rank.start()
         try:
-            _wait(ranks)
+            _wait(ranks, limit_s)
         finally:
             for rank in ranks:
                 rank.kill()
@@ -71,14 +73,16 @@ def highest_status(codes: Sequence[int | None]) -> int:
     return max(128 - code if code < 0 else code for code in codes if code is not None)
 
 
-def _wait(ranks: Sequence[Any]) -> None:
-    """Wait until all are gone; once one has failed, end the others after :data:`GRACE_S`, kill them after
-    :data:`KILL_S`."""
-    failed_s: float | None = None
+def _wait(ranks: Sequence[Any], limit_s: float) -> None:
+    """Wait until all are gone, or for ``limit_s``; once one has failed, end the others after :data:`GRACE_S`, kill them
+    after :data:`KILL_S`."""
+    began_s, failed_s = time.monotonic(), None
     asked = False
     while running := [rank for rank in ranks if rank.exitcode is None]:
         wait([rank.sentinel for rank in running], POLL_S)
         now = time.monotonic()
+        if now - began_s > limit_s:
+            return
         if failed_s is None and any(rank.exitcode for rank in ranks):
             failed_s = now
         if failed_s is None:

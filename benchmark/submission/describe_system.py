@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.config.accelerators import accelerator_named
-from benchmark.config.system_config import SUFFIX
+from benchmark.config.system_config import SUFFIX, System, system_text
 from benchmark.machine import hardware
 from benchmark.results.system_description import FIELDS, marked_fields
 from stage.errors import InputError
@@ -42,9 +42,8 @@ def hardware_toml() -> str:
     gpu, _ = hardware.accelerators()
     name, count = gpu.get("accelerator_model_name", ""), gpu.get("accelerators_per_node", "")
     known = accelerator_named(name)
-    lines = ["nodes = 1", f"devices_per_node = {max(1, int(count)) if count.isdecimal() else 1}"]
-    lines.append(f'accelerator = "{known}"' if known else 'device = "cpu"')
-    return "\n".join(lines) + "\n"
+    devices = max(1, int(count)) if count.isdecimal() else 1
+    return system_text(System("", "cuda" if known else "cpu", 1, devices, 1, accelerator=known or ""))
 
 
 def describe_this_machine() -> dict[str, Any]:

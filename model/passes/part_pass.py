@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 
 from model.architectures import architecture_of
@@ -46,15 +45,15 @@ class PartPass:
         self,
         state: Mapping[str, DTensor],
         config: DecoderSizes,
-        mesh: DeviceMesh,
+        group: TensorGroup,
         *,
         bf16: bool,
         batch: int,
         recompute: Recompute,
     ) -> None:
-        """``state``: the part's parameters by their names in the model's plain page; ``mesh``: of the tensor-parallel
+        """``state``: the part's parameters by their names in the model's plain page; ``group``: the tensor-parallel
         ranks; ``batch``: samples of a micro-batch."""
-        self._group = TensorGroup(mesh)
+        self._group = group
         dtype = torch.bfloat16 if bf16 else torch.float32
         parameters = {name: WholeParameter(one, dtype) for name, one in state.items()}
         architecture = architecture_of(config)

@@ -15,6 +15,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 
+from model.decoder_sizes import CopyEngines
+from model.passes.copy_engines import CopiedCollectives, CopiedWork
 from model.passes.waits import tensor_parallel_collective
 
 T = TypeVar("T")
@@ -90,16 +92,23 @@ def run_together(*passes: Passing[Any]) -> list[Any]:
 class TensorGroup:
     """The ranks that share each layer; neighbours of a sequence, whose parts are rows one behind the other."""
 
-    def __init__(self, mesh: DeviceMesh | None = None) -> None:
+    def __init__(self, mesh: DeviceMesh | None = None, copy_engines: CopyEngines = "none") -> None:
+        """``copy_engines``: the messages that they carry (copy_engines.py); the process group's library carries the
+        others."""
         self.size = 1 if mesh is None else mesh.size()
         self.rank = 0 if self.size == 1 or mesh is None else mesh.get_local_rank()
         self.group = None if self.size == 1 or mesh is None else mesh.get_group()
+        copied = None if self.group is None or copy_engines == "none" else CopiedCollectives(self.group)
+        self._copied_gathers, self._copied_sums = copied, copied if copy_engines == "all" else None
 
     def gather(self, part: Tensor) -> Pending:
         """Rows of all ranks, in their order: [t, ...] to [T, ...]."""
         if self.group is None:
             return Pending(part)
         part = part.contiguous()
+        if self._copied_gathers is not None:
+            whole = self._copied_gathers.gather(part)
+            return Pending(whole, CopiedWork(whole), part)
         whole = torch.empty((part.shape[0] * self.size, *part.shape[1:]), dtype=part.dtype, device=part.device)
         return Pending(whole, all_gather_single(whole, part, group=self.group, async_op=True), part)
 
@@ -107,6 +116,9 @@ class TensorGroup:
         """This rank's rows of the sum over ranks: [T, ...] to [t, ...]."""
         if self.group is None:
             return Pending(terms)
+        if self._copied_sums is not None:
+            part = self._copied_sums.reduce_scatter(terms)
+            return Pending(part, CopiedWork(part), terms)
         rows = terms.shape[0] // self.size
         part = torch.empty((rows, *terms.shape[1:]), dtype=terms.dtype, device=terms.device)
         return Pending(part, reduce_scatter_single(part, terms, group=self.group, async_op=True), terms)

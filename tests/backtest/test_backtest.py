@@ -2,8 +2,6 @@
 
 import dataclasses
 import json
-import subprocess
-import sys
 import tomllib
 from collections.abc import Sequence
 from functools import cache
@@ -15,11 +13,11 @@ import pytest
 from benchmark.planning.step_model.machine_constants import TABLE, committed_constants, values_of
 from benchmark.planning.step_model.simulated_step import simulate_step
 from benchmark.planning.step_model.stacks import STACKS
+from tests.backtest import __main__ as command
 from tests.backtest import published_results
 from tests.backtest.comparison import Comparison, compare, errors_of_stacks, summaries, table_text
 from tests.backtest.fit_constants import DERIVED, FITTED, fit, log_errors, with_values
 from tests.backtest.published_results import backtest_constants, load_published_results
-from tests.support import REPOSITORY
 
 
 @cache
@@ -115,8 +113,8 @@ def test_fitted_constants_are_written_and_marked() -> None:
     assert written["stacks"]["ours"]["losses"]["value"] == committed_constants()["stacks.ours.losses"].value
 
 
-@pytest.mark.slow
-def test_command() -> None:
-    words = [sys.executable, "-m", "tests.backtest", "--json"]
-    done = subprocess.run(words, capture_output=True, text=True, check=True, cwd=REPOSITORY)
-    assert len(json.loads(done.stdout)["comparisons"]) == len(compared())
+def test_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(command, "compare", lambda *_: compared())
+    monkeypatch.setattr("sys.argv", ["tests.backtest", "--json"])
+    assert command.main() == 0
+    assert len(json.loads(capsys.readouterr().out)["comparisons"]) == len(compared())

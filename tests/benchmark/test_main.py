@@ -51,14 +51,11 @@ def test_commands_about_runs_have_their_options_first_and_the_others_on_demand(
 
 
 def test_help_and_version_need_no_pytorch() -> None:
-    hidden = "import sys; sys.modules['torch'] = None; sys.argv[0] = 'benchmark'; from benchmark.__main__ import main; "
-    for words in (["--help"], ["--version"], ["train", "--help"], ["plan", "--help-all"]):
-        done = subprocess.run(
-            [sys.executable, "-c", f"{hidden}sys.exit(main(sys.argv[1:]))", *words],
-            cwd=REPOSITORY, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert (done.returncode, done.stderr) == (0, ""), words
-        assert "benchmark" in done.stdout
+    words = (["--help"], ["--version"], ["train", "--help"], ["plan", "--help-all"])
+    code = f"import sys; sys.modules['torch'] = None; from benchmark.__main__ import main; print([*map(main, {words})])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("[0, 0, 0, 0]\n")
 
 
 def test_program_prints_errors_in_one_line() -> None:

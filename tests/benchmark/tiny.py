@@ -26,10 +26,6 @@ from stage.child_processes import reserved_port
 from stage.outputs.manifest import Recipe, made_by, record_of, write_manifest
 from tests.forked import fork_server
 
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-"""For the fork server. A thread that spins while it waits takes the core that its partner needs as soon as other
-processes run beside it, as they do in tests: one process with two threads then takes ten times as long."""
-
 MODEL = GPT3Config(
     num_layers=4,
     hidden_size=40,  # three processes get 14, 14 and 12 rows of most parameters

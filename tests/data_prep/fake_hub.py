@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote
 
 from data_prep.preparation.artifacts import train_shard
-from tests.support import command
+from tests.support import forked_command
 
 COMMITS = {"main": "a" * 40, "older": "b" * 40}
 NAMES = [train_shard(number) for number in (768, 769, 770)]
@@ -53,8 +53,8 @@ def fake_hub(files: dict[str, bytes]) -> Iterator[FakeHub]:
 
 
 def fetched(output: Path, *more: object) -> Any:
-    """The three files of ``NAMES``, fetched by the command."""
-    return command("data_prep", "fetch", "--output", output, "--what", "train", "--shards", "768-770", *more)
+    """The three files of ``NAMES``, fetched in a process of its own: huggingface_hub reads its variables once."""
+    return forked_command("data_prep", "fetch", "--output", output, "--what", "train", "--shards", "768-770", *more)
 
 
 def all_files(output: Path) -> list[str]:

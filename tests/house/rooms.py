@@ -45,6 +45,10 @@ class House:
         return found
 
     @cached_property
+    def trees(self) -> dict[Path, ast.Module]:
+        return {path: ast.parse(path.read_text()) for path in self.files.values()}
+
+    @cached_property
     def graph(self) -> "grimp.ImportGraph":
         sys.path.insert(0, str(self.root))
         try:
@@ -74,13 +78,12 @@ class House:
 
     def says(self, room: str) -> str:
         """The docstring of a room's folder or file, up to the first blank line."""
-        text = ast.get_docstring(ast.parse(self.files[room].read_text())) or ""
+        text = ast.get_docstring(self.trees[self.files[room]]) or ""
         return " ".join(text.split("\n\n")[0].split())
 
     def definitions(self) -> Iterator[tuple[str, Path, ast.stmt]]:
         """Module names, public classes and public functions, as "module x", "class X", "def x"."""
-        for path in self.files.values():
-            tree = ast.parse(path.read_text())
+        for path, tree in self.trees.items():
             if path.name not in ENTRANCES:
                 yield f"module {path.stem}", path, tree.body[0]
             for node in tree.body:
@@ -112,8 +115,8 @@ class House:
                 (node.end_lineno or node.lineno) - node.lineno + 1,
                 f"{path.relative_to(self.root).as_posix()}:{node.name}",
             )
-            for path in self.files.values()
-            for node in ast.walk(ast.parse(path.read_text()))
+            for path, tree in self.trees.items()
+            for node in ast.walk(tree)
             if isinstance(node, ast.FunctionDef)
         ]
         return max(lengths)

@@ -1,6 +1,8 @@
 """The house: one guess to any file, arrows that run one way, citations that open."""
 
+import os
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -20,12 +22,14 @@ TABLED = {Path("benchmark/review/rules")}
 """Rules, which tests/benchmark/review/test_mistakes.py tries by its tables."""
 
 
+@cache
 def texts() -> list[tuple[Path, str]]:
     """Code, scripts and papers in which something may be cited."""
-    kinds = ("*.py", "*.sh", "*.md", "*.j2", "*.yaml")
-    found = [path for kind in kinds for path in REPOSITORY.rglob(kind)]
-    kept = [path for path in found if not {".venv", ".git", "runs", "golden"} & set(path.relative_to(REPOSITORY).parts)]
-    return [(path, path.read_text()) for path in kept]
+    kinds, found = (".py", ".sh", ".md", ".j2", ".yaml"), []
+    for folder, folders, files in os.walk(REPOSITORY):
+        folders[:] = [name for name in folders if name not in (".venv", ".git", "runs", "golden", "__pycache__")]
+        found += [Path(folder, name) for name in files if name.endswith(kinds)]
+    return [(path, path.read_text()) for path in found]
 
 
 def test_every_citation_leads_to_a_section() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmark.commands.command_table import parse
-from tests.support import REPOSITORY, command
+from tests.support import REPOSITORY, command_here
 
 PAPERS = [REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md")] + sorted(
     path for path in (REPOSITORY / "docs").rglob("*.md")
@@ -46,7 +46,7 @@ def program_lines(path: Path) -> Iterator[tuple[str, str, str]]:
 
 @cache
 def help_of(program: str, name: str, benchmark: str) -> str:
-    done = command(program, name, *filter(None, [benchmark]), "--help-all")
+    done = command_here(program, name, *filter(None, [benchmark]), "--help-all")
     assert done.returncode == 0, (program, name, done.stderr)
     return done.stdout
 
@@ -81,31 +81,6 @@ def test_blocks_of_commands_parse(path: Path) -> None:
             assert importlib.util.find_spec(module) is not None, module
 
 
-@pytest.mark.slow
-def test_every_program_is_told_of() -> None:
-    told = {(program, name) for path in PAPERS for program, name, _ in program_lines(path)}
-    assert told >= {
-        ("data_prep", "fetch"),
-        ("data_prep", "preprocess"),
-        ("data_prep", "samples"),
-        ("data_prep", "inspect"),
-        ("data_prep", "plan"),
-        ("checksums", "create"),
-        ("checksums", "verify"),
-        ("checkpoint_convert", "paxml-to-megatron"),
-        ("checkpoint_convert", "megatron-to-paxml"),
-        ("checkpoint_convert", "to-huggingface"),
-        ("checkpoint_convert", "inspect"),
-        ("checkpoint_convert", "compare"),
-        *(
-            ("benchmark", name)
-            for name in ("train", "evaluate", "schedule", "plan", "preflight", "review", "package", "report")
-        ),
-        ("benchmark", "describe-system"),
-        ("benchmark", "reference-points"),
-    }
-
-
 @pytest.mark.parametrize("path", NAMED)
 def test_files_and_links_exist(path: Path) -> None:
     text = path.read_text()
@@ -134,7 +109,7 @@ def test_readme_is_a_page_and_maps_the_folders_early() -> None:
 
 def commands_of(program: str) -> set[str]:
     """The commands of a program, as it tells them to whoever names another."""
-    told = re.search(r"[tT]here are (.*)", command(program, "no-such-command").stderr)
+    told = re.search(r"[tT]here are (.*)", command_here(program, "no-such-command").stderr)
     assert told is not None
     return set(told[1].split(", "))
 

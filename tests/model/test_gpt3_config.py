@@ -4,7 +4,6 @@ import pytest
 
 from model.gpt3_config import GPT3Config
 from stage.errors import InputError
-from tests.support import assert_refused, command
 
 
 @pytest.mark.parametrize(
@@ -22,12 +21,6 @@ from tests.support import assert_refused, command
 def test_sizes_that_do_not_fit(sizes: tuple[int, int, int, int, int, int], complaint: str) -> None:
     with pytest.raises(InputError, match=f"^{complaint}$"):
         GPT3Config(*sizes)
-
-
-def test_on_the_command_line() -> None:
-    done = command("benchmark", "schedule", "rehearsal", "--padded-vocab-size", "64")
-    assert_refused(done)
-    assert done.stderr == "error: padded_vocab_size 64 is less than vocab_size 1000\n"
 
 
 def test_the_feed_forward_layer_is_four_times_as_wide() -> None:

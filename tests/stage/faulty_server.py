@@ -42,9 +42,7 @@ class FaultyServer:
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
-        for connection in tuple(
-            self.connections
-        ):  # or its thread waits for a next request as long as the process lives
+        for connection in tuple(self.connections):  # or its thread waits for a next request for ever
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
@@ -70,7 +68,7 @@ def _handler(server: FaultyServer) -> type[BaseHTTPRequestHandler]:
         def do_HEAD(self) -> None:
             file = server.folder / unquote(self.path.partition("?")[0]).removeprefix("/ckpt/")
             if not file.is_file():  # of the bucket: where S3 asks for its region
-                self._answer(200, b"", {"x-amz-bucket-region": "us-east-1"})
+                self._answer(200 if file.is_dir() else 404, b"", {"x-amz-bucket-region": "us-east-1"})
                 return
             content = file.read_bytes()
             tag = {"ETag": f'"{hashlib.md5(content).hexdigest()}"'} if server.tags else {}

@@ -8,13 +8,14 @@ import gc
 import math
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch.distributed.tensor import DTensor
 
 from benchmark.config.run_config import RunConfig
+from benchmark.config.system_config import Collectives
 from benchmark.planning.dry_runs.fake_world import fake_gpu_of, fake_tensors, fake_world
 from benchmark.planning.dry_runs.rank_report import RankReport, split, traffic_of_step
 from benchmark.planning.dry_runs.tracker import OperatorCounts, Tracker
@@ -64,14 +65,14 @@ class _Stepped:
 
 
 def examine(config: RunConfig, kind: str, rank: int) -> RankReport:
-    """Examine one rank, in a process that has no world yet.
+    """Examine one rank, in a process that has no world yet. Whatever carries its collectives, NCCL's are counted.
 
     Raises DeviceFault if the code does something that a real device would refuse (fake/device_rules.py).
     """
     torch.set_num_threads(1)
     gc.disable()  # as in training: it is collected between steps
     gc.freeze()
-    system, model = config.system, config.benchmark.model
+    system, model = replace(config.system, collectives=Collectives()), config.benchmark.model
     pipeline_rank = rank * system.pipeline_parallel // system.num_devices
     few, more = counted_micro_batches(config, pipeline_rank)
     together = more - few

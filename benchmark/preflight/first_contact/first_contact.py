@@ -21,6 +21,7 @@ import torch
 from benchmark.preflight.first_contact import contention
 from benchmark.preflight.first_contact.features import FEATURES
 from benchmark.preflight.slice_run.device_facts import DeviceFacts, device_facts
+from benchmark.preflight.slice_run.tuned_collectives import told
 from stage.errors import InputError
 from stage.git import REPOSITORY
 from stage.outputs.publish import write_text
@@ -132,7 +133,7 @@ def parts(facts: DeviceFacts, output: Path) -> Iterator[ContactPart]:
     yield ContactPart("contention", beside, 120.0, "contention.json", contention.tell)
     if facts.count > 1:
         size = max(size for size in (2, 4, 8) if size <= facts.count)
-        yield _slice("tensor slice", output, 600.0, "--tensor-parallel", str(size))
+        yield _slice("tensor slice", output, 1200.0, "--tensor-parallel", str(size), "--tune-collectives")
         yield _slice("pipeline slice", output, 600.0, "--pipeline-parallel", "2")
 
 
@@ -150,7 +151,8 @@ def _tell_of_slice(found: Any) -> str:
     mfu = "" if found["mfu"] is None else f", MFU {found['mfu']:.1%}"
     problems = "".join(f"; NOT measured: {problem}" for problem in found["problems"])
     step = f"{found['step_s']:.4g} s a step, {found['tflops_per_device']:.4g} TFLOP/s per device{mfu}"
-    return f"{found['layers']} layers, {step}{problems}"
+    ways = "".join(f"; {line}" for line in told(found.get("collectives", ()), "system.toml"))
+    return f"{found['layers']} layers, {step}{ways}{problems}"
 
 
 def _tell_of_preflight(found: Any) -> str:

@@ -3,7 +3,7 @@
 import gc
 import pickle
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -59,11 +59,16 @@ class RankMeasurement:
     """Rates of rank 0's device; None on other ranks."""
 
 
-def run_rank(config: RunConfig, steps: int, folder: Path, trace: Path | None) -> None:
+def run_rank(config: RunConfig, steps: int, folder: Path, trace: Path | None, *, only_steps: bool = False) -> None:
     """Join the slice's processes, measure, and end this process."""
     set_environment(runtime_environment(config.system, deterministic=config.deterministic))
     with joined_world(config.system, read_environment()) as world:
-        measure(config, world, steps, folder, trace)
+        if only_steps:
+            settle_attention(config.benchmark.model, config.system, config.precision, world)
+            measured_steps(config, world, steps, folder, trace, profiled=False)
+            world.barrier()
+        else:
+            measure(config, world, steps, folder, trace)
     end_process(0)
 
 
@@ -100,8 +105,15 @@ def read_measurements(folder: Path, processes: int) -> list[RankMeasurement]:
     return [pickle.loads(file.read_bytes()) for file in files if file.exists()]
 
 
-def measured_steps(config: RunConfig, world: World, steps: int, folder: Path, trace: Path | None) -> RankMeasurement:
-    """Time the steps, and run one more under the profiler. All ranks must call it."""
+def slowest_steps(ranks: Sequence[RankMeasurement]) -> tuple[float, ...]:
+    """Return the seconds of each step, the slowest process's."""
+    return tuple(max(times) for times in zip(*(rank.steps_s for rank in ranks), strict=True))
+
+
+def measured_steps(
+    config: RunConfig, world: World, steps: int, folder: Path, trace: Path | None, *, profiled: bool = True
+) -> RankMeasurement:
+    """Time the steps, and run one more under the profiler if it is to be ``profiled``. All ranks must call it."""
     started, before, on_gpu = time.perf_counter(), world.peak_memory_bytes(), world.device.type == "cuda"
     state, batches = made_up_state(config, world), made_up_batches(config, world)
     synchronize(world.device)
@@ -140,7 +152,8 @@ def measured_steps(config: RunConfig, world: World, steps: int, folder: Path, tr
         reserved_bytes=torch.cuda.max_memory_reserved(world.device) if on_gpu else None,
     )
     _leave(found, world, folder)
-    found = replace(found, times=profiled_step(world, step, trace))
+    if profiled:
+        found = replace(found, times=profiled_step(world, step, trace))
     pauses.end()
     return found
 

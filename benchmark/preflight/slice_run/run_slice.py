@@ -1,5 +1,6 @@
 """Run ``benchmark slice``: choose the layers, start the processes, and combine their measurements."""
 
+import dataclasses
 import json
 import re
 import shutil
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.config.run_config import RunConfig
+from benchmark.config.system_config import system_text
 from benchmark.launch.forked_ranks import run_ranks
 from benchmark.planning.run_plans.calibration import Calibration, write_calibration
 from benchmark.preflight.slice_run.device_facts import DeviceFacts, device_facts
@@ -15,16 +17,19 @@ from benchmark.preflight.slice_run.fitting_layers import chosen_layers, counted_
 from benchmark.preflight.slice_run.rank_measurement import RankMeasurement, read_measurements, run_rank
 from benchmark.preflight.slice_run.slice_config import SliceOptions, slice_config
 from benchmark.preflight.slice_run.slice_result import calibration_of, slice_result
+from benchmark.preflight.slice_run.tuned_collectives import TimedCollectives, fastest, timed_ways
 from stage.errors import CheckFailed, InputError
+from stage.outputs.publish import write_text
 
 CALIBRATION, RESULT, TRACE, LOG = "calibration.json", "slice.json", "trace.json", "slice.log"
+SYSTEM = "system.toml"
 NO_MEMORY = re.compile(r"out of memory|can't allocate memory|MemoryError", re.IGNORECASE)
 """Messages about lack of memory, as PyTorch, NCCL, a CPU's allocator and Python write them."""
 
 
 def run_slice(options: SliceOptions) -> tuple[dict[str, Any], Calibration | None]:
     """Run the slice, and write ``CALIBRATION``, ``RESULT`` and, with ``profile``, ``TRACE`` of rank 0 to the output
-    folder.
+    folder; with ``tune_collectives``, ``SYSTEM`` too.
 
     If the steps ran and a later part failed, the result holds the steps and names the failure; without rates there is
     no calibration. Raises InputError for a slice that these devices cannot run. Raises CheckFailed if a process fails
@@ -45,11 +50,25 @@ def run_slice(options: SliceOptions) -> tuple[dict[str, Any], Calibration | None
         ranks, problem = _measured(config, options, facts, Path(folder))
     result = slice_result(options, config, facts, ranks, counted_memory(options, facts, layers), problem)
     (options.output / RESULT).write_text(json.dumps(result, indent=1) + "\n")
-    (options.output / CALIBRATION).unlink(missing_ok=True)  # another slice's would be taken for this one's
+    for name in (CALIBRATION, SYSTEM):
+        (options.output / name).unlink(missing_ok=True)  # another slice's would be taken for this one's
     calibration = calibration_of(result, facts, ranks[0])
     if calibration is not None:
         write_calibration(calibration, options.output / CALIBRATION)
+    if options.tune_collectives:
+        _tune(config, options, result)
     return result, calibration
+
+
+def _tune(config: RunConfig, options: SliceOptions, result: dict[str, Any]) -> None:
+    """Time every way to send tensor-parallel messages, into ``RESULT``, and write the fastest to ``SYSTEM``."""
+    timed: list[TimedCollectives] = []
+    for one in timed_ways(config, options.steps, options.output):
+        timed.append(one)
+        result["collectives"] = [each.as_json() for each in timed]
+        write_text(options.output / RESULT, json.dumps(result, indent=1) + "\n")
+        best = dataclasses.replace(config.system, collectives=fastest(timed))
+        write_text(options.output / SYSTEM, system_text(best))
 
 
 def _measured(

@@ -1,7 +1,7 @@
 """Configure a run of a few layers of a benchmark on a few devices of this machine."""
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,7 +9,7 @@ import tyro
 
 from benchmark.config.benchmarks import BENCHMARKS
 from benchmark.config.run_config import Benchmark, RunConfig
-from benchmark.config.system_config import System
+from benchmark.config.system_config import Collectives, System
 from model.decoder_sizes import Recompute
 from model.gpt3_config import GPT3Config
 from stage.errors import InputError
@@ -57,6 +57,10 @@ class SliceOptions:
     """Sequence length instead of the benchmark's."""
     output: Path = Path("runs/slice")
     """Folder for calibration.json and slice.json."""
+    collectives: tyro.conf.OmitArgPrefixes[Collectives] = field(default_factory=Collectives)
+    tune_collectives: bool = False
+    """Afterwards, time the step with each way to send messages between tensor-parallel GPUs, and write the fastest to
+    system.toml there, for `train --system`."""
     profile: bool = False
     """Keep the profiler's trace of a step there too, for ui.perfetto.dev."""
 
@@ -71,6 +75,12 @@ class SliceOptions:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InputError(f"{name} {value}: expected at least 1; change --{name.replace('_', '-')}")
+
+        if self.tune_collectives and (self.device == "cpu" or self.tensor_parallel == 1):
+            raise InputError(
+                f"tune_collectives: {self.device}, tensor_parallel {self.tensor_parallel}: expected several GPUs; give "
+                "--tensor-parallel, or leave --tune-collectives out"
+            )
 
     @property
     def devices(self) -> int:
@@ -106,6 +116,7 @@ def slice_config(options: SliceOptions, layers: int, accelerator: str) -> RunCon
         pipeline_chunks=options.pipeline_chunks,
         recompute=options.recompute,
         accelerator=accelerator,
+        collectives=options.collectives,
     )
     config = RunConfig(benchmark=_benchmark(options, layers), system=system, precision=options.precision)
     config.require_fit()

@@ -12,7 +12,7 @@ from benchmark.machine.gpus import DeviceReading
 from benchmark.planning.dry_runs.rank_report import RankReport
 from benchmark.planning.run_plans.calibration import FORMAT, Calibration, SliceStep
 from benchmark.preflight.slice_run.device_facts import DeviceFacts
-from benchmark.preflight.slice_run.rank_measurement import RankMeasurement
+from benchmark.preflight.slice_run.rank_measurement import RankMeasurement, slowest_steps
 from benchmark.preflight.slice_run.slice_config import SliceOptions
 from benchmark.preflight.slice_run.step_times import StepTimes
 from model.flops import train_flops_per_token
@@ -34,7 +34,7 @@ def slice_result(
     failure after the steps and is empty without one.
     """
     system, model, first = config.system, config.benchmark.model, ranks[0]
-    steps = tuple(max(times) for times in zip(*(rank.steps_s for rank in ranks), strict=True))
+    steps = slowest_steps(ranks)
     step_s = statistics.median(steps)
     flops = train_flops_per_token(model)
     tokens_per_s = config.benchmark.tokens_per_step / step_s

@@ -5,6 +5,7 @@ from typing import Any
 
 from benchmark.config.benchmarks import BENCHMARKS
 from benchmark.planning.run_plans.calibration import Calibration, MatmulTime
+from benchmark.preflight.slice_run.tuned_collectives import told
 
 GIB = 2**30
 
@@ -32,6 +33,7 @@ def slice_lines(result: dict[str, Any], calibration: Calibration | None) -> Iter
     if calibration is not None:
         yield ""
         yield from _rates(calibration)
+    yield from told(result.get("collectives", ()), "system.toml")
     yield from (f"NOT measured: {problem}" for problem in result["problems"])
 
 

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -220,7 +220,7 @@ def joined_world(
             f"rank {environment.rank}: not all {environment.world_size} processes came to {environment.address} within "
             f"{timeout.total_seconds():g} s; see which of them did not start"
         ) from error
-    mesh = build_mesh(system, device.type)
+    mesh = build_mesh(system, device.type, tensor_options(system))
     for axis in AXES:  # PyTorch 2.13 gives groups that it splits off 30 minutes of their own
         _set_pg_timeout(timeout, mesh.get_group(axis))
     yield World(environment.rank, environment.world_size, device, mesh, environment.host)
@@ -228,8 +228,9 @@ def joined_world(
         dist.destroy_process_group()
 
 
-def build_mesh(system: System, device_type: str) -> DeviceMesh:
-    """Build the mesh of all processes.
+def build_mesh(system: System, device_type: str, tensor_options: Any = None) -> DeviceMesh:
+    """Build the mesh of all processes. ``tensor_options``: of the communicators of tensor-parallel ranks, if they have
+    others than the rest.
 
     Ranks that communicate most, the tensor-parallel ones, are next to each other; pipeline stages are farthest apart.
     The axes of the mesh have another order: the one in which parameters are cut.
@@ -237,7 +238,19 @@ def build_mesh(system: System, device_type: str) -> DeviceMesh:
     shard = system.data_parallel // system.replicas
     by_distance = (system.pipeline_parallel, system.replicas, shard, system.tensor_parallel)
     ranks = torch.arange(system.num_devices).view(by_distance).transpose(2, 3)
-    return DeviceMesh(device_type, ranks, mesh_dim_names=AXES)
+    options = None if tensor_options is None else tuple((None, tensor_options if a == "tensor" else None) for a in AXES)
+    return DeviceMesh(device_type, ranks, mesh_dim_names=AXES, backend_override=options)
+
+
+def tensor_options(system: System) -> Any:
+    """Return the NCCL options of tensor-parallel ranks' communicators; None if they are those of all others."""
+    chosen = system.collectives
+    if system.tensor_parallel == 1 or (chosen.nccl_ctas is None and not chosen.nccl_priority):
+        return None
+    options = dist.ProcessGroupNCCL.Options(is_high_priority_stream=chosen.nccl_priority)
+    if chosen.nccl_ctas is not None:
+        options.config.max_ctas = chosen.nccl_ctas
+    return options
 
 
 def end_process(status: int) -> NoReturn:
@@ -275,7 +288,15 @@ def device_of(system: System, environment: Environment) -> torch.device:
     # A product that cuBLAS splits is to be summed in FP32, as all others are. On an H100 this changed neither bits nor
     # time of any of the benchmark's products (docs/notes/hopper.md).
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    leave_multiprocessors(system.collectives.sm_carveout)
     return device
+
+
+def leave_multiprocessors(number: int) -> None:
+    """Have matrix products leave so many multiprocessors to messages; 0: none, and cuBLAS as PyTorch chooses it."""
+    if number:
+        torch.backends.cuda.preferred_blas_library("cublaslt")  # cuBLAS itself takes all
+        torch._C._set_sm_carveout_experimental(number)
 
 
 def pci_address(device: torch.device) -> str:

@@ -23,7 +23,7 @@ from model.cpu_bf16 import Bf16ByFp32, cpu_has_bf16
 from model.decoder_sizes import DecoderSizes
 from model.passes.end_passes import sequence_first
 from model.passes.part_pass import KeptPart, PartBatch, PartPass
-from model.passes.tensor_group import ForwardWatch, Passing, run_together, together
+from model.passes.tensor_group import ForwardWatch, Passing, TensorGroup, run_together, together
 from model.passes.waits import pipeline_exchange
 
 
@@ -53,11 +53,12 @@ class Pipeline:
         self._shape = PipelineShape(
             mesh.size(), mesh.get_local_rank(), system.pipeline_chunks, apart=system.tensor_parallel > 1
         )
+        tensor = TensorGroup(world.mesh["tensor"], system.collectives.copy_engines)
         self._parts = [
             PartPass(
                 parameters,
                 model,
-                world.mesh["tensor"],
+                tensor,
                 bf16=bf16,
                 batch=system.micro_batch_size,
                 recompute=system.recompute,

@@ -3,7 +3,8 @@
 import pytest
 
 from benchmark.commands.command_table import parse
-from benchmark.commands.run_commands import ScheduleCommand
+from benchmark.commands.plan_commands import PlanCommand, PlannedRun
+from benchmark.commands.run_commands import MachinePreflightCommand, PreflightCommand, ScheduleCommand
 from stage.errors import InputError
 
 ABOUT_DEALT_OUT_RUNS = ("train", "evaluate", "plan", "preflight")
@@ -20,3 +21,33 @@ def test_schedule_takes_any_sizes() -> None:
     made = parse(["schedule", *DO_NOT_FIT])
     assert isinstance(made, ScheduleCommand)
     assert made.config.benchmark.global_batch_size == 1537
+
+
+def test_fp8_is_a_precision_of_a_plan_alone() -> None:
+    planned = parse(["plan", "gpt3_175b", "--stack", "nemo", "--precision", "fp8"])
+    assert isinstance(planned, PlanCommand)
+    assert isinstance(planned.config, PlannedRun)
+    assert planned.config.precision == "fp8"
+    with pytest.raises(InputError, match="--precision"):
+        parse(["train", "gpt3_175b", "--precision", "fp8"])
+
+
+def test_a_search_takes_devices_that_the_given_layout_does_not_fill() -> None:
+    assert isinstance(parse(["plan", "gpt3_175b", "--nodes", "5", "--search"]), PlanCommand)
+
+
+def test_preflight_without_a_benchmark_checks_the_machine() -> None:
+    assert parse(["preflight", "--json"]) == MachinePreflightCommand(json=True)
+    named = parse(["preflight", "rehearsal", "--json"])
+    assert isinstance(named, PreflightCommand)
+    assert named.json
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["report", "--output"], ["package", "--org"], ["describe-system", "--out-put", "x"], ["rehearse", "--seed", "x"]],
+    ids=" ".join,
+)
+def test_missing_unknown_and_wrong_options_are_named(words: list[str]) -> None:
+    with pytest.raises(InputError, match=words[1]):
+        parse(words[:1] if words[1] in ("--output", "--org") else words)

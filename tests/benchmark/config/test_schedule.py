@@ -5,9 +5,10 @@ import json
 
 import pytest
 
+from benchmark.__main__ import main
 from benchmark.config.benchmarks import GPT3_175B, REHEARSAL
 from benchmark.config.schedule import learning_rate, scheduled_steps
-from tests.support import command, golden
+from tests.support import golden
 
 
 @pytest.mark.parametrize("name", ["lr_points.json", "lr_gbs1536.json"])
@@ -46,12 +47,13 @@ def test_rehearsal_evaluates_as_often_as_the_benchmark() -> None:
     assert REHEARSAL.eval_interval == GPT3_175B.eval_interval == 16
 
 
-def test_command_prints_every_step() -> None:
-    done = command("benchmark", "schedule", "gpt3_175b", "--global-batch-size", 2304, "--json")
-    content = json.loads(done.stdout)
+def test_command_prints_every_step(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schedule", "gpt3_175b", "--global-batch-size", "2304", "--json"]) in (0, None)
+    content = json.loads(capsys.readouterr().out)
     expected = scheduled_steps(dataclasses.replace(GPT3_175B, global_batch_size=2304))
     assert content["steps"] == [dataclasses.asdict(step) for step in expected]
     assert (content["eval_interval"], content["start_samples"]) == (11, 6_144_000)
-    table = command("benchmark", "schedule", "rehearsal").stdout.splitlines()
+    main(["schedule", "rehearsal"])
+    table = capsys.readouterr().out.splitlines()
     assert table[16].split()[0] == "4016"
     assert table[16].endswith("evaluates")

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from benchmark.config.system_config import Collectives
 from benchmark.config.systems import SYSTEMS
 from stage.errors import InputError
 
@@ -29,9 +30,20 @@ def test_without_a_pipeline_a_device_has_one_stage() -> None:
         ({"micro_batch_size": 0}, "change --micro-batch-size"),
         ({"accelerator": "H1000"}, "accelerator H1000: unknown; there are GB200, B300, B200, GH200"),
         ({"nodes": 1, "tensor_parallel": 3}, "products that do: 1, 2, 4, 8. Change"),
+        ({"collectives": Collectives(copy_engines="all"), "tensor_parallel": 16}, "of one machine alone, and tensor_p"),
+        (
+            {"collectives": Collectives(8, nccl_priority=True, sm_carveout=4), "device": "cpu"},
+            "--nccl-ctas 8 --nccl-priority --sm-carveout 4: system dgxh100_n64 has no GPU; leave it out",
+        ),
         ({"replicas": 5}, "replicas 5 do not divide 16 data-parallel devices; possible: 1, 2, 4, 8, 16"),
     ],
 )
 def test_systems_that_are_refused(change: dict[str, Any], complaint: str) -> None:
     with pytest.raises(InputError, match=complaint):
         dataclasses.replace(DGX, **change)
+
+
+@pytest.mark.parametrize("change", [{"nccl_ctas": 0}, {"sm_carveout": -1}])
+def test_collectives_that_are_refused(change: dict[str, int]) -> None:
+    with pytest.raises(InputError, match="expected at least"):
+        Collectives(**change)

@@ -1,10 +1,11 @@
 """A system of a user's own."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from benchmark.config.system_config import System, read_system
+from benchmark.config.system_config import Collectives, System, read_system, system_text
 from benchmark.config.systems import SYSTEMS, system_called
 from benchmark.submission.describe_system import describe_system
 from stage.errors import InputError
@@ -28,6 +29,22 @@ def test_a_file_is_a_system(tmp_path: Path) -> None:
     assert system_called("h200_n8") is SYSTEMS["h200_n8"]
 
 
+@pytest.mark.parametrize("system", SYSTEMS.values(), ids=str)
+@pytest.mark.parametrize("collectives", [Collectives(), Collectives(8, True, "all", 4), Collectives(sm_carveout=8)])
+def test_a_system_is_written_as_it_is_read(system: System, collectives: Collectives, tmp_path: Path) -> None:
+    if system.device == "cuda":
+        system = replace(system, collectives=collectives)
+    path = tmp_path / f"{system.name}.toml"
+    path.write_text(system_text(system))
+    assert read_system(path) == system
+
+
+def test_collectives_are_options_too() -> None:
+    words = "--nccl-ctas 8 --nccl-priority --copy-engines gathers --sm-carveout 4"
+    chosen = parsed("gpt3_175b", *words.split()).system.collectives
+    assert (chosen, chosen.words) == (Collectives(8, True, "gathers", 4), words)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "complaint"),
     [
@@ -38,6 +55,10 @@ def test_a_file_is_a_system(tmp_path: Path) -> None:
         ("nodes", "machines", "machines: no field of a system"),
         ("h200", "Z80", "my_cluster.toml: accelerator Z80: unknown"),
         ('"full"', '"some"', "Invalid enum value 'some'"),
+        ('"full"', '"full"\n[collectives]\nnccl_cta = 8', "nccl_cta: no field of a system"),
+        ('"full"', '"full"\n[collectives]\nnccl_ctas = 0', "nccl_ctas 0: expected at least 1; change --nccl-ctas"),
+        ('"full"', '"full"\n[collectives]\ncopy_engines = "most"', "Invalid enum value 'most'"),
+        ('"full"', '"full"\ncollectives = 8', r"Expected `object`, got `int` - at `\$.collectives`"),
     ],
 )
 def test_what_is_no_system(tmp_path: Path, old: str, new: str, complaint: str) -> None:

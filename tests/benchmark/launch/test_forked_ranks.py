@@ -43,6 +43,11 @@ def test_all_well(tmp_path: Path) -> None:
     assert (tmp_path / "log").read_text() == "localhost\n" * 3
 
 
+def test_processes_that_hang_are_killed(tmp_path: Path) -> None:
+    status = run_ranks(time.sleep, [60], processes=2, environment={}, log=tmp_path / "log", limit_s=0.3)
+    assert status == 128 + signal.SIGKILL
+
+
 def test_status_is_the_highest() -> None:
     assert highest_status([0, 0]) == 0
     assert highest_status([70, 1, None]) == 70

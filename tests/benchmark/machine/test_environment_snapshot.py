@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmark.machine.environment_snapshot import LEFT_OUT, environment_snapshot, without_secrets
-from tests.support import fresh_command
+from tests.support import forked_command
 
 SECRETS = {
     "WANDB_API_KEY": "abc",
@@ -63,7 +63,7 @@ def test_credentials_within_values() -> None:
 @pytest.mark.slow
 def test_command_writes_it_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_API_KEY", "hunter2")
-    done = fresh_command("benchmark.machine.environment_snapshot", tmp_path / "job.json")
+    done = forked_command("benchmark.machine.environment_snapshot", tmp_path / "job.json")
     assert done.returncode == 0, done.stderr
     text = (tmp_path / "job.json").read_text()
     found = json.loads(text)

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 import benchmark.replay.replay_run as replay_module
+from benchmark.__main__ import main
 from benchmark.config.benchmarks import GPT3_175B
 from benchmark.config.systems import SYSTEMS
 from benchmark.evidence.chain import EVIDENCE, AnyRecord, Begin, Chain, CheckpointRecord, EvaluationRecord, read_chain
@@ -126,10 +127,18 @@ def test_a_record_that_was_edited_is_named_by_its_line(run_dir: Path, said: Said
     assert said()[0].startswith("line 13: the line: recorded it was changed since it was written")
 
 
-def test_an_edited_log_is_named(run_dir: Path, said: Said) -> None:
+@pytest.mark.usefixtures("said")
+def test_the_command_and_an_edited_log(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["replay", str(run_dir), "--steps", "2:6"]
+    assert main([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["holds"], found["exact"], found["start"], found["compared_steps"]) == (True, True, 2, 4)
     log = run_dir / "result_0.txt"
     log.write_text(log.read_text().replace('"key": "seed", "value": 17', '"key": "seed", "value": 16'))
-    assert said()[0].startswith("line 13, step 6: SHA-256 of result_0.txt, the MLPerf log: recorded ")
+    assert main(words) == 1
+    assert "line 13, step 6: SHA-256 of result_0.txt, the MLPerf log: recorded " in capsys.readouterr().out
+    with pytest.raises(InputError, match="a run writes it with train --evidence"):
+        main(["replay", str(run_dir / "checkpoints"), "--steps", "1:2"])
 
 
 @pytest.mark.slow

@@ -23,11 +23,6 @@ needs_chromium = pytest.mark.skipif(PROGRAM is None, reason="no chromium here: a
 HOSTILE = "</script><script>window.broken = 1</script><img src=x onerror='window.broken = 1'>\"'&"
 
 
-def report(output: Path, *paths: Path) -> Path:
-    assert write_report(paths, output).startswith(f"{output}: ")
-    return output
-
-
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     with headless(tmp_path_factory.mktemp("chromium")) as started:
@@ -51,8 +46,7 @@ def key_figures(browser: Browser) -> dict[str, str]:
 
 
 @needs_chromium
-@pytest.mark.parametrize("width", [390, 1280])
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize(("width", "dark"), [(390, True), (1280, False)])
 def test_numbers_are_shown_at_any_width_without_complaints(
     browser: Browser, page: Path, width: int, dark: bool
 ) -> None:
@@ -85,7 +79,7 @@ def test_strangers_texts_are_shown_and_never_run(browser: Browser, tmp_path: Pat
     supervised.step()
     run = write_run(tmp_path / "run", submission_org=HOSTILE, submission_platform=HOSTILE, seed=HOSTILE)
     odd = run.rename(tmp_path / "<img src=x onerror=alert(1)>")
-    page = report(tmp_path / "report.html", odd, supervised.finish())
+    page = write_made(tmp_path / "report.html", [odd, supervised.finish()])
     browser.open(page, 1280)
     assert browser.value("window.broken") is None
     assert browser.value("document.images.length") == 0
@@ -99,7 +93,7 @@ def test_strangers_texts_are_shown_and_never_run(browser: Browser, tmp_path: Pat
 @needs_chromium
 def test_runs_overlay(browser: Browser, tmp_path: Path) -> None:
     runs = [write_run(tmp_path / f"run_{number}", (5.5, 2.5 + number / 10, 2.43)) for number in range(3)]
-    browser.open(report(tmp_path / "report.html", *runs), 1280)
+    browser.open(write_made(tmp_path / "report.html", runs), 1280)
     rows = browser.value(
         "[...document.querySelectorAll('.runs tbody tr')].map((r) => [...r.children].map((c) => c.innerText))"
     )
@@ -132,34 +126,33 @@ NARROW_LABELS = """
 
 @needs_chromium
 @pytest.mark.slow
-@pytest.mark.parametrize("systems", [3, 8])
-def test_systems_are_compared_at_any_width(browser: Browser, tmp_path: Path, systems: int) -> None:
+@pytest.mark.parametrize(("systems", "width"), [(3, 1280), (8, 390)])
+def test_systems_are_compared_at_any_width(browser: Browser, tmp_path: Path, systems: int, width: int) -> None:
     packages = []
     for number in range(systems):
         made = write_package(tmp_path, partial(records, evaluations=24 + number))
         packages.append(made.rename(tmp_path / f"P{number}"))
     page = write_made(tmp_path / "report.html", packages)
-    for width in (390, 1280):
-        browser.open(page, width)
-        assert browser.value("document.documentElement.scrollWidth") <= width
-        assert browser.value(OVERPRINTED) == []
-        assert browser.value(NARROW_LABELS) == []
-        names = "[...document.querySelectorAll('.systems tbody tr:not([hidden]) a')].map((a) => a.innerText)"
-        assert browser.value(names) == [f"acme_h100x512, P{number}" for number in range(systems)]
-        browser.value("document.querySelectorAll('.systems th button')[1].click(), 0")
-        browser.value("document.querySelectorAll('.systems th button')[1].click(), 0")
-        assert browser.value(names) == [f"acme_h100x512, P{number}" for number in reversed(range(systems))]
-        browser.value("f = document.querySelector('input'), f.value = 'p1', f.dispatchEvent(new Event('input')), 0")
-        assert browser.value(names) == ["acme_h100x512, P1"]
-        assert browser.value("document.querySelectorAll('.runs tr:not(.of) th[scope=row]').length") == 3 * systems
-        colours = browser.value(
-            "(({runs, figures}) => figures.map((f) => [f.family, new Set(f.lines.map((l) => runs[l.run][1])).size]))("
-            "JSON.parse(document.getElementById('figures').textContent))"
-        )
-        whole = [count for family, count in colours if not family]
-        assert (whole == []) is (systems > 6)
-        assert set(whole) <= {systems}
-        assert browser.complaints == []
+    browser.open(page, width)
+    assert browser.value("document.documentElement.scrollWidth") <= width
+    assert browser.value(OVERPRINTED) == []
+    assert browser.value(NARROW_LABELS) == []
+    names = "[...document.querySelectorAll('.systems tbody tr:not([hidden]) a')].map((a) => a.innerText)"
+    assert browser.value(names) == [f"acme_h100x512, P{number}" for number in range(systems)]
+    browser.value("document.querySelectorAll('.systems th button')[1].click(), 0")
+    browser.value("document.querySelectorAll('.systems th button')[1].click(), 0")
+    assert browser.value(names) == [f"acme_h100x512, P{number}" for number in reversed(range(systems))]
+    browser.value("f = document.querySelector('input'), f.value = 'p1', f.dispatchEvent(new Event('input')), 0")
+    assert browser.value(names) == ["acme_h100x512, P1"]
+    assert browser.value("document.querySelectorAll('.runs tr:not(.of) th[scope=row]').length") == 3 * systems
+    colours = browser.value(
+        "(({runs, figures}) => figures.map((f) => [f.family, new Set(f.lines.map((l) => runs[l.run][1])).size]))("
+        "JSON.parse(document.getElementById('figures').textContent))"
+    )
+    whole = [count for family, count in colours if not family]
+    assert (whole == []) is (systems > 6)
+    assert set(whole) <= {systems}
+    assert browser.complaints == []
     links = browser.value("[...document.querySelectorAll('a')].map((a) => a.getAttribute('href'))")
     for target in links:
         assert target.startswith("#system-") or (tmp_path / target).is_file()

@@ -82,7 +82,7 @@ def test_several_are_named_the_slowest_first() -> None:
     assert [one.rank for one in verdicts[-1].slow] == [6, 1]
 
 
-@pytest.mark.parametrize(("scatter", "most"), [(0.02, 0), (0.07, 4)])
+@pytest.mark.parametrize(("scatter", "most"), [(0.02, 0), (0.07, 1)])
 def test_false_alarms_are_rare(scatter: float, most: int) -> None:
-    alarms = named(SlowRankDetector([0, 0]), samples(2, 40_000, scatter))
+    alarms = named(SlowRankDetector([0, 0]), samples(2, 10_000, scatter))
     assert len(alarms) <= most

@@ -20,9 +20,9 @@ def step_of(folder: Path) -> int | None:
 @pytest.mark.parametrize(
     ("arguments", "dtype"),
     [
-        ("--seed 1 --layers 4 --hidden 36 --heads 4 --vocab 512 --pos 2048 --values edge --compressor gzip", "bf16"),
+        ("--seed 1 --layers 2 --hidden 36 --heads 4 --vocab 64 --pos 2048 --values edge --compressor gzip", "bf16"),
         ("--seed 2 --layers 3 --hidden 20 --heads 5 --vocab 1002 --pos 20 --compressor none --chunks odd", "fp32"),
-        ("--seed 3 --layers 1 --hidden 24 --heads 3 --vocab 208 --pos 2060 --values zeros --compressor none", "bf16"),
+        ("--seed 3 --layers 1 --hidden 20 --heads 4 --vocab 208 --pos 2060 --values zeros --compressor none", "bf16"),
     ],
     ids=["edge", "odd", "zeros"],
 )

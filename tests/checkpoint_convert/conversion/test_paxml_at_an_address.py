@@ -15,9 +15,9 @@ from stage.addresses import RemoteFolder, parse_address
 from stage.errors import InputError
 from stage.outputs.digest import md5_file
 from stage.outputs.shards import Shard
-from tests.checkpoint_convert.checkpoint_server import CheckpointServer
 from tests.checkpoint_convert.in_process import run
 from tests.checkpoint_convert.tiny import GIB, tiny_values, write_paxml
+from tests.stage.faulty_server import FaultyServer
 
 AXES = {"L": 2, "C": 3, "N": 1, "D": 5, "H": 5, "F": 20, "V": 10, "P": 4}
 SCALE = "mdl_vars.params.lm.final_ln.scale/0"
@@ -33,17 +33,17 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def server(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CheckpointServer]:
+def server(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyServer]:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "SECRET")
     monkeypatch.setenv("AWS_REGION", "us-east-1")
     shutil.copytree(made / "run", tmp_path / "served" / "run")
-    with CheckpointServer(tmp_path / "served") as started:
+    with FaultyServer(tmp_path / "served") as started:
         yield started
 
 
 def convert(
-    server: CheckpointServer,
+    server: FaultyServer,
     output: Path,
     shard: str = "",
     *,
@@ -69,16 +69,16 @@ def convert(
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["http", "s3"])
 def test_shards_and_the_join_give_the_bytes_of_a_copy(
-    kind: str, server: CheckpointServer, made: Path, tmp_path: Path
+    kind: str, server: FaultyServer, made: Path, tmp_path: Path
 ) -> None:
     for shard in ("0/2", "1/2"):
         assert convert(server, tmp_path / "out", shard, kind=kind) is not None
         assert not (tmp_path / "out").exists()
-    read = {key: count for key, count in server.gets.items() if not key.endswith((".zarray", ".count/0", "step/0"))}
+    read = {key: count for key, count in server.requests.items() if not key.endswith((".zarray", ".count/0", "step/0"))}
     joined = convert(server, tmp_path / "out", kind=kind)
     assert joined is not None
     assert joined.resumed_files > 0
-    assert {key: server.gets[key] for key in read} == read  # the join reads no chunk again
+    assert {key: server.requests[key] for key in read} == read  # the join reads no chunk again
     assert digest_folder(tmp_path / "out") == digest_folder(made / "expected")
     assert convert(server, tmp_path / "out", kind=kind) is None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "out.manifest.json", "out.md5", "served"]
@@ -86,7 +86,7 @@ def test_shards_and_the_join_give_the_bytes_of_a_copy(
 
 
 @pytest.mark.slow
-def test_chunks_that_change_between_shards_and_the_join(server: CheckpointServer, tmp_path: Path) -> None:
+def test_chunks_that_change_between_shards_and_the_join(server: FaultyServer, tmp_path: Path) -> None:
     """The join once mixed both checkpoints, with --force too, and its sums were those of the mixture."""
     output, values = tmp_path / "out", {name: 2 * value for name, value in tiny_values(AXES).items()}
     convert(server, output, "0/2")
@@ -103,13 +103,12 @@ def test_chunks_that_change_between_shards_and_the_join(server: CheckpointServer
     assert digest_folder(output) == digest_folder(tmp_path / "pure")
 
 
-def test_a_chunk_that_changes_while_it_is_converted(server: CheckpointServer, tmp_path: Path) -> None:
+def test_a_chunk_that_changes_while_it_is_converted(server: FaultyServer, tmp_path: Path) -> None:
     chunk = server.folder / "run" / SCALE
 
-    def change(key: str, number: int) -> bool:
+    def change(key: str, number: int) -> None:
         if key.endswith("final_ln.bias/0"):
             chunk.write_bytes(chunk.read_bytes() + b"more")
-        return False
 
     server.fault = change
     with pytest.raises(InputError, match=r"changed since it was first asked for|an input changed meanwhile"):
@@ -118,7 +117,7 @@ def test_a_chunk_that_changes_while_it_is_converted(server: CheckpointServer, tm
 
 
 @pytest.mark.slow
-def test_published_sums_are_compared_as_it_is_read(server: CheckpointServer, made: Path, tmp_path: Path) -> None:
+def test_published_sums_are_compared_as_it_is_read(server: FaultyServer, made: Path, tmp_path: Path) -> None:
     sums = {f"run/{name}": digest for name, digest in digest_folder(made / "run").items()}
     good, bad, other = (tmp_path / name for name in ("good.md5", "bad.md5", "other.md5"))
     good.write_text(format_list(sums))
@@ -136,7 +135,7 @@ def test_published_sums_are_compared_as_it_is_read(server: CheckpointServer, mad
     assert digest_folder(tmp_path / "out") == digest_folder(made / "expected")
 
 
-def test_what_is_missing_or_damaged_there_is_named(server: CheckpointServer, tmp_path: Path) -> None:
+def test_what_is_missing_or_damaged_there_is_named(server: FaultyServer, tmp_path: Path) -> None:
     chunk = server.folder / "run" / SCALE
     chunk.write_bytes(b"damaged")
     with pytest.raises(InputError, match=r"/ckpt/run/mdl_vars.*scale: chunk 0 cannot be read"):
@@ -150,14 +149,14 @@ def test_what_is_missing_or_damaged_there_is_named(server: CheckpointServer, tmp
     assert not any((tmp_path / name).exists() for name in "abc")
 
 
-def test_a_server_without_versions_is_told_of(server: CheckpointServer, made: Path, tmp_path: Path) -> None:
+def test_a_server_without_versions_is_told_of(server: FaultyServer, made: Path, tmp_path: Path) -> None:
     server.tags = False
     words = ["paxml-to-megatron", "--output", tmp_path / "out", "--dtype", "bf16", "--input"]
     assert "tells neither ETags nor times" in run(*words, f"{server.url}/ckpt/run").stderr
     assert digest_folder(tmp_path / "out") == digest_folder(made / "expected")
 
 
-def test_command_line(server: CheckpointServer, tmp_path: Path) -> None:
+def test_command_line(server: FaultyServer, tmp_path: Path) -> None:
     words = ["paxml-to-megatron", "--output", tmp_path / "out", "--dtype", "fp32", "--input"]
     assert len(run(*words, f"{server.url}/ckpt/run", "--plan").stdout.splitlines()) == 1 + 48 + 1
     run(*words, f"{server.url}/ckpt/run", "--bandwidth-limit", "fast").refused("--bandwidth-limit 'fast'")

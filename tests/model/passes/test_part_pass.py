@@ -19,7 +19,7 @@ from model.gpt3_config import GPT3Config
 from model.llama31_config import Llama31Config
 from model.passes.end_passes import sequence_first
 from model.passes.part_pass import PartBatch, PartPass
-from model.passes.tensor_group import ForwardWatch, Passing, run_together
+from model.passes.tensor_group import ForwardWatch, Passing, TensorGroup, run_together
 from model.sharding import names_of_stage
 from tests.benchmark.tiny import in_processes
 from tests.model.passes.on_mesh import draw, mesh_of, one_process, spread
@@ -87,9 +87,8 @@ class _Cut:
             every = spread(plain_model(sizes), mesh, row)
             here = names_of_stage(names, row, sizes.num_layers, number, parts)
             self.states.append({name: every[name] for name in here})
-        self.parts = [
-            PartPass(one, sizes, mesh["tensor"], bf16=bf16, batch=B, recompute=recompute) for one in self.states
-        ]
+        group = TensorGroup(mesh["tensor"])
+        self.parts = [PartPass(one, sizes, group, bf16=bf16, batch=B, recompute=recompute) for one in self.states]
         self.gather()
 
     def gather(self) -> None:

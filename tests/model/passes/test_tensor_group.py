@@ -1,5 +1,6 @@
 """Passes that take turns while they wait for collectives, and the collectives of two ranks."""
 
+import importlib
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from model.decoder_sizes import CopyEngines
 from model.passes.tensor_group import Passing, Pending, TensorGroup, needed, run_together, together
 from tests.benchmark.tiny import in_processes
 from tests.model.passes.on_mesh import mesh_of, one_process
@@ -106,12 +108,34 @@ def test_a_group_of_one_sends_nothing() -> None:
             assert pending.result is x
 
 
-def _collectives() -> dict[str, Any]:
+def _copied_by_gloo(called: list[str]) -> torch.library.Library:
+    """PyTorch's low-contention collectives on a CPU, until this library is let go of: results that are there once they
+    have been waited for."""
+    importlib.import_module("torch.distributed._symmetric_memory")
+    functional: Any = torch.ops._c10d_functional
+
+    def gather(part: Tensor, group: str) -> Tensor:
+        called.append("gather")
+        return functional.all_gather_into_tensor(part, RANKS, group)  # type: ignore[no-any-return]
+
+    def reduce_scatter(terms: Tensor, operation: str, group: str) -> Tensor:
+        called.append(operation)
+        return functional.reduce_scatter_tensor(terms, operation, RANKS, group)  # type: ignore[no-any-return]
+
+    library = torch.library.Library("symm_mem", "IMPL")
+    library.impl("_low_contention_all_gather", gather, "CPU")
+    library.impl("_low_contention_reduce_scatter", reduce_scatter, "CPU")
+    return library
+
+
+def _collectives(copy_engines: CopyEngines) -> dict[str, Any]:
     """What each rank gets, of rows that say whose they are."""
     torch.set_num_threads(1)
+    called: list[str] = []
+    library = _copied_by_gloo(called)
     dist.init_process_group("gloo")
     mesh = mesh_of(tensor=RANKS)["tensor"]
-    group = TensorGroup(mesh)
+    group = TensorGroup(mesh, copy_engines)
     own = torch.arange(6.0).view(3, 2) + 10 * group.rank
     # Rows with columns between them, as views of a larger tensor have them.
     strided = torch.stack([own, own], dim=2)[:, :, 0]
@@ -126,7 +150,9 @@ def _collectives() -> dict[str, Any]:
         return whole, part
 
     results = run_together(passing("a"), passing("b"))
+    library._destroy()
     return {
+        "called": called,
         "rank": (group.rank, group.size),
         "gathered": [whole.tolist() for whole, _ in results],
         "scattered": [part.tolist() for _, part in results],
@@ -136,9 +162,15 @@ def _collectives() -> dict[str, Any]:
     }
 
 
-@pytest.fixture(scope="module")
-def found() -> list[dict[str, Any]]:
-    return in_processes(RANKS, _collectives)
+COPIED: dict[CopyEngines, list[str]] = {"none": [], "gathers": ["gather"] * 2, "all": ["gather"] * 2 + ["sum"] * 2}
+"""Operators that two passes call, by what copy engines carry."""
+
+
+@pytest.fixture(scope="module", params=COPIED)
+def found(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
+    ranks = in_processes(RANKS, _collectives, request.param)
+    assert [one["called"] for one in ranks] == [COPIED[request.param]] * RANKS
+    return ranks
 
 
 def test_rows_are_gathered_in_the_order_of_ranks(found: list[dict[str, Any]]) -> None:

@@ -74,7 +74,7 @@ def test_more_devices_make_more_parts(tmp_path: Path) -> None:
     assert eight == [*one, "tensor slice", "pipeline slice"]
     assert cpu == [name for name in one[:-2] if "cudnn" not in name and "efficient" not in name]
     tensor = list(parts(EIGHT, tmp_path))[-2]
-    assert tensor.arguments[-2:] == ("--tensor-parallel", "8")
+    assert tensor.arguments[-3:] == ("--tensor-parallel", "8", "--tune-collectives")
 
 
 def test_a_part_that_fails_costs_no_other_and_time_ends(

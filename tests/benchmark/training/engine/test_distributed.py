@@ -3,7 +3,9 @@
 import datetime
 import os
 import socket
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,18 +13,23 @@ import torch
 import torch.distributed as dist
 
 from benchmark.config.run_config import RunConfig
-from benchmark.config.system_config import System
+from benchmark.config.system_config import Collectives, System
+from benchmark.config.systems import SYSTEMS
 from benchmark.training.engine import distributed
 from benchmark.training.engine.distributed import (
     TIMES_START_LIMIT,
     Environment,
+    build_mesh,
     device_of,
     joined_world,
+    leave_multiprocessors,
     pci_address,
     read_environment,
     set_environment,
+    tensor_options,
 )
 from benchmark.training.train import train
+from model.sharding import AXES
 from stage.child_processes import reserved_port
 from stage.errors import InputError
 from tests.benchmark.runs import system_of
@@ -101,6 +108,51 @@ def test_attempts_have_a_name_that_all_processes_share(monkeypatch: pytest.Monke
         with monkeypatch.context() as patch, pytest.raises(InputError, match=f"{name}={value}"):
             patch.setenv(name, value)
             read_environment()
+
+
+class _NcclOptions:
+    """In the place of ProcessGroupNCCL.Options, which a CPU's PyTorch lacks."""
+
+    def __init__(self, is_high_priority_stream: bool = False) -> None:
+        self.is_high_priority_stream, self.config = is_high_priority_stream, SimpleNamespace(max_ctas=None)
+
+
+@pytest.mark.parametrize(
+    ("collectives", "tensor_parallel", "due"),
+    [
+        (Collectives(), 4, None),
+        (Collectives(copy_engines="gathers", sm_carveout=8), 4, None),
+        (Collectives(8, True), 1, None),
+        (Collectives(nccl_ctas=8), 4, (8, False)),
+        (Collectives(nccl_priority=True), 4, (None, True)),
+        (Collectives(4, True), 4, (4, True)),
+    ],
+)
+def test_communicators_of_tensor_parallel_ranks_have_options_of_their_own(
+    collectives: Collectives, tensor_parallel: int, due: tuple[Any, bool] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Any] = []
+    fake = SimpleNamespace(Options=_NcclOptions)
+    monkeypatch.setattr(dist, "ProcessGroupNCCL", fake, raising=False)
+    monkeypatch.setattr(distributed, "DeviceMesh", lambda *_, backend_override, **__: made.append(backend_override))
+    system = replace(SYSTEMS["dgxh100_n64"], tensor_parallel=tensor_parallel, collectives=collectives)
+    options = tensor_options(system)
+    build_mesh(system, "cuda", options)
+    if due is None:
+        assert made == [None]
+        return
+    assert (options.config.max_ctas, options.is_high_priority_stream) == due
+    assert dict(zip(AXES, made[0], strict=True)) == dict.fromkeys(AXES, (None, None)) | {"tensor": (None, options)}
+
+
+def test_products_leave_multiprocessors_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[object] = []
+    monkeypatch.setattr(torch.backends.cuda, "preferred_blas_library", called.append)
+    monkeypatch.setattr(torch._C, "_set_sm_carveout_experimental", called.append)
+    leave_multiprocessors(0)
+    assert called == []
+    leave_multiprocessors(8)
+    assert called == ["cublaslt", 8]
 
 
 def _look(system: System) -> dict[str, Any]:

@@ -176,7 +176,6 @@ def slow_run(inputs: Inputs, run_dir: Path, system: System, slow_rank: int, step
     ("name", "slow_rank"), [("two processes", 1), ("two processes", -1), ("tensor parallel in a pipeline", 2)]
 )
 def test_a_rank_that_is_30_percent_slower_is_named(name: str, slow_rank: int, inputs: Inputs, tmp_path: Path) -> None:
-    """How well that goes by a real clock, python -m tests.speed.slow_rank tells."""
     system = {
         "two processes": system_of(2, micro_batch_size=1),
         "tensor parallel in a pipeline": system_of(4, tensor_parallel=2, pipeline_parallel=2, micro_batch_size=3),
