@@ -182,7 +182,7 @@ def _without_disk_after(config: RunConfig, steps: int, at_step: dict[int, str]) 
 class Written:
     """Stands in for the checkpointer: notes after which steps it saves."""
 
-    def __init__(self, state: Any, device: Any) -> None:
+    def __init__(self, state: Any, *_: Any) -> None:
         self._progress = state.progress
         self.busy = self.broken = False
         self.writing = None
