@@ -15,10 +15,8 @@ import benchmark.training.loop as loop_module
 import benchmark.training.step as step_module
 from benchmark.config.run_config import RunConfig
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path
-from benchmark.training.engine.adam import Adam
 from benchmark.training.observers import summary_file
 from benchmark.training.train import train
-from stage.errors import CheckFailed
 from tests.benchmark.runs import command_line, events, figures, mlperf, run, system_of
 from tests.benchmark.tiny import SHORT, Inputs, in_processes
 from tests.support import assert_refused, command
@@ -110,42 +108,6 @@ def test_interrupted_run_continues_where_it_was(
     assert evaluations == [768, 1536, 2304]
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert (summary["restarts"], summary["seed"], summary["trained_tokens"]) == (1, 17, 2304)
-
-
-def _train_with_bad_gradients(config: RunConfig, bad_steps: list[int]) -> str:
-    square_sum, count = Adam.gradient_square_sum, 0
-
-    def damaged(adam: Adam) -> Any:
-        nonlocal count
-        count += 1
-        if count in bad_steps and os.environ["RANK"] == "0":
-            adam._gradients()[0][0, 0] = float("inf")
-        return square_sum(adam)
-
-    setattr(Adam, "gradient_square_sum", damaged)  # noqa: B010
-    try:
-        return train(config)
-    except CheckFailed as error:  # told once every process has left, so that none is killed before its log is written
-        return str(error)
-
-
-@pytest.mark.slow
-def test_step_without_finite_gradients_is_skipped(inputs: Inputs, tmp_path: Path) -> None:
-    config = inputs.config(tmp_path / "run", SHORT, system=system_of(2), precision="bf16")
-    assert in_processes(2, _train_with_bad_gradients, config, [3]) == ["success"] * 2
-    steps = events(tmp_path / "run", "step")
-    assert [step["skipped"] for step in steps] == [False, False, True] + [False] * 3
-    assert steps[2]["consumed_samples"] == 48036  # its samples are consumed ...
-    assert steps[3]["learning_rate"] == steps[2]["learning_rate"] < steps[1]["learning_rate"]  # ... but not scheduled
-
-
-@pytest.mark.slow
-def test_run_gives_up_when_no_gradient_is_finite(inputs: Inputs, tmp_path: Path) -> None:
-    config = inputs.config(tmp_path / "run", system=system_of(2))
-    for failure in in_processes(2, _train_with_bad_gradients, config, list(range(1, 13))):
-        assert failure.startswith("10 steps in a row without finite gradients, from step 1 on")
-    stops = [event["metadata"]["status"] for event in mlperf(tmp_path / "run") if event["key"] == "run_stop"]
-    assert stops == ["aborted"]
 
 
 def _fail(config: RunConfig) -> str:
