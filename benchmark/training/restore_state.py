@@ -40,7 +40,7 @@ def restore_state(
             if log.asked_for:
                 raise
             if state.world.rank == 0:
-                log.go_on_from(next_older(run_dir, log.resumed_at, damage), log.progress.seed)
+                log.go_on_from(next_older(run_dir, log.resumed_at, damage))
             phases.enter("load", -1)
             continue
         if log.asked_for and state.world.rank == 0:

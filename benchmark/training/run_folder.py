@@ -8,7 +8,6 @@ checkpoints/    its checkpoints (checkpoints/checkpoint_folder.py)
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 from benchmark.config.run_config import RunConfig
@@ -20,16 +19,7 @@ from benchmark.training.checkpoints.checkpoint_folder import remove_retired, ret
 from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.run_log import RunLog
 from benchmark.training.run_sinks import open_event_log
-from benchmark.training.same_run import (
-    InputIdentities,
-    begun_with,
-    choose_seed,
-    read_identities,
-    require_same_config,
-    require_same_inputs,
-    write_config,
-    write_identities,
-)
+from benchmark.training.same_run import InputIdentities, begun_with, settle_run
 from stage.errors import InputError
 from stage.outputs.lock import only_one_in
 
@@ -58,22 +48,14 @@ def open_run_folder(
         retire_partial(folder)
         remove_retired(folder)
         choice = choose_checkpoint(folder, config.checkpoints.resume_from, launch)
-        if choice.progress is not None:
-            require_same_config(config, begun, folder)
-            noted = read_identities(folder)
-            if noted is not None and inputs is not None:
-                require_same_inputs(folder, noted, inputs)
-        elif inputs is not None:
-            write_identities(folder, inputs)
-        seed = choose_seed(config.data.seed, begun) if choice.progress is None else choice.progress.seed
-        write_config(folder, replace(config, data=replace(config.data, seed=seed)))
+        seed = settle_run(config, begun, choice.progress.seed if choice.progress is not None else None, inputs)
         progress = choice.progress or starting_progress(benchmark, seed)
         mlperf_log = MlperfLog(result_path(folder, config.result_number))
         events = open_event_log(config, progress, mlperf_log)
         stack.callback(events.close)
         events.note("environment", run_environment(system.device))
         log = RunLog(benchmark, system, config.logging, progress, events, mlperf_log)
-        log.go_on_from(choice, seed)
+        log.go_on_from(choice)
         yield log
 
 

@@ -42,15 +42,14 @@ class RunLog(Observer):
     """The place from which the MLPerf log goes on; None if its clock is still to be started."""
     _run_is_open: bool = False
 
-    def go_on_from(self, choice: CheckpointChoice, seed: int) -> None:
+    def go_on_from(self, choice: CheckpointChoice) -> None:
         """Continue from the chosen checkpoint; begin the log of a run that has none. Called on rank 0.
 
-        ``seed`` of the data order is used if there is no checkpoint. If all of them were damaged, the clock goes on,
-        and the run begins again.
+        The seed of the data order stays. If all checkpoints were damaged, the clock goes on, and the run begins again.
         """
         assert self.mlperf_log is not None
         self.resumed_at, self.asked_for = choice.steps, choice.asked_for
-        self.progress = choice.progress or starting_progress(self.benchmark, seed)
+        self.progress = choice.progress or starting_progress(self.benchmark, self.progress.seed)
         if choice.progress is not None:
             self.progress.restarts += 1
             self._goes_on_at = LogMark(self.progress.mlperf_log_bytes, tuple(self.progress.mlperf_log_rest))
