@@ -50,6 +50,7 @@ class RunLog(Observer):
         assert self.mlperf_log is not None
         self.resumed_at, self.asked_for = choice.steps, choice.asked_for
         self.progress = choice.progress or starting_progress(self.benchmark, self.progress.seed)
+        self._goes_on_at = None
         if choice.progress is not None:
             self.progress.restarts += 1
             self._goes_on_at = LogMark(self.progress.mlperf_log_bytes, tuple(self.progress.mlperf_log_rest))

@@ -17,6 +17,7 @@ from benchmark.events.event import Event
 from benchmark.events.mlperf_log import MlperfLog
 from benchmark.launch.attempt_folder import AttemptEnd, AttemptStart, attempt_path, write_end, write_start
 from benchmark.launch.endings import RunEnd
+from benchmark.training.checkpoints.checkpoint_choice import CheckpointChoice
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, progress_as_json, publish_checkpoint
 from benchmark.training.engine.distributed import Environment
 from benchmark.training.engine.run_progress import Evaluation
@@ -195,6 +196,20 @@ def test_continued_run_has_the_log_of_its_checkpoint(tmp_path: Path) -> None:
     assert (logged[kept]["value"], logged[kept]["metadata"]["step"]) == (1, 384)
     assert [event["key"] for event in logged].count("run_start") == 1
     assert len(events(tmp_path, "tracked_stats")) == steps_logged  # events.jsonl keeps what was lost
+
+
+def test_log_begins_anew_where_neither_a_checkpoint_nor_a_clock_is_left(tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    run_to_checkpoint(config, steps=2, lost_steps=0)
+    with open_run_folder(config, rank=0) as log:
+        os.truncate(tmp_path / "result_0.txt", 0)
+        log.go_on_from(CheckpointChoice(None, None, False, ("the checkpoint after 2 steps is damaged",)))
+        assert (log.progress.steps, log.progress.restarts, log.progress.seed) == (0, 0, 17)
+        with clock(log):
+            pass
+    keys = [event["key"] for event in mlperf(tmp_path)]
+    assert keys[:2] == ["cache_clear", "init_start"]
+    assert [keys.count(key) for key in ("run_start", "run_stop", "restart")] == [1, 1, 0]
 
 
 @pytest.mark.parametrize("kind", [errno.ENOSPC, errno.EROFS])
