@@ -8,30 +8,36 @@
 #SBATCH --open-mode=append
 #SBATCH --signal=B:USR2@900
 #
-# GPT-3 training benchmark.
+# GPT-3 training benchmark, and Llama 3.1 8B by the same harness.
 #
 #   ./run_gpt3.sh                                           the rehearsal: every stage, small, on this machine
+#   BENCHMARK=rehearsal_llama ./run_gpt3.sh                 the rehearsal of Llama 3.1
 #   sbatch run_gpt3.sh LOG_DIR BPE_DIR CONTAINER            the 175B run; options of sbatch (--nodes=32) override the above
 #   sbatch run_gpt3.sh LOG_DIR BPE_DIR COM_DIR CONTAINER    the same, as newer scripts of the reference are called
+#   BENCHMARK=llama31_8b sbatch --nodes=1 run_gpt3.sh LOG_DIR BPE_DIR CONTAINER    Llama 3.1 8B, without a checkpoint
 #
 # The job starts the run again by itself after a failure, without nodes that failed, and requeues itself when it was
 # interrupted or too few nodes are left: docs/slurm.md. What it does is in benchmark/launch/, which needs
 # Python 3.8 or newer on the job's nodes, and nothing else there where CONTAINER is an image.
 #
-# Arguments of the 175B run
+# Arguments of a job
 #   LOG_DIR       logs, checkpoints and result of this run; a run that was interrupted there is continued
 #   BPE_DIR       accepted for scripts written for the original reference and not read: the vocabulary size is fixed
 #   COM_DIR       the variable below, as an argument
 #   CONTAINER     image for srun --container-image (pyxis), or "none": the environment's python3 or .venv
 #
-# Variables of the 175B run (defaults in brackets; "benchmark's" are those in benchmark/config/benchmarks.py)
-#   COM_DIR                          folder with c4_en_{6,7,validation_subset}_c4_spm_text_document.{bin,idx} [required]
-#   EXTERNAL_MODEL_CHECKPOINT_DIR    converted initial checkpoint; may be left out to continue from LOG_DIR []
+# Variables of a job (defaults in brackets; "benchmark's" are those in benchmark/config/benchmarks.py)
+#   COM_DIR                          folder with c4_en_{6,7,validation_subset}_c4_spm_text_document.{bin,idx}; of Llama 3.1
+#                                    c4-{train.en_6,validation-91205-samples.en}_text_document.{bin,idx} [required]
+#   EXTERNAL_MODEL_CHECKPOINT_DIR    converted initial checkpoint; may be left out to continue from LOG_DIR; Llama 3.1 has
+#                                    none, and refuses this variable and the next two []
 #   EXTERNAL_TRAINING_ITERATIONS     steps the initial checkpoint was trained for [benchmark's: 4000]
 #   EXTERNAL_GBS                     ... at this global batch size [benchmark's: 1536]
-#   USE_BF16                         true: BF16 with FP32 master weights; false: FP32 [false, with a warning]
-#   GBS                              global batch size in samples [benchmark's: 1536]
-#   LR, MIN_LR                       peak and final learning rate; set both [benchmark's: 2.0e-5, 2.0e-6]
+#   USE_BF16                         true: BF16 with FP32 master weights; false: FP32 [gpt3_175b: false, with a warning;
+#                                    other benchmarks: true]
+#   GBS                              global batch size in samples [benchmark's: 1536; Llama 3.1: 16]
+#   LR, MIN_LR                       peak and final learning rate; set both [benchmark's: 2.0e-5, 2.0e-6; Llama 3.1: 4.0e-4,
+#                                    4.0e-5]
 #   SEED                             seed of the data order [drawn from the system's randomness]
 #   BENCHMARK, SYSTEM                names in benchmark/config/benchmarks.py and systems.py [gpt3_175b, the benchmark's]
 #   NODES                            nodes the run takes, the job's others are spare [all; up to an eighth more nodes than
@@ -49,7 +55,8 @@
 #
 # Variables of the rehearsal
 #   C4_PATH       real text instead of the generated one: C4_PATH/en/c4-train.*.json.gz, C4_PATH/c4-validation*.json []
-#   WORK_DIR      where everything is written [runs/rehearsal]
+#   BENCHMARK     rehearsal: of GPT-3; rehearsal_llama: of Llama 3.1 [rehearsal]
+#   WORK_DIR      where everything is written [runs/BENCHMARK]
 #   SEED, MASTER_PORT, DRY_RUN       as above
 set -euo pipefail
 
@@ -81,7 +88,8 @@ whole_number() { # whole_number NAME: refuse a variable that is none
 
 rehearse() {
   find_python "$REPOSITORY"
-  local words=("$PYTHON" -m benchmark rehearse --work-dir "${WORK_DIR:-$REPOSITORY/runs/rehearsal}")
+  local name=${BENCHMARK:-rehearsal} words
+  words=("$PYTHON" -m benchmark rehearse "$name" --work-dir "${WORK_DIR:-$REPOSITORY/runs/$name}")
   [[ -n ${C4_PATH:-} ]] && words+=(--c4-path "$(realpath -m "$C4_PATH")")
   [[ -n ${SEED:-} ]] && words+=(--seed "$SEED")
   [[ -n ${MASTER_PORT:-} ]] && words+=(--master-port "$MASTER_PORT")
@@ -108,7 +116,7 @@ case $# in
     ;;
 esac
 if [[ -z ${SLURM_JOB_ID:-} && ${DRY_RUN:-0} != 1 ]]; then
-  echo "error: the 175B run needs Slurm: sbatch run_gpt3.sh LOG_DIR BPE_DIR CONTAINER (or DRY_RUN=1)" >&2
+  echo "error: a job needs Slurm: sbatch run_gpt3.sh LOG_DIR BPE_DIR CONTAINER (or DRY_RUN=1)" >&2
   exit 2
 fi
 if [[ -z ${COM_DIR:-} ]]; then
@@ -116,17 +124,21 @@ if [[ -z ${COM_DIR:-} ]]; then
   exit 2
 fi
 for name in NODES EXIT_MARGIN_MINUTES MASTER_PORT; do whole_number "$name"; done
-# As in the reference, BF16 is asked for; who forgot to should not learn it from the bill.
-if [[ -z ${USE_BF16:-} && ${BENCHMARK:-gpt3_175b} == gpt3_175b ]]; then
-  cat >&2 <<'WARNING'
+# GPT-3's reference wants BF16 asked for; who forgot to should not learn it from the bill.
+if [[ -z ${USE_BF16:-} ]]; then
+  USE_BF16=true
+  if [[ ${BENCHMARK:-gpt3_175b} == gpt3_175b ]]; then
+    USE_BF16=false
+    cat >&2 <<'WARNING'
 warning: USE_BF16 is not set, so the run computes in FP32, as the reference does. Published runs use BF16.
 warning: FP32 takes 67 instead of 46 GiB on each of 512 H100 and sends twice the bytes; an H100's peak is 989 TFLOP/s in
 warning: BF16, 495 in TF32, which NVIDIA's containers use for FP32, 67 in FP32 proper: 2 to 15 times the time.
 warning: USE_BF16=true for BF16; USE_BF16=false for FP32 without this warning
 WARNING
+  fi
 fi
 
-case ${USE_BF16:-false} in
+case $USE_BF16 in
   [Tt]rue | TRUE | [Yy]es | YES | [Oo]n | ON | 1) PRECISION=bf16 ;;
   [Ff]alse | FALSE | [Nn]o | NO | [Oo]ff | OFF | 0) PRECISION=fp32 ;;
   *)
@@ -154,8 +166,7 @@ launch+=(--cpu-bind "${CPU_BIND:-none}")
 [[ ${CHAIN:-0} == 1 ]] && launch+=(--chain "--chain-options=${CHAIN_OPTIONS:-}")
 for argument in "$LOG_DIR" "${@:2}"; do launch+=("--script=$argument"); done
 options=("${BENCHMARK:-gpt3_175b}" --run-dir "$LOG_DIR")
-options+=(--train-data-path 0.5 "$COM_DIR/c4_en_6_c4_spm_text_document" 0.5 "$COM_DIR/c4_en_7_c4_spm_text_document")
-options+=(--valid-data-path 1.00 "$COM_DIR/c4_en_validation_subset_c4_spm_text_document")
+options+=(--data-folder "$COM_DIR")
 if [[ -n ${EXTERNAL_MODEL_CHECKPOINT_DIR:-} ]]; then
   EXTERNAL_MODEL_CHECKPOINT_DIR=$(realpath -m "$EXTERNAL_MODEL_CHECKPOINT_DIR")
   options+=(--checkpoint "$EXTERNAL_MODEL_CHECKPOINT_DIR")

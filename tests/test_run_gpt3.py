@@ -11,6 +11,7 @@ import pytest
 from benchmark.commands.command_table import parse
 from benchmark.commands.run_commands import EvaluateCommand, TrainCommand
 from benchmark.config.run_config import RunConfig
+from stage.errors import InputError
 from tests.support import REPOSITORY
 
 VARIABLES = {"COM_DIR": "/data", "EXTERNAL_MODEL_CHECKPOINT_DIR": "/ckpt4000", "DRY_RUN": "1"}
@@ -50,6 +51,24 @@ def test_175b_run_gets_what_the_variables_say() -> None:
     assert config.data.valid_data_path == ("1.00", "/data/c4_en_validation_subset_c4_spm_text_document")
     assert config.data.checkpoint == Path("/ckpt4000")
     assert (config.system.nodes, config.system.devices_per_node) == (64, 8)
+
+
+def test_llama_starts_without_a_checkpoint() -> None:
+    given = {"BENCHMARK": "llama31_8b", "EXTERNAL_MODEL_CHECKPOINT_DIR": ""}
+    job = {"SLURM_JOB_ID": "7", "SLURM_SUBMIT_DIR": str(REPOSITORY), "SLURM_JOB_NUM_NODES": "1"}
+    words, config = train_command("/logs", "/bpe", "none", **given, **job)
+    assert {"--nodes=1", "--ntasks=8"} <= set(words)
+    assert (config.benchmark.name, config.precision, config.data.checkpoint) == ("llama31_8b", "bf16", None)
+    assert config.data.train_data_path == ("1.0", "/data/c4-train.en_6_text_document")
+    assert config.data.valid_data_path == ("1.00", "/data/c4-validation-91205-samples.en_text_document")
+    assert (config.system.nodes, config.benchmark.optimizer.lr) == (1, 4e-4)
+    _, config = train_command("/logs", "/bpe", "none", **given, **job, GBS="128", LR="2e-3", MIN_LR="2e-4")
+    assert (config.benchmark.global_batch_size, config.benchmark.optimizer.lr) == (128, 2e-3)
+
+
+def test_a_checkpoint_for_llama_is_refused() -> None:
+    with pytest.raises(InputError, match=r"has no initial checkpoint.*leave --checkpoint .EXTERNAL_MODEL_CHECKP"):
+        train_command("/logs", "/bpe", "none", BENCHMARK="llama31_8b", NODES="1")
 
 
 def test_newer_form_has_the_data_as_an_argument() -> None:
@@ -138,8 +157,10 @@ def test_checkpoint_can_be_evaluated_with_the_same_variables() -> None:
 def test_rehearsal_is_what_runs_without_arguments() -> None:
     done = script(DRY_RUN="1", C4_PATH="/c4", SEED="3", WORK_DIR="/work dir")
     words = shlex.split(done.stdout)
-    expected = ["benchmark", "rehearse", "--work-dir", "/work dir", "--c4-path", "/c4", "--seed", "3"]
+    expected = ["benchmark", "rehearse", "rehearsal", "--work-dir", "/work dir", "--c4-path", "/c4", "--seed", "3"]
     assert words[words.index("-m") + 1 :] == expected
+    words = shlex.split(script(DRY_RUN="1", BENCHMARK="rehearsal_llama").stdout)
+    assert words[-3:] == ["rehearsal_llama", "--work-dir", str(REPOSITORY / "runs" / "rehearsal_llama")]
 
 
 @pytest.mark.parametrize(
@@ -151,6 +172,7 @@ def test_rehearsal_is_what_runs_without_arguments() -> None:
         (["/logs", "/bpe", "none"], {"COM_DIR": ""}, "COM_DIR is not set"),
         (["/logs", "/bpe", "none"], {"SLURM_JOB_ID": "7", "SLURM_SUBMIT_DIR": "/"}, "/ is not the repository"),
         ([], {"WORK_DIR": "/proc/none", "DRY_RUN": "0"}, "/proc/none"),
+        ([], {"BENCHMARK": "rehearsal_lama", "DRY_RUN": "0"}, "'rehearsal_lama'; did you mean rehearsal_llama?"),
     ],
 )
 def test_bad_usage_is_one_line(arguments: list[str], variables: dict[str, str], complaint: str) -> None:
@@ -178,7 +200,7 @@ def documented(page: str) -> set[str]:
 
 def test_manual_has_every_variable() -> None:
     text = (REPOSITORY / "run_gpt3.sh").read_text()
-    head = text.partition("# Variables of the 175B run")[2].partition("# Variables of the rehearsal")[0]
+    head = text.partition("# Variables of a job")[2].partition("# Variables of the rehearsal")[0]
     rows = re.findall(r"^#   ([A-Z][A-Z0-9_, ]+?)  ", head, flags=re.MULTILINE)
     names = {name for row in rows for name in row.split(", ")}
     assert len(names) > 20

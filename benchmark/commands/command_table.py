@@ -25,7 +25,7 @@ from benchmark.commands.run_commands import (
     StatusCommand,
     TrainCommand,
 )
-from benchmark.config.run_options import parse_run, run_help
+from benchmark.config.run_options import named_data, parse_run, require_start, run_help
 from stage.cli import Command, choose, one_line_usage_error
 from stage.command_help import HELP_ALL, help_text, wants_help
 
@@ -95,6 +95,9 @@ def parse(arguments: Sequence[str]) -> Command:
     prog = f"python -m benchmark {arguments[0]}"
     made: Command
     if _about_run(command):
+        if command is TrainCommand:
+            benchmark, _, overrides = named_data(prog, options)
+            require_start(benchmark, overrides)
         made = parse_run(prog, options, command, on_devices=_on_devices(command, options))
     else:
         made = one_line_usage_error(lambda: tyro.cli(command, args=list(options), prog=prog))

@@ -1,8 +1,18 @@
 """The benchmarks: data only."""
 
-from benchmark.config.run_config import Benchmark, LogKeys, OptimizerConfig
+from dataclasses import replace
+
+from benchmark.config.run_config import Benchmark, LogKeys, OptimizerConfig, TokenFiles
 from model.gpt3_config import GPT3Config
 from model.llama31_config import Llama31Config
+
+C4_SPM = TokenFiles(
+    training=("c4_en_6_c4_spm_text_document", "c4_en_7_c4_spm_text_document"),
+    validation="c4_en_validation_subset_c4_spm_text_document",
+)
+C4_LLAMA31 = TokenFiles(
+    training=("c4-train.en_6_text_document",), validation="c4-validation-91205-samples.en_text_document"
+)
 
 GPT3_175B = Benchmark(
     name="gpt3_175b",
@@ -16,6 +26,7 @@ GPT3_175B = Benchmark(
         padded_vocab_size=51200,
     ),
     optimizer=OptimizerConfig(lr=2.0e-5, min_lr=2.0e-6, lr_warmup_samples=265 * 1536, lr_decay_samples=108600 * 1536),
+    token_files=C4_SPM,
     global_batch_size=1536,
     start_iterations=4000,
     start_global_batch_size=1536,
@@ -47,6 +58,7 @@ REHEARSAL = Benchmark(
         padded_vocab_size=1024,
     ),
     optimizer=OptimizerConfig(lr=1.0e-3, min_lr=1.0e-4, lr_warmup_samples=265 * 16, lr_decay_samples=108600 * 16),
+    token_files=C4_SPM,
     global_batch_size=16,
     start_iterations=4000,
     start_global_batch_size=16,
@@ -57,8 +69,17 @@ REHEARSAL = Benchmark(
     samples_to_target=((16, 3_413),),  # of benchmark/results/rehearsal_points.json
 )
 
+LLAMA_OPTIMIZER = OptimizerConfig(
+    lr=4.0e-4,
+    min_lr=4.0e-5,
+    lr_warmup_samples=256,
+    lr_decay_samples=1_200_000 * 16,
+    adam_eps=1e-5,
+    decays_vectors=False,
+)
 LLAMA_LOG_KEYS = LogKeys(optimizer="adamw", weight_decay="opt_adamw_weight_decay", progress="samples_count")
 
+# Sources: docs/facts/llama31_8b.md 2, 9; the rates of other batch sizes: docs/training.md.
 LLAMA31_8B = Benchmark(
     name="llama31_8b",
     mlperf_name="llama31_8b",
@@ -72,29 +93,24 @@ LLAMA31_8B = Benchmark(
         num_key_value_heads=8,
         ffn_hidden_size=14336,
     ),
-    optimizer=OptimizerConfig(
-        lr=4.0e-4,
-        min_lr=4.0e-5,
-        lr_warmup_samples=256,
-        lr_decay_samples=1_200_000 * 16,
-        adam_eps=1e-5,
-        decays_vectors=False,
-    ),
+    optimizer=LLAMA_OPTIMIZER,
+    token_files=C4_LLAMA31,
     global_batch_size=16,
     start_iterations=0,
     start_global_batch_size=16,
     train_samples=2_560_000,  # one epoch, in whole batches of any power of two up to 4,096
     eval_interval_samples=12288,
     target_log_perplexity=3.3,
-    max_steps=1_200_000,
+    max_steps=1_200_000,  # the cosine is shorter by the warm-up (docs/facts/llama31_8b.md 9.3)
     evaluation_sequences=1024,
     labels_last_token=True,
     log_keys=LLAMA_LOG_KEYS,
     samples_to_target=((16, 161_109), (32, 178_859), (64, 226_645), (96, 278_640), (128, 344_747)),
 )
 
-# The same for two CPU cores, with the rehearsal's tokenizer and data.
-REHEARSAL_LLAMA = Benchmark(
+# The same for two CPU cores, with the rehearsal's tokenizer and data; samples between evaluations are divided by 96.
+REHEARSAL_LLAMA = replace(
+    LLAMA31_8B,
     name="rehearsal_llama",
     mlperf_name="llama31_rehearsal",
     model=Llama31Config(
@@ -107,24 +123,14 @@ REHEARSAL_LLAMA = Benchmark(
         num_key_value_heads=2,
         ffn_hidden_size=448,
     ),
-    optimizer=OptimizerConfig(
-        lr=2.0e-3,
-        min_lr=2.0e-4,
-        lr_warmup_samples=256,
-        lr_decay_samples=1_200_000 * 16,
-        adam_eps=1e-5,
-        decays_vectors=False,
-    ),
-    global_batch_size=16,
-    start_iterations=0,
-    start_global_batch_size=16,
-    train_samples=16_384,
-    eval_interval_samples=256,
+    optimizer=replace(LLAMA_OPTIMIZER, lr=2.0e-3, min_lr=2.0e-4),
+    token_files=C4_SPM,
+    train_samples=8_192,
+    eval_interval_samples=12288 // 96,
     target_log_perplexity=2.44,
-    max_steps=1_200_000,
     evaluation_sequences=128,
-    labels_last_token=True,
-    log_keys=LLAMA_LOG_KEYS,
+    samples_to_target=((16, 1_323),),  # of benchmark/results/rehearsal_llama_points.json
 )
 
+REHEARSALS = {benchmark.name: benchmark for benchmark in (REHEARSAL, REHEARSAL_LLAMA)}
 BENCHMARKS = {benchmark.name: benchmark for benchmark in (GPT3_175B, REHEARSAL, LLAMA31_8B, REHEARSAL_LLAMA)}

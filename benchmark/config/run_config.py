@@ -42,7 +42,8 @@ class OptimizerConfig:
     weight_decay: float = 0.1
     """Decoupled weight decay of the parameters that ``decays_vectors`` names."""
     decays_vectors: tyro.conf.Suppress[bool] = True
-    """Weight decay applies to every parameter, biases and norms too; if False, to matrices alone."""
+    """Weight decay applies to every parameter, biases and norms too; if False, to matrices alone
+    (docs/facts/llama31_8b.md 9.2)."""
     clip_grad: float = 1.0
     """Largest global L2 norm of the gradient."""
 
@@ -68,6 +69,15 @@ class LogKeys:
 
 
 @dataclass(frozen=True)
+class TokenFiles:
+    """Names of a benchmark's datasets in their folder, without ``.bin`` and ``.idx``."""
+
+    training: tuple[str, ...]
+    """Sets of equal weight."""
+    validation: str
+
+
+@dataclass(frozen=True)
 class Benchmark:
     """A benchmark names the model, the point where training begins, and the quality to reach."""
 
@@ -76,6 +86,8 @@ class Benchmark:
     """``submission_benchmark`` of the MLPerf log."""
     model: DecoderSizes
     optimizer: OptimizerConfig
+    token_files: tyro.conf.Suppress[TokenFiles]
+    """What --data-folder names."""
     global_batch_size: int
     """Samples per optimizer step."""
     start_iterations: int
@@ -93,7 +105,8 @@ class Benchmark:
     evaluation_sequences: int | None = None
     """Windows of the validation set that an evaluation scores, the first of its file; None: all of them."""
     labels_last_token: tyro.conf.Suppress[bool] = False
-    """A window has one token more than the sequence, so that the last position has a label too."""
+    """A window has one token more than the sequence, so that the last position has a label too
+    (docs/facts/llama31_8b.md 9.1)."""
     log_keys: tyro.conf.Suppress[LogKeys] = LogKeys()
     initial_log_perplexity: tyro.conf.Suppress[tuple[float, float] | None] = None
     """Mean and standard deviation over runs of what the initial checkpoint must evaluate to."""
@@ -173,6 +186,14 @@ class RunConfig:
     debug: tyro.conf.OmitArgPrefixes[DebugSwitches] = field(default_factory=DebugSwitches)
 
     def __post_init__(self) -> None:
+        folder, names = self.data.data_folder, self.benchmark.token_files
+        if folder is not None:
+            share = str(1 / len(names.training))
+            training = tuple(word for name in names.training for word in (share, str(folder / name)))
+            validation = ("1.00", str(folder / names.validation))
+            paths = (self.data.train_data_path or training, self.data.valid_data_path or validation)
+            data = replace(self.data, train_data_path=paths[0], valid_data_path=paths[1], data_folder=None)
+            object.__setattr__(self, "data", data)
         if self.debug.for_gpus and self.system.device != "cuda":
             raise InputError(f"{', '.join(self.debug.for_gpus)}: system {self.system.name} has no GPU; leave it out")
 
@@ -238,4 +259,5 @@ class RunConfig:
             f"data parallel {system.data_parallel}, micro-batch size {system.micro_batch_size}"
         )
         yield f"data {' '.join(data.train_data_path)}, evaluated on {' '.join(data.valid_data_path)}, seed {seed}"
-        yield f"checkpoint {data.checkpoint or 'of the run itself'}, run folder {self.run_dir}"
+        own = "of the run itself" if benchmark.start_iterations else "none, or of the run itself"
+        yield f"checkpoint {data.checkpoint or own}, run folder {self.run_dir}"

@@ -7,7 +7,7 @@ from typing import Annotated, Protocol, TypeVar
 import tyro
 
 from benchmark.config.benchmarks import BENCHMARKS
-from benchmark.config.run_config import RunConfig
+from benchmark.config.run_config import Benchmark, RunConfig
 from benchmark.config.system_config import System
 from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS, system_called
 from stage.cli import choose, one_line_usage_error
@@ -15,6 +15,12 @@ from stage.command_help import help_text
 from stage.errors import InputError
 
 FLAG = "--system"
+START_OPTIONS = {
+    "--checkpoint": "--checkpoint (EXTERNAL_MODEL_CHECKPOINT_DIR)",
+    "--start-iterations": "--start-iterations (EXTERNAL_TRAINING_ITERATIONS)",
+    "--start-global-batch-size": "--start-global-batch-size (EXTERNAL_GBS)",
+}
+"""Options about an initial checkpoint, and how a person gave them: here, or as variables of run_gpt3.sh."""
 
 RunOptions = Annotated[tyro.conf.OmitArgPrefixes[RunConfig], tyro.conf.arg(name="run")]
 """A command's field for the run that its options name: BENCHMARK [--system NAME] [overrides]."""
@@ -39,17 +45,37 @@ def parse_run(
     ``on_devices``: the model has to be dealt out to the system's devices, by the system's layout. Raises InputError
     for an unknown benchmark, system or option, and for values that do not fit together.
     """
-    if not arguments or arguments[0].startswith("-"):
-        raise InputError(f"{prog}: which benchmark? One of {', '.join(BENCHMARKS)}")
-    name, overrides = choose(arguments[0], BENCHMARKS, "benchmark"), list(arguments[1:])
-    system = system_called(_take_flag(overrides) or DEFAULT_SYSTEM[name])
-    default = command(RunConfig(benchmark=BENCHMARKS[name], system=system if on_devices else _one_device_each(system)))
+    benchmark, system, overrides = named_data(prog, arguments)
+    default = command(RunConfig(benchmark=benchmark, system=system if on_devices else _one_device_each(system)))
     parsed = one_line_usage_error(
-        lambda: tyro.cli(type(default), default=default, args=overrides, prog=f"{prog} {name}")
+        lambda: tyro.cli(type(default), default=default, args=overrides, prog=f"{prog} {benchmark.name}")
     )
     if on_devices:
         parsed.config.require_fit()
     return parsed
+
+
+def named_data(prog: str, arguments: Sequence[str]) -> tuple[Benchmark, System, list[str]]:
+    """Return the benchmark and the system that ``BENCHMARK [--system NAME] [overrides]`` name, and the overrides.
+
+    Raises InputError for unknown names.
+    """
+    if not arguments or arguments[0].startswith("-"):
+        raise InputError(f"{prog}: which benchmark? One of {', '.join(BENCHMARKS)}")
+    name, overrides = choose(arguments[0], BENCHMARKS, "benchmark"), list(arguments[1:])
+    system = system_called(_take_flag(overrides) or DEFAULT_SYSTEM[name])
+    return BENCHMARKS[name], system, overrides
+
+
+def require_start(benchmark: Benchmark, overrides: Sequence[str]) -> None:
+    """Raise InputError if the overrides of a training run name an initial checkpoint and the benchmark has none."""
+    for word in overrides:
+        flag = word.partition("=")[0].replace("_", "-")
+        if flag in START_OPTIONS and not benchmark.start_iterations:
+            raise InputError(
+                f"{flag}: {benchmark.name} has no initial checkpoint, it starts at step 0 with random weights; leave "
+                f"{START_OPTIONS[flag]} out"
+            )
 
 
 def run_help(

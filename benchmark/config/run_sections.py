@@ -21,6 +21,8 @@ class DataOptions:
     """Initial checkpoint in the Megatron zarr layout."""
     seed: int | None = None
     """Seed of the data order; drawn from the system's randomness unless given, and kept when a run continues."""
+    data_folder: Path | None = None
+    """Folder with the benchmark's token files under their published names, for the data paths that are not given."""
 
     def __post_init__(self) -> None:
         if self.seed is not None:

@@ -28,9 +28,14 @@ def _always(system: System, deterministic: bool) -> bool:
     return True
 
 
-def _tensor_parallel(system: System, deterministic: bool) -> bool:
+def _messages_of_nccl(system: System, deterministic: bool) -> bool:
     """Unknown accelerators are left alone."""
-    return system.tensor_parallel > 1 and system.accelerator in ONE_QUEUE
+    copied = system.collectives.copy_engines != "none"
+    return system.tensor_parallel > 1 and system.accelerator in ONE_QUEUE and not copied
+
+
+def _copied_messages(system: System, deterministic: bool) -> bool:
+    return system.tensor_parallel > 1 and system.collectives.copy_engines != "none"
 
 
 def _deterministic(system: System, deterministic: bool) -> bool:
@@ -41,9 +46,16 @@ RUNTIME_VARIABLES = (
     RuntimeVariable(
         "CUDA_DEVICE_MAX_CONNECTIONS",
         "1",
-        _tensor_parallel,
+        _messages_of_nccl,
         "a collective that was handed over before a matrix product starts before it, and runs beside it; with several "
         "queues the product may take all multiprocessors first. Blackwell needs no such order",
+    ),
+    RuntimeVariable(
+        "CUDA_DEVICE_MAX_CONNECTIONS",
+        "8",
+        _copied_messages,
+        "a message that copy engines carry is several commands, each of which waits for the one before: in one queue "
+        "every product handed over after it would wait, too. 8 is CUDA's own number",
     ),
     RuntimeVariable(
         "TORCH_GLOO_LAZY_INIT",

@@ -1,4 +1,4 @@
-"""Convergence points of a benchmark: the tokens that its runs took to the target, in the official file format.
+"""Convergence points of a benchmark: how long its runs took to the target, in the official file format.
 
 Mean, deviation and the smallest accepted median are written as well, under the names that the official checker gives
 them; it computes them itself, as ``review`` does.
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmark.config.run_config import Benchmark
 from benchmark.rehearsal.rehearse import rehearse
 from benchmark.results.convergence import make_point
 from stage.errors import CheckFailed, InputError
@@ -18,17 +19,19 @@ from stage.outputs.publish import write_text
 
 FEWEST_FOR_A_TEST = 4
 """Fewest runs for a test: without the fastest and the slowest, two are left to compare with."""
+PROGRESS = {"epoch_num": "trained_tokens", "samples_count": "trained_samples"}
+"""What a summary calls the unit in which a benchmark's log counts progress."""
 SAME_IN_ALL = ("name", "global_batch_size", "target_log_perplexity", "optimizer", "model")
 
 
-def rehearse_seeds(seeds: int, work_dir: Path) -> list[Path]:
-    """Run the rehearsal until ``work_dir`` has ``seeds`` finished runs, each with a new seed; return their folders.
+def rehearse_seeds(benchmark: Benchmark, seeds: int, work_dir: Path) -> list[Path]:
+    """Rehearse until ``work_dir`` has ``seeds`` finished runs, each with a new seed; return their folders.
 
     Raises CheckFailed when one of them does not reach its target or does not pass the review.
     """
     while (have := len(list(work_dir.glob("run_*/summary.json")))) < seeds:
         print(f"=== run {have + 1} of {seeds}", flush=True)
-        status = rehearse(work_dir)
+        status = rehearse(benchmark, work_dir)
         if status:
             raise CheckFailed(f"run {have + 1} of {seeds} ended with exit status {status}; see {work_dir}")
     return sorted(path.parent for path in work_dir.glob("run_*/summary.json")) if seeds else []
@@ -39,20 +42,21 @@ def write_reference_points(runs: Sequence[Path], output: Path) -> str:
 
     Raises InputError for a run that is not finished, did not reach its target, or is of another benchmark.
     """
-    benchmarks, tokens = [], []
+    benchmarks, taken, samples = [], [], []
     for run in runs:
         summary, config = _read(run / "summary.json"), _read(run / "config.json")
         if summary["status"] != "success":
             raise InputError(f"{run}: {summary['status']}; a reference point is a run that reached its target")
         benchmarks.append(config["benchmark"])
-        tokens.append(summary["trained_tokens"])
+        taken.append(summary[PROGRESS[benchmarks[-1]["log_keys"]["progress"]]])
+        samples.append(summary["trained_samples"])
         for name in SAME_IN_ALL:
             if benchmarks[-1][name] != benchmarks[0][name]:
                 raise InputError(f"{run}: {name} is {benchmarks[-1][name]}, but {benchmarks[0][name]} in {runs[0]}")
-    if not tokens:
+    if not taken:
         raise InputError("no run folder given; name folders of finished runs, or say how many to make with --seeds")
     benchmark = benchmarks[0]
-    size, sequence = benchmark["global_batch_size"], benchmark["model"]["seq_length"]
+    size = benchmark["global_batch_size"]
     points = {
         f"{benchmark['name']}_ref_{size}": {
             "Benchmark": benchmark["mlperf_name"],
@@ -62,17 +66,17 @@ def write_reference_points(runs: Sequence[Path], output: Path) -> str:
                 "opt_end_learning_rate": benchmark["optimizer"]["min_lr"],
                 "target_log_perplexity": benchmark["target_log_perplexity"],
             },
-            "Epochs to converge": tokens,
+            "Epochs to converge": taken,
         }
     }
-    if len(tokens) >= FEWEST_FOR_A_TEST:
-        point = make_point(size, benchmark["optimizer"]["lr"], tokens)
+    accepted = ""
+    if len(taken) >= FEWEST_FOR_A_TEST:
+        point = make_point(size, benchmark["optimizer"]["lr"], taken)
         statistics_of_it = {"RCP Mean": point.mean, "RCP Stdev": point.deviation, "Min Epochs": point.least}
         next(iter(points.values())).update(statistics_of_it)
+        accepted = f", accepted from {point.least * samples[0] / taken[0]:.1f}"
     write_text(output, json.dumps(points, indent=1) + "\n")
-    samples = [count // sequence for count in tokens]
     deviation = statistics.stdev(samples) if len(samples) > 1 else 0.0
-    accepted = f", accepted from {point.least / sequence:.1f}" if len(tokens) >= FEWEST_FOR_A_TEST else ""
     figures = f"samples to target {statistics.mean(samples):.1f}, sd {deviation:.1f}{accepted}"
     return f"{len(samples)} runs, {figures}: {samples}"
 

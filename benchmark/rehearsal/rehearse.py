@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmark.config.benchmarks import REHEARSAL
 from benchmark.config.field_checks import require_seed
+from benchmark.config.run_config import Benchmark
 from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS
 from benchmark.launch.one_machine import run_here
 from benchmark.review.verdict import Review, review
@@ -25,9 +25,6 @@ from stage.outputs.lock import only_one_in
 
 CORPUS_SEED = 1
 CHECKPOINT_SEED = 1
-TRAIN_SETS = ("c4_en_6_c4_spm_text_document", "c4_en_7_c4_spm_text_document")
-VALIDATION = "c4_en_validation_subset_c4_spm_text_document"
-"""Names of the reference, so that run_gpt3.sh finds the datasets in a COM_DIR."""
 CHECKPOINT_PAXML, CHECKPOINT_MEGATRON = "checkpoint_paxml", "checkpoint_megatron_bf16"
 MOST_SHARDS = 8
 """Most shards taken from C4_PATH: enough for a rehearsal."""
@@ -45,9 +42,14 @@ class StageFailed(Exception):
 
 
 def rehearse(
-    work_dir: Path, *, c4_path: Path | None = None, seed: int | None = None, master_port: int | None = None
+    benchmark: Benchmark,
+    work_dir: Path,
+    *,
+    c4_path: Path | None = None,
+    seed: int | None = None,
+    master_port: int | None = None,
 ) -> int:
-    """Run every stage of the benchmark at its small size; return the exit status of the failed stage, or 0 for a pass.
+    """Run every stage of a small benchmark; return the exit status of the failed stage, or 0 for a pass.
 
     Valid outputs in ``work_dir`` are used again; a killed run is continued, and otherwise a new one is begun.
     ``c4_path``: real text instead of the generated one. ``seed`` of the data order and ``master_port`` are drawn unless
@@ -66,7 +68,7 @@ def rehearse(
     work.mkdir(parents=True, exist_ok=True)
     try:
         with only_one_in(work, "choose another WORK_DIR"):
-            return _Rehearsal(work, work_dir, c4_path, seed, master_port).run()
+            return _Rehearsal(benchmark, work, work_dir, c4_path, seed, master_port).run()
     except StageFailed as failure:
         print(f"\nrehearsal {failure}; what it made is in {work}")
         return failure.status
@@ -76,16 +78,23 @@ class _Rehearsal:
     """One rehearsal. Each stage is a command that does nothing when its output exists and is valid."""
 
     def __init__(
-        self, work: Path, shown_work: Path, c4_path: Path | None, seed: int | None, master_port: int | None
+        self,
+        benchmark: Benchmark,
+        work: Path,
+        shown_work: Path,
+        c4_path: Path | None = None,
+        seed: int | None = None,
+        master_port: int | None = None,
     ) -> None:
         """``shown_work``: the folder ``work`` as the user named it."""
-        self.work, self.shown_work = work, shown_work
+        self.benchmark, self.work, self.shown_work = benchmark, work, shown_work
         self.c4_path, self.seed, self.master_port = c4_path, seed, master_port
+        self.validation = work / "dataset" / benchmark.token_files.validation
         self.seconds: dict[str, float] = {}
 
     def run(self) -> int:
         train_sets = self._prepare_data()
-        checkpoint = self._prepare_checkpoint()
+        checkpoint = self._prepare_checkpoint() if self.benchmark.start_iterations else None
         run_dir, number = self._next_run()
         status = self._timed_run(run_dir, number, train_sets, checkpoint)
         summary = json.loads((run_dir / "summary.json").read_text())
@@ -107,13 +116,15 @@ class _Rehearsal:
             corpus = self.c4_path.resolve()
         shards, validation = _find_c4(corpus)
         tokenizer = self.work / "tokenizer" / "sentencepiece.model"
-        vocabulary = ["--vocab-size", REHEARSAL.model.vocab_size, "--documents", TOKENIZER_DOCUMENTS]
+        vocabulary = ["--vocab-size", self.benchmark.model.vocab_size, "--documents", TOKENIZER_DOCUMENTS]
         self._command(
             "tokenizer", "data_prep", "train-tokenizer", "--input", *shards, "--output", tokenizer, *vocabulary
         )
         half = (len(shards) + 1) // 2
-        train_sets = []
-        for name, files in ((TRAIN_SETS[0], shards[:half]), (TRAIN_SETS[1], shards[half:]), (VALIDATION, validation)):
+        names, train_sets = self.benchmark.token_files, []
+        for name, files in zip(
+            (*names.training, names.validation), (shards[:half], shards[half:], validation), strict=True
+        ):
             prefix = self.work / "dataset" / name
             if files:  # one shard alone makes one training set
                 inputs = ["--input", *files, "--tokenizer", tokenizer, "--output-prefix", prefix]
@@ -125,7 +136,7 @@ class _Rehearsal:
 
     def _prepare_checkpoint(self) -> Path:
         """Make the initial checkpoint in PAXML's layout, convert it and verify the result."""
-        model, paxml, megatron = REHEARSAL.model, self.work / CHECKPOINT_PAXML, self.work / CHECKPOINT_MEGATRON
+        model, paxml, megatron = self.benchmark.model, self.work / CHECKPOINT_PAXML, self.work / CHECKPOINT_MEGATRON
         assert isinstance(model, GPT3Config)
         sizes = ["--layers", model.num_layers, "--hidden", model.hidden_size, "--heads", model.num_attention_heads]
         sizes += ["--vocab", model.padded_vocab_size, "--positions", model.max_position_embeddings]
@@ -144,20 +155,25 @@ class _Rehearsal:
             number += 1
         return self.work / f"run_{number}", number
 
-    def _timed_run(self, run_dir: Path, number: int, train_sets: Sequence[Path], checkpoint: Path) -> int:
-        system = SYSTEMS[DEFAULT_SYSTEM[REHEARSAL.name]]
+    def _timed_run(self, run_dir: Path, number: int, train_sets: Sequence[Path], checkpoint: Path | None) -> int:
+        benchmark = self.benchmark
         share = 1 / len(train_sets)
-        arguments: list[Any] = ["train", REHEARSAL.name, "--result-number", number]
+        arguments: list[Any] = ["train", benchmark.name, "--result-number", number]
         arguments += ["--train-data-path", *(word for prefix in train_sets for word in (share, prefix))]
-        arguments += ["--valid-data-path", "1.00", self.work / "dataset" / VALIDATION]
-        arguments += ["--checkpoint", checkpoint, "--log-interval", REHEARSAL.eval_interval // 2]
-        arguments += ["--save-interval", REHEARSAL.eval_interval, "--evidence"]
+        arguments += ["--valid-data-path", "1.00", self.validation]
+        if checkpoint is not None:
+            arguments += ["--checkpoint", checkpoint]
+        arguments += ["--log-interval", benchmark.eval_interval // 2]
+        arguments += ["--save-interval", benchmark.eval_interval, "--evidence"]
         if self.seed is not None:
             arguments += ["--seed", self.seed]
         if self.c4_path is not None:
-            samples = REHEARSAL.start_samples + EVALUATIONS_WITHOUT_TARGET * REHEARSAL.eval_interval_samples
+            samples = benchmark.start_samples + EVALUATIONS_WITHOUT_TARGET * benchmark.eval_interval_samples
             arguments += ["--target-log-perplexity", "None", "--train-samples", samples]
-        words, processes = [str(argument) for argument in arguments], system.num_devices
+        words, processes = (
+            [str(argument) for argument in arguments],
+            SYSTEMS[DEFAULT_SYSTEM[benchmark.name]].num_devices,
+        )
         with self._stage("timed run"):
             where = ["--processes", str(processes), "--run-dir", str(run_dir)]
             self._show("python", "-m", "benchmark.launch", *where, "--", *words)
@@ -168,7 +184,7 @@ class _Rehearsal:
 
     def _replay(self, run_dir: Path, summary: dict[str, Any]) -> None:
         """Train the last steps again, from the last checkpoint before them."""
-        last = summary["trained_samples"] // REHEARSAL.global_batch_size
+        last = summary["trained_samples"] // self.benchmark.global_batch_size
         start = max((steps for steps in whole_checkpoints(run_dir) if steps < last), default=0)
         self._command("replay", "benchmark", "replay", run_dir, "--steps", f"{start}:{last}")
 
@@ -208,11 +224,11 @@ class _Rehearsal:
         return [name for name in names if (self.work / name).is_dir()]
 
     def _last_screen(self, summary: dict[str, Any], verdict: Review | None, run_dir: Path) -> None:
-        target = REHEARSAL.target_log_perplexity if self.c4_path is None else None
+        target = self.benchmark.target_log_perplexity if self.c4_path is None else None
         met = summary["status"] == "success" and target is not None
         reached = f"target {target} reached" if met else "trained" if target is None else summary["status"]
         perplexities = [evaluation["log_perplexity"] for evaluation in summary["evaluations"]]
-        entropy = unigram_entropy(self.work / "dataset" / VALIDATION)
+        entropy = unigram_entropy(self.validation)
         lines = {
             "evaluations": f"{len(perplexities)}: {' '.join(f'{value:.3f}' for value in perplexities)}",
             "log perplexity": f"{perplexities[-1]:.4f} (unigram entropy of the validation tokens: {entropy:.4f})",

@@ -54,11 +54,9 @@ def require_inputs(data: DataOptions, benchmark: Benchmark, *, trains: bool = Tr
             IndexedDataset(prefix)
     if trains:
         _require_apart(data)
-    if not begins:
-        return
+    if not begins or (trains and benchmark.start_iterations == 0):
+        return  # it has a checkpoint of its own, or draws its weights
     if data.checkpoint is None:
-        if benchmark.start_iterations == 0:
-            return  # weights are drawn
         raise InputError("--checkpoint is missing: the converted initial checkpoint to start from")
     if not data.checkpoint.is_dir():
         raise InputError(f"{data.checkpoint}: no such folder; convert the checkpoint first (checkpoint_convert)")

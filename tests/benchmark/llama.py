@@ -1,14 +1,9 @@
 """A Llama of a few seconds, on the tiny benchmark's data."""
 
 import dataclasses
-from pathlib import Path
-from typing import Any
 
 from benchmark.config.benchmarks import REHEARSAL_LLAMA
-from benchmark.config.run_config import RunConfig
-from benchmark.config.system_config import System
 from model.llama31_config import Llama31Config
-from tests.benchmark.tiny import USUAL, Inputs
 
 TINY_LLAMA = dataclasses.replace(
     REHEARSAL_LLAMA,
@@ -31,9 +26,3 @@ TINY_LLAMA = dataclasses.replace(
     target_log_perplexity=None,
 )
 """Six steps, with two evaluations."""
-
-
-def llama_config(inputs: Inputs, run_dir: Path, system: System, **fields: Any) -> RunConfig:
-    paths = {"train_data_path": inputs.training, "valid_data_path": inputs.validation}
-    config = RunConfig(benchmark=TINY_LLAMA, system=system, run_dir=run_dir)
-    return config.changed(**{**USUAL, **paths, **fields})

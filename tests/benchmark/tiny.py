@@ -86,7 +86,7 @@ class Inputs:
         micro_batch_size = 2 if system.micro_batch_size in STOCK else system.micro_batch_size
         system = dataclasses.replace(system, micro_batch_size=micro_batch_size)
         paths = {"train_data_path": self.training, "valid_data_path": self.validation}
-        checkpoint = self.whole_chunks or self.checkpoint
+        checkpoint = (self.whole_chunks or self.checkpoint) if benchmark.start_iterations else None
         whole = {**USUAL, **paths, "checkpoint": checkpoint, **fields}
         return RunConfig(benchmark=benchmark, system=system, run_dir=run_dir).changed(**whole)
 

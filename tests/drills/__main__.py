@@ -3,6 +3,7 @@ words; steps lost; whether weights, moments, losses and evaluations are those of
 
     python -m tests.drills                          all drills of the run, about 15 minutes on two cores
     python -m tests.drills kill-in-shards disk-full some
+    python -m tests.drills --benchmark rehearsal_llama kill-rank-0
     python -m tests.drills slurm                    those of the job, under a real Slurm on this machine
     python -m tests.drills --fuzz 30 --seed 1       30 runs, each with two or three faults at random
 
@@ -19,6 +20,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from benchmark.config.run_config import Benchmark
 from benchmark.config.system_config import System
 from benchmark.config.systems import SYSTEMS
 from stage.outputs.lock import only_one_in
@@ -27,7 +29,15 @@ from tests.drills.drilled_run import Disturbed, Ended, run_to_its_end
 from tests.drills.faults import words_for
 from tests.drills.fuzz import mixed
 from tests.drills.judging import DrillResult, judge
-from tests.drills.practice import LAYOUTS, SAVE_INTERVAL, PracticeInputs, of_steps, practice_config, prepared_inputs
+from tests.drills.practice import (
+    LAYOUTS,
+    PRACTICES,
+    SAVE_INTERVAL,
+    PracticeInputs,
+    of_steps,
+    practice_config,
+    prepared_inputs,
+)
 from tests.drills.slurm_drills import run_slurm_drills
 from tests.drills.slurm_faults import SLURM_FAULTS
 
@@ -35,10 +45,10 @@ HEAD = f"{'drill':28} {'came of it':10} {'attempts':>8} {'lost':>5} {'told':>6} 
 
 
 class Drills:
-    """Runs drills in a folder; an undisturbed run of each layout and length is made once."""
+    """Runs drills of a benchmark in a folder; an undisturbed run of each layout and length is made once."""
 
-    def __init__(self, work_dir: Path, *, seed: int) -> None:
-        self._work, self._seed = work_dir.resolve(), seed
+    def __init__(self, work_dir: Path, benchmark: Benchmark, *, seed: int) -> None:
+        self._work, self._seed, self._benchmark = work_dir.resolve(), seed, benchmark
         self._undisturbed: dict[tuple[str, int], Ended] = {}
         self.inputs: PracticeInputs = prepared_inputs(self._work)
 
@@ -47,7 +57,8 @@ class Drills:
         undisturbed = self.undisturbed(drill.layout, drill.steps)
         faults = tuple(fault.drawn(random, system.num_devices) for fault in drill.faults)
         inputs = self._inputs_for(drill, folder)
-        config = practice_config(inputs, folder / "run", system, of_steps(drill.steps), **_options(drill, folder))
+        benchmark = of_steps(self._benchmark, drill.steps)
+        config = practice_config(inputs, folder / "run", system, benchmark, **_options(drill, folder))
         disturbed = Disturbed(config, folder, 0, faults, drill.damage, drill.first_options)
         ended = run_to_its_end(disturbed, continued=drill.continued)
         return judge(drill, ended, undisturbed, save_interval=SAVE_INTERVAL, faults=words_for([*faults, *drill.damage]))
@@ -55,7 +66,7 @@ class Drills:
     def undisturbed(self, layout: str, steps: int) -> Ended:
         if (layout, steps) not in self._undisturbed:
             folder = self._work / "undisturbed" / f"{layout.replace(' ', '_')}_{steps}"
-            config = practice_config(self.inputs, folder / "run", LAYOUTS[layout], of_steps(steps))
+            config = practice_config(self.inputs, folder / "run", LAYOUTS[layout], of_steps(self._benchmark, steps))
             ended = run_to_its_end(Disturbed(config, folder))
             assert (ended.finished, len(ended.decisions)) == ("success", 1), f"{folder}: see its logs"
             self._undisturbed[layout, steps] = ended
@@ -72,9 +83,9 @@ class Drills:
         return PracticeInputs(own)
 
 
-def run_drills(chosen: Sequence[Drill], work_dir: Path, *, seed: int) -> bool:
+def run_drills(chosen: Sequence[Drill], work_dir: Path, benchmark: Benchmark, *, seed: int) -> bool:
     """Run the drills and print what came of them; whether all came out right."""
-    drills, right, started = Drills(work_dir, seed=seed), 0, time.perf_counter()
+    drills, right, started = Drills(work_dir, benchmark, seed=seed), 0, time.perf_counter()
     print(HEAD, flush=True)
     for drill in chosen:
         result = drills.run(drill)
@@ -113,6 +124,7 @@ def _options(drill: Drill, folder: Path) -> dict[str, Any]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"slurm, {', '.join([*DRILLS, *SLURM_FAULTS])}")
+    parser.add_argument("--benchmark", choices=PRACTICES, default="rehearsal", help="whose run is disturbed")
     parser.add_argument("--fuzz", type=int, default=0, help="so many runs with faults at random instead")
     parser.add_argument("--seed", type=int, default=0, help="of the faults' steps, ranks and delays")
     parser.add_argument("--work-dir", type=Path, default=Path("runs/drills"), help="where inputs and runs go")
@@ -127,7 +139,7 @@ def main() -> int:
         here = [*DRILLS.values()]
     options.work_dir.mkdir(parents=True, exist_ok=True)
     with only_one_in(options.work_dir, "choose another --work-dir"):
-        right = run_drills(here, options.work_dir, seed=options.seed) if here else True
+        right = run_drills(here, options.work_dir, PRACTICES[options.benchmark], seed=options.seed) if here else True
         right = (run_slurm_drills(job, options.work_dir / "slurm") if job else True) and right
     return 0 if right else 1
 

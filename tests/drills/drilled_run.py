@@ -113,7 +113,8 @@ class Ended:
     def log_lines(self) -> list[tuple[str, str, Any, Any]]:
         """Of the MLPerf log what is the same in every run of a seed: type, key, value, tokens."""
         kept = [event for event in self.log if event.key not in UNEQUAL]
-        return [(event.event_type, event.key, str(event.value), event.metadata.get("epoch_num")) for event in kept]
+        at = [event.metadata.get("epoch_num", event.metadata.get("samples_count")) for event in kept]
+        return [(one.event_type, one.key, str(one.value), place) for one, place in zip(kept, at, strict=True)]
 
 
 def run_to_its_end(disturbed: Disturbed, *, continued: bool = False) -> Ended:

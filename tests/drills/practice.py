@@ -1,4 +1,4 @@
-"""The run that drills disturb: the rehearsal, made smaller, and its inputs."""
+"""The runs that drills disturb: the rehearsals, made smaller, and their inputs."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmark.config.benchmarks import REHEARSAL
+from benchmark.config.benchmarks import REHEARSAL, REHEARSAL_LLAMA
 from benchmark.config.run_config import Benchmark, RunConfig
 from benchmark.config.system_config import System
 from benchmark.config.systems import SYSTEMS
@@ -15,13 +15,14 @@ from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
 from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
 from data_prep.token_files.indexed_dataset import IndexedDatasetWriter
 from model.gpt3_config import GPT3Config
+from model.llama31_config import Llama31Config
 from stage.outputs.manifest import Recipe, made_by, manifest_path, record_of, write_manifest
 from stage.outputs.publish import published_folder
 
 STEPS, EVAL_INTERVAL, SAVE_INTERVAL = 24, 8, 4
 """Optimizer steps of a run; between evaluations; between checkpoints."""
 BATCH = 8
-assert isinstance(REHEARSAL.model, GPT3Config)
+assert isinstance(REHEARSAL.model, GPT3Config) and isinstance(REHEARSAL_LLAMA.model, Llama31Config)
 MODEL = dataclasses.replace(
     REHEARSAL.model,
     hidden_size=64,
@@ -40,14 +41,27 @@ PRACTICE = dataclasses.replace(
     target_log_perplexity=None,
     initial_log_perplexity=None,
 )
+PRACTICE_LLAMA = dataclasses.replace(
+    REHEARSAL_LLAMA,
+    model=dataclasses.replace(
+        REHEARSAL_LLAMA.model, hidden_size=64, seq_length=64, vocab_size=250, padded_vocab_size=256, ffn_hidden_size=224
+    ),
+    global_batch_size=BATCH,
+    start_global_batch_size=BATCH,
+    train_samples=STEPS * BATCH,
+    eval_interval_samples=EVAL_INTERVAL * BATCH,
+    evaluation_sequences=20,
+    target_log_perplexity=None,
+)
+PRACTICES = {benchmark.name: benchmark for benchmark in (PRACTICE, PRACTICE_LLAMA)}
 START_LIMIT_S, FLOOR_S = 25.0, 6.0
 """How long processes of a drill may be silent; a drill of the system's own limits takes those."""
 DOCUMENTS = {"train_0": 400, "train_1": 300, "valid": 20}
 
 
-def of_steps(steps: int) -> Benchmark:
+def of_steps(benchmark: Benchmark, steps: int) -> Benchmark:
     """The benchmark with another length."""
-    return dataclasses.replace(PRACTICE, train_samples=PRACTICE.start_samples + steps * BATCH)
+    return dataclasses.replace(benchmark, train_samples=benchmark.start_samples + steps * BATCH)
 
 
 def two_processes() -> System:
@@ -132,7 +146,7 @@ def practice_config(
     common: dict[str, Any] = {
         "train_data_path": tuple(words),
         "valid_data_path": ("1.00", str(inputs.validation)),
-        "checkpoint": inputs.checkpoint,
+        "checkpoint": inputs.checkpoint if benchmark.start_iterations else None,
         "seed": 17,
         "save_interval": SAVE_INTERVAL,
         "audit_interval": 0,

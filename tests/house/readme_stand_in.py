@@ -110,9 +110,11 @@ def made_up_run(words: Sequence[str]) -> None:
 
 def require_inputs(words: Sequence[str]) -> None:
     """Find the datasets and the checkpoint that a command names."""
-    for word in words:
-        if word.endswith("_text_document"):
-            assert Path(f"{word}.idx").stat().st_size and Path(f"{word}.bin").stat().st_size
+    from benchmark.config.benchmarks import GPT3_175B
+
+    folder, names = Path(words[words.index("--data-folder") + 1]), GPT3_175B.token_files
+    for name in (*names.training, names.validation):
+        assert (folder / f"{name}.idx").stat().st_size and (folder / f"{name}.bin").stat().st_size
     checkpoint = Path(words[words.index("--checkpoint") + 1])
     assert (checkpoint / "metadata.json").is_file(), checkpoint
 

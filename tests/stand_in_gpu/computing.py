@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
@@ -97,6 +98,8 @@ class Computing(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         if any(issubclass(kind, DTensor) for kind in types):
             return NotImplemented
+        if any(issubclass(kind, FakeTensor) for kind in types):  # DTensor asks for shapes by them
+            return func(*args, **kwargs)
         given, form = tree_flatten((list(args), kwargs))
         before = [as_on_cpu(one) for one in given]
         out = func(*args, **kwargs)

@@ -78,7 +78,7 @@ def run(words: list[str], variables: dict[str, str], processes: int) -> int:
 def summary(log: Path) -> list[str]:
     """Of one process."""
     lines = log.read_text(errors="replace").splitlines()
-    said = [line for line in lines if line.startswith(("CONTEXT", "BAD", "OUT OF"))]
+    said = [line for line in lines if line.startswith(("CONTEXT", "BAD", "OUT OF", "nccl split with"))]
     memory = [int(found[1]) for line in lines if (found := re.search(r", (\d+) used$", line))]
     said.append(f"{max(memory, default=0) / 2**30:.2f} GiB taken from the device at most")
     ends = [number for number, line in enumerate(lines) if STEP_ENDS.search(line)]

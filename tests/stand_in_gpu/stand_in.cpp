@@ -805,7 +805,8 @@ static std::pair<int, int> split_among(ncclComm_t c, const std::string& name, in
     return {place, size};
 }
 ncclResult_t ncclCommInitAll(ncclComm_t*, int, const int*) { return ncclInternalError; }
-ncclResult_t ncclCommSplit(ncclComm_t c, int color, int key, ncclComm_t* n, ncclConfig_t*) {
+ncclResult_t ncclCommSplit(ncclComm_t c, int color, int key, ncclComm_t* n, ncclConfig_t* config) {
+    if (config && config->maxCTAs != NCCL_CONFIG_UNDEF_INT) say("nccl split with at most %d CTAs", config->maxCTAs);
     int size = -1;
     std::string name;
     if (computing()) {

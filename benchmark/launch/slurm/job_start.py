@@ -20,9 +20,8 @@ def check_interpreter(steps: JobSteps, python: str, command: Sequence[str], cont
 
     Raises Refused, in one line, for what would make 512 processes fail the same way.
     """
-    system = command[command.index("--system") + 1] if "--system" in command else "-"
     check = str(steps.code / "benchmark" / "preflight" / "interpreter_check.py")
-    checking = steps.beside(python, check, command[1], system)
+    checking = steps.beside(python, check, *command)
     said = checking.communicate()[0].decode(errors="replace").splitlines()
     if checking.returncode:
         errors = [line[len("error: ") :] for line in said if line.startswith("error: ")]

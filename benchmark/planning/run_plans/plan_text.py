@@ -205,7 +205,8 @@ def _besides(plan: RunPlan, config: RunConfig) -> Iterator[str]:
     low, high = costs.checkpoint.pause_interval_s
     yield (
         f"{'checkpoint':<18}{costs.checkpoint.bytes / 1e12:,.3g} TB, a pause of {costs.checkpoint.pause_s:.2g} s "
-        f"({low:.2g} to {high:.2g}), every {costs.checkpoint.every_s / 60:,.1f} min"
+        f"({low:.2g} to {high:.2g}), every {costs.checkpoint.every_s / 60:,.1f} min: "
+        f"{costs.checkpoint.share:.2%} of the time"
     )
     low, high = costs.init_interval_s
     yield f"{'init':<18}{costs.init_s:,.0f} s ({low:,.0f} to {high:,.0f}), before run_start, by published runs on H100"

@@ -42,6 +42,11 @@ class CheckpointCost:
     every_s: float
     """Seconds between saves, as save_policy would choose for this step."""
 
+    @property
+    def share(self) -> float:
+        """Share of the run's time that the pauses take."""
+        return self.pause_s / (self.every_s + self.pause_s)
+
 
 @dataclass(frozen=True)
 class RunCosts:

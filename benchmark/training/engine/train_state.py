@@ -84,12 +84,12 @@ def empty_state(
 
 
 def begin_state(state: TrainState, checkpoint: Path | None) -> str:
-    """Fill the state that a run begins with: the initial checkpoint's, or, if the benchmark has none and none is given,
-    weights drawn from the run's seed. Returns the origin in words.
+    """Fill the state that a run begins with: the initial checkpoint's, or, if the benchmark has none, weights drawn
+    from the run's seed. Returns the origin in words.
 
     Raises InputError for a checkpoint that is missing, and as :func:`load_initial_weights`.
     """
-    if checkpoint is None and state.benchmark.start_iterations == 0:
+    if state.benchmark.start_iterations == 0:
         draw_initial_weights(state.parameters, state.benchmark.model, state.progress.seed)
         state.optimizer.start_at(0)
         return "weights drawn at random"

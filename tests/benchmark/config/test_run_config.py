@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmark.config.benchmarks import GPT3_175B, REHEARSAL
+from benchmark.config.benchmarks import BENCHMARKS, GPT3_175B
 from benchmark.config.run_config import RunConfig
 from benchmark.config.run_sections import DataOptions
 from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS
@@ -27,6 +27,13 @@ def test_counts_of_a_batch_size_that_does_not_divide() -> None:
     assert benchmark.eval_interval == 11  # 24,576 / 2304 = 10.7
 
 
+def test_a_folder_stands_for_the_benchmarks_datasets() -> None:
+    run = RunConfig(GPT3_175B, DGX, data=DataOptions(valid_data_path=("V",), data_folder=Path("/d")))
+    expected = ("0.5", "/d/c4_en_6_c4_spm_text_document", "0.5", "/d/c4_en_7_c4_spm_text_document")
+    assert (run.data.train_data_path, run.data.valid_data_path) == (expected, ("V",))
+    assert dataclasses.replace(run, result_number=1).data == run.data
+
+
 def test_micro_batches_and_tokens_of_a_step() -> None:
     run = config({"global_batch_size": 2048}, {"micro_batch_size": 2})
     assert run.num_microbatches == 64
@@ -34,7 +41,7 @@ def test_micro_batches_and_tokens_of_a_step() -> None:
 
 
 def test_listed_benchmarks_fit_their_systems() -> None:
-    for benchmark in (GPT3_175B, REHEARSAL):
+    for benchmark in BENCHMARKS.values():
         RunConfig(benchmark=benchmark, system=SYSTEMS[DEFAULT_SYSTEM[benchmark.name]]).require_fit()
 
 

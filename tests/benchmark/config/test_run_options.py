@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.__main__ import main
+from benchmark.commands.command_table import parse
 from benchmark.commands.run_commands import EvaluateCommand
 from benchmark.config.benchmarks import GPT3_175B
 from benchmark.config.run_config import RunConfig
@@ -52,8 +52,16 @@ def test_system_without_a_name_is_refused() -> None:
         (["gpt3_175b", "--system", "laptop"], "unknown system 'laptop'"),
         (["gpt3_175b", "--system=cpu_p"], "unknown system 'cpu_p'; did you mean cpu_p"),
         (["gpt3_175b", "--num-attention-heads", "95"], "hidden_size 12288 is not a multiple"),
+        (["llama31_8B"], "unknown benchmark 'llama31_8B'; did you mean llama31_8b?"),
+        (["llama31_8b", "--max-steps", "0"], "max_steps 0: expected at least 1; change --max-steps"),
+        (["llama31_8b", "--evaluation-sequences", "-1"], "evaluation_sequences -1: expected at least 1"),
+        (["llama31_8b", "--num-key-value-heads", "5"], "num_attention_heads 32 is not a multiple of"),
+        (["llama31_8b", "--num-key-value-heads", "1"], "tensor_parallel 2 does not divide num_key_value_heads 1; poss"),
+        (["llama31_8b", "--checkpoint=C"], "--checkpoint: llama31_8b has no initial checkpoint"),
+        (["rehearsal_llama", "--start_iterations", "1"], "leave --start-iterations (EXTERNAL_TRAINING_ITERATIONS) out"),
     ],
 )
-def test_bad_options_are_refused(arguments: list[str], complaint: str) -> None:
-    with pytest.raises(InputError, match=re.escape(complaint)):
-        main(["schedule", *arguments])
+def test_bad_options_are_refused_in_a_line(arguments: list[str], complaint: str) -> None:
+    with pytest.raises(InputError, match=re.escape(complaint)) as refused:
+        parse(["train", *arguments])
+    assert "\n" not in str(refused.value)

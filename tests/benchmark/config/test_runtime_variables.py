@@ -11,6 +11,7 @@ import pytest
 from benchmark.config.accelerators import ACCELERATORS
 from benchmark.config.run_config import RunConfig
 from benchmark.config.runtime_variables import ONE_QUEUE, RUNTIME_VARIABLES, runtime_environment
+from benchmark.config.system_config import Collectives
 from benchmark.config.systems import SYSTEMS
 from benchmark.training.train import train
 from tests.benchmark.runs import figures, run, system_of
@@ -37,6 +38,8 @@ def test_one_queue_for_tensor_parallelism_before_blackwell(
     found = _environment(system, tensor_parallel=tensor_parallel)
     assert found.get("CUDA_DEVICE_MAX_CONNECTIONS") == queues
     assert found["TORCH_GLOO_LAZY_INIT"] == "1"
+    copied = _environment(system, tensor_parallel=tensor_parallel, collectives=Collectives(copy_engines="gathers"))
+    assert copied.get("CUDA_DEVICE_MAX_CONNECTIONS") == (None if tensor_parallel == 1 else "8")
 
 
 def test_an_accelerator_nobody_knows_is_left_alone() -> None:
@@ -54,8 +57,7 @@ def test_what_makes_sums_repeat_is_set_on_demand() -> None:
 
 
 def test_every_variable_has_its_reason() -> None:
-    names = [variable.name for variable in RUNTIME_VARIABLES]
-    assert len(set(names)) == len(names)
+    assert len({(one.name, one.value) for one in RUNTIME_VARIABLES}) == len(RUNTIME_VARIABLES)
     for variable in RUNTIME_VARIABLES:
         assert re.fullmatch("[A-Z][A-Z_]+", variable.name)
         assert len(variable.reason) > 40

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from benchmark.__main__ import main
-from benchmark.config.benchmarks import GPT3_175B, REHEARSAL
+from benchmark.config.benchmarks import GPT3_175B, LLAMA31_8B, REHEARSAL, REHEARSAL_LLAMA
 from benchmark.config.schedule import learning_rate, scheduled_steps
 from tests.support import golden
 
@@ -43,8 +43,26 @@ def test_evaluations_are_counted_from_the_start(size: int, start: int, interval:
     assert steps[-1].iteration == 20_000_000 // size
 
 
-def test_rehearsal_evaluates_as_often_as_the_benchmark() -> None:
+@pytest.mark.parametrize(
+    ("size", "warm_up", "decay_steps", "interval"),  # as published: docs/facts/llama31_8b.md 9.3
+    [(16, 256, 1_199_984, 768), (36, 3456, 1_199_904, 342), (64, 12288, 1_199_808, 192), (96, 16348, 1_199_829, 128)],
+)
+def test_llamas_cosine_ends_at_the_same_step_in_every_batch_size(
+    size: int, warm_up: int, decay_steps: int, interval: int
+) -> None:
+    rates = dataclasses.replace(LLAMA31_8B.optimizer, lr_warmup_samples=warm_up)
+    benchmark = dataclasses.replace(LLAMA31_8B, global_batch_size=size, optimizer=rates)
+    rates = benchmark.optimizer
+    assert benchmark.eval_interval == interval
+    assert (rates.lr_decay_samples - warm_up) // size == decay_steps
+    assert learning_rate(1_200_000 * size, rates) == rates.min_lr
+    half_way = (rates.lr_decay_samples + warm_up) // 2
+    assert learning_rate(half_way, rates) == pytest.approx((rates.lr + rates.min_lr) / 2, rel=1e-6)
+
+
+def test_rehearsals_evaluate_as_often_as_their_benchmarks() -> None:
     assert REHEARSAL.eval_interval == GPT3_175B.eval_interval == 16
+    assert REHEARSAL_LLAMA.eval_interval_samples == LLAMA31_8B.eval_interval_samples // 96
 
 
 def test_command_prints_every_step(capsys: pytest.CaptureFixture[str]) -> None:

@@ -44,6 +44,6 @@ def test_systems_that_are_refused(change: dict[str, Any], complaint: str) -> Non
 
 
 @pytest.mark.parametrize("change", [{"nccl_ctas": 0}, {"sm_carveout": -1}])
-def test_collectives_that_are_refused(change: dict[str, int]) -> None:
+def test_collectives_that_are_refused(change: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="expected at least"):
         Collectives(**change)

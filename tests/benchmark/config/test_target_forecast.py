@@ -5,8 +5,9 @@ import json
 
 import pytest
 
-from benchmark.config.benchmarks import GPT3_175B, REHEARSAL
+from benchmark.config.benchmarks import GPT3_175B, REHEARSAL, REHEARSAL_LLAMA
 from benchmark.config.reference_curves import REFERENCE_CURVES
+from benchmark.config.run_config import Benchmark
 from benchmark.config.target_forecast import forecast
 from tests.benchmark.config.published_curves import PUBLISHED
 from tests.support import REPOSITORY
@@ -89,15 +90,16 @@ def test_no_target_no_forecast() -> None:
 
 
 def test_curves_end_at_the_target_of_their_benchmark() -> None:
-    for benchmark in (GPT3_175B, REHEARSAL):
+    for benchmark in (GPT3_175B, REHEARSAL, REHEARSAL_LLAMA):
         assert benchmark.target_log_perplexity is not None
         for curve in REFERENCE_CURVES[benchmark.name]:
             assert curve.log_perplexities[-1] <= benchmark.target_log_perplexity < curve.log_perplexities[-2]
 
 
-def test_rehearsals_take_what_their_reference_points_say() -> None:
-    points = json.loads((REPOSITORY / "benchmark" / "results" / "rehearsal_points.json").read_text())
-    tokens = points["rehearsal_ref_16"]["Epochs to converge"]
-    found = forecast(REHEARSAL, [], 0)
+@pytest.mark.parametrize(("benchmark", "unit"), [(REHEARSAL, 1), (REHEARSAL_LLAMA, 128)], ids=["gpt3", "llama31"])
+def test_rehearsals_take_what_their_reference_points_say(benchmark: Benchmark, unit: int) -> None:
+    points = json.loads((REPOSITORY / "benchmark" / "results" / f"{benchmark.name}_points.json").read_text())
+    taken = points[f"{benchmark.name}_ref_16"]["Epochs to converge"]
+    found = forecast(benchmark, [], 0)
     assert found is not None
-    assert all(found.low <= one <= found.high for one in tokens)
+    assert all(found.low <= one * unit <= found.high for one in taken)

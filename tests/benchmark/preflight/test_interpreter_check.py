@@ -14,35 +14,51 @@ from tests.support import REPOSITORY
 
 
 def test_a_python_that_can_tells_the_nodes(capsys: pytest.CaptureFixture[str]) -> None:
-    assert complaint("rehearsal", "-") == ""
-    assert complaint("rehearsal", "cpu_p1") == ""
+    assert complaint("train", "rehearsal") == ""
+    assert complaint("evaluate", "rehearsal", "--system", "cpu_p1") == ""
     assert capsys.readouterr().out == "nodes 1\nnodes 1\n"
 
 
 def test_an_old_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interpreter_check, "OLDEST", (9, 9))
-    assert complaint("gpt3_175b", "-").endswith("Python 9.9 or newer is needed")
+    assert complaint("train", "gpt3_175b").endswith("Python 9.9 or newer is needed")
 
 
 def test_missing_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dependencies, "missing", lambda _: ["torch>=2.11, found 1.0", "zarr, not installed"])
-    assert complaint("gpt3_175b", "-").endswith("torch>=2.11, found 1.0; zarr, not installed")
+    assert complaint("train", "gpt3_175b").endswith("torch>=2.11, found 1.0; zarr, not installed")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="has a GPU")
 def test_no_gpu_where_the_system_has_some() -> None:
-    assert "sees no CUDA device, and system dgxh100_n64 needs them" in complaint("gpt3_175b", "-")
+    assert "sees no CUDA device, and system dgxh100_n64 needs them" in complaint("train", "gpt3_175b")
 
 
-def test_an_unknown_system_is_left_to_the_options() -> None:
-    assert complaint("gpt3_175b", "none") == ""
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("train llama3_8b", "unknown benchmark 'llama3_8b'; did you mean llama31_8b?"),
+        ("train gpt3_175b --system none", "unknown system 'none'"),
+        ("train rehearsal_llama --checkpoint=X", "--checkpoint: rehearsal_llama has no initial checkpoint"),
+        ("train rehearsal_llama --start-iterations 4", "leave --start-iterations (EXTERNAL_TRAINING_ITERATIONS) out"),
+        ("train rehearsal_llama --start-global-batch-size 4", "leave --start-global-batch-size (EXTERNAL_GBS) out"),
+        ("evaluate rehearsal_llama --checkpoint X", ""),
+    ],
+)
+def test_names_and_starts_that_all_processes_would_refuse(words: str, said: str) -> None:
+    found = complaint(*words.split())
+    assert said in found and "\n" not in found and bool(said) == bool(found)
 
 
 @pytest.mark.slow
 def test_as_a_file_from_anywhere(tmp_path: Path) -> None:
     file = REPOSITORY / "benchmark" / "preflight" / "interpreter_check.py"
     done = subprocess.run(
-        [sys.executable, file, "gpt3_175b", "h200_n8"], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, file, "train", "gpt3_175b", "--system", "h200_n8"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
         assert (done.returncode, done.stdout.startswith("error: ")) == (2, True)

@@ -6,19 +6,22 @@ from pathlib import Path
 import pytest
 from mlperf_logging.rcp_checker.rcp_checker import RCP_Checker
 
-from benchmark.config.benchmarks import REHEARSAL
+from benchmark.config.benchmarks import REHEARSAL, REHEARSAL_LLAMA, REHEARSALS
+from benchmark.config.run_config import Benchmark
 from benchmark.rehearsal import reference_points
-from benchmark.rehearsal.reference_points import rehearse_seeds
+from benchmark.rehearsal.reference_points import rehearse_seeds, write_reference_points
 from benchmark.training.same_run import as_json
 from stage.errors import CheckFailed
 from tests.support import REPOSITORY, assert_refused, command
 
 
-def write_run(folder: Path, tokens: int, status: str = "success", **changes: object) -> Path:
+def write_run(folder: Path, tokens: int, status: str = "success", of: Benchmark = REHEARSAL, **changes: object) -> Path:
     folder.mkdir()
-    benchmark = {**as_json(REHEARSAL), **changes}
+    benchmark = {**as_json(of), **changes}
     (folder / "config.json").write_text(json.dumps({"benchmark": benchmark}))
-    (folder / "summary.json").write_text(json.dumps({"status": status, "trained_tokens": tokens}))
+    (folder / "summary.json").write_text(
+        json.dumps({"status": status, "trained_tokens": tokens, "trained_samples": tokens // 128})
+    )
     return folder
 
 
@@ -30,6 +33,13 @@ def test_points_of_several_runs(tmp_path: Path) -> None:
     (points,) = json.loads(output.read_text()).values()
     assert points["Epochs to converge"] == [425984, 458752, 491520]
     assert points["BS"] == 16
+
+
+def test_points_of_a_benchmark_whose_log_counts_samples(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / str(tokens), tokens, of=REHEARSAL_LLAMA) for tokens in (163840, 180224)]
+    assert "2 runs, samples to target 1344.0" in write_reference_points(runs, tmp_path / "points.json")
+    (points,) = json.loads((tmp_path / "points.json").read_text()).values()
+    assert points["Epochs to converge"] == [1280, 1408]
 
 
 @pytest.mark.slow
@@ -54,17 +64,17 @@ def test_mean_deviation_and_smallest_accepted_median(tmp_path: Path) -> None:
 def test_runs_are_made_until_there_are_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_run(tmp_path / "run_0", 425984)
 
-    def finished_run(work_dir: Path) -> int:
+    def finished_run(_: Benchmark, work_dir: Path) -> int:
         number = len(list(work_dir.glob("run_*")))
         write_run(work_dir / f"run_{number}", 458752)
         return 0
 
     monkeypatch.setattr(reference_points, "rehearse", finished_run)
-    assert rehearse_seeds(3, tmp_path) == [tmp_path / f"run_{number}" for number in range(3)]
-    assert rehearse_seeds(0, tmp_path) == []
-    monkeypatch.setattr(reference_points, "rehearse", lambda work_dir: 1)
+    assert rehearse_seeds(REHEARSAL, 3, tmp_path) == [tmp_path / f"run_{number}" for number in range(3)]
+    assert rehearse_seeds(REHEARSAL, 0, tmp_path) == []
+    monkeypatch.setattr(reference_points, "rehearse", lambda *_: 1)
     with pytest.raises(CheckFailed, match="run 4 of 5 ended with exit status 1"):
-        rehearse_seeds(5, tmp_path)
+        rehearse_seeds(REHEARSAL, 5, tmp_path)
 
 
 def test_runs_that_do_not_belong_are_refused(tmp_path: Path) -> None:
@@ -80,9 +90,12 @@ def test_runs_that_do_not_belong_are_refused(tmp_path: Path) -> None:
         assert_refused(done, complaint)
 
 
-def test_committed_points_are_the_rehearsals() -> None:
-    (points,) = json.loads((REPOSITORY / "benchmark" / "results" / "rehearsal_points.json").read_text()).values()
-    assert points["BS"] == REHEARSAL.global_batch_size
-    assert points["Hyperparams"]["target_log_perplexity"] == REHEARSAL.target_log_perplexity
-    assert points["Hyperparams"]["opt_base_learning_rate"] == REHEARSAL.optimizer.lr
+@pytest.mark.parametrize("benchmark", REHEARSALS.values(), ids=REHEARSALS)
+def test_committed_points_are_the_rehearsals(benchmark: Benchmark) -> None:
+    file = REPOSITORY / "benchmark" / "results" / f"{benchmark.name}_points.json"
+    (points,) = json.loads(file.read_text()).values()
+    assert points["Benchmark"] == benchmark.mlperf_name
+    assert points["BS"] == benchmark.global_batch_size
+    assert points["Hyperparams"]["target_log_perplexity"] == benchmark.target_log_perplexity
+    assert points["Hyperparams"]["opt_base_learning_rate"] == benchmark.optimizer.lr
     assert len(points["Epochs to converge"]) >= 6

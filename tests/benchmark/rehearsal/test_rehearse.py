@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmark.config.benchmarks import REHEARSAL
 from benchmark.rehearsal.rehearse import _Rehearsal, rehearse, unigram_entropy
 from data_prep.token_files.indexed_dataset import IndexedDatasetWriter
 from stage.errors import InputError
@@ -16,7 +17,7 @@ from tests.support import REPOSITORY, assert_refused, command
 @pytest.mark.slow
 def test_changed_file_stops_the_rehearsal_and_is_named(tmp_path: Path) -> None:
     work = tmp_path / "rehearsal"
-    stages = _Rehearsal(work, work, None, None, None)
+    stages = _Rehearsal(REHEARSAL, work, work)
     prefixes = stages._prepare_data()
     assert [prefix.name for prefix in prefixes] == ["c4_en_6_c4_spm_text_document", "c4_en_7_c4_spm_text_document"]
     path = prefixes[1].with_name(f"{prefixes[1].name}.bin")
@@ -48,12 +49,12 @@ def test_what_the_run_would_refuse_is_refused_before_any_stage(
     options: dict[str, int], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(InputError, match=message):
-        rehearse(tmp_path / "work", seed=options.get("seed"), master_port=options.get("master_port"))
+        rehearse(REHEARSAL, tmp_path / "work", seed=options.get("seed"), master_port=options.get("master_port"))
     assert not (tmp_path / "work").exists()
 
 
 def test_unfinished_run_is_continued_and_finished_ones_are_kept(tmp_path: Path) -> None:
-    stages = _Rehearsal(tmp_path, tmp_path, None, None, None)
+    stages = _Rehearsal(REHEARSAL, tmp_path, tmp_path)
     assert stages._next_run() == (tmp_path / "run_0", 0)
     for number in (0, 1):
         (tmp_path / f"run_{number}").mkdir()

@@ -1,4 +1,4 @@
-"""Whole runs of the tiny benchmark, half as long, in many topologies: the numbers do not depend on it."""
+"""Whole runs of six steps, of a tiny GPT-3 and a tiny Llama, in many topologies: the numbers do not depend on it."""
 
 from pathlib import Path
 from typing import Any
@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch.distributed.tensor import DTensor
 
-from benchmark.config.run_config import RunConfig
+from benchmark.config.run_config import Benchmark, RunConfig
 from benchmark.config.system_config import System
 from benchmark.training.engine.distributed import joined_world, read_environment
+from tests.benchmark.llama import TINY_LLAMA
 from tests.benchmark.runs import loaded_state, run, system_of
 from tests.benchmark.tiny import SHORT, Inputs, in_processes
 
@@ -38,20 +39,34 @@ TOPOLOGIES = {
     ),
     "tensor, pipeline and two shards": system_of(8, tensor_parallel=2, pipeline_parallel=2, micro_batch_size=3),
 }
+BOTH = (
+    "two devices, recomputation",
+    "tensor parallel, selective recomputation",
+    "pipeline",
+    "interleaved pipeline, tensor parallel",
+)
+"""Those in which a Llama is tried, too: each way of cutting its passes once."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", TOPOLOGIES)
-def test_topology_does_not_change_the_run(name: str, inputs: Inputs, single: list[list[float]], tmp_path: Path) -> None:
-    found_figures = run(inputs, tmp_path / "run", TOPOLOGIES[name], benchmark=SHORT)
-    for found, expected in zip(found_figures, single, strict=True):
+@pytest.mark.parametrize(
+    ("benchmark", "name"),
+    [*((SHORT, name) for name in TOPOLOGIES), *((TINY_LLAMA, name) for name in BOTH)],
+    ids=lambda one: one if isinstance(one, str) else one.name,
+)
+def test_topology_does_not_change_the_run(
+    benchmark: Benchmark, name: str, inputs: Inputs, single: dict[str, list[list[float]]], tmp_path: Path
+) -> None:
+    found_figures = run(inputs, tmp_path / "run", TOPOLOGIES[name], benchmark=benchmark)
+    for found, expected in zip(found_figures, single[benchmark.name], strict=True):
         assert found == pytest.approx(expected, rel=2e-6)
 
 
 @pytest.fixture(scope="module")
-def single(inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> list[list[float]]:
-    """Figures of one device."""
-    return run(inputs, tmp_path_factory.mktemp("single") / "run", benchmark=SHORT)
+def single(inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[list[float]]]:
+    """Figures of one device, by benchmark."""
+    folder = tmp_path_factory.mktemp("single")
+    return {one.name: run(inputs, folder / one.name, benchmark=one) for one in (SHORT, TINY_LLAMA)}
 
 
 def whole(tensor: torch.Tensor) -> torch.Tensor:

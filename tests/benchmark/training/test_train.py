@@ -17,6 +17,7 @@ from benchmark.config.run_config import RunConfig
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path
 from benchmark.training.observers import summary_file
 from benchmark.training.train import train
+from tests.benchmark.llama import TINY_LLAMA
 from tests.benchmark.runs import command_line, events, figures, mlperf, run, system_of
 from tests.benchmark.tiny import SHORT, Inputs, in_processes
 from tests.support import assert_refused, command
@@ -154,15 +155,27 @@ def test_train_as_a_program(target: str, status: int, inputs: Inputs, tmp_path: 
     assert (summary["status"], summary["trained_samples"], len(summary["evaluations"])) == (told, 12, 1)
 
 
+@pytest.fixture(scope="module")
+def finished_llama(inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
+    run_dir = tmp_path_factory.mktemp("llama") / "run"
+    run(inputs, run_dir, benchmark=TINY_LLAMA, save_interval=2)
+    return inputs.config(run_dir, TINY_LLAMA, save_interval=2)
+
+
 @pytest.mark.slow
-def test_finished_run_whose_end_is_lost_continues_from_its_checkpoint(finished: RunConfig, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("which", "steps", "again"), [("finished", 12, 4), ("finished_llama", 6, 2)])
+def test_finished_run_whose_end_is_lost_continues_from_its_checkpoint(
+    which: str, steps: int, again: int, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     """As after kill -9: the log and the last checkpoint are there, the summary is not."""
-    shutil.copytree(finished.run_dir, tmp_path / "run")
+    config: RunConfig = request.getfixturevalue(which)
+    shutil.copytree(config.run_dir, tmp_path / "run")
     (tmp_path / "run" / "summary.json").unlink()
-    shutil.rmtree(checkpoint_path(tmp_path / "run", 12))
-    again = finished.changed(run_dir=tmp_path / "run", checkpoint=None)
-    assert in_processes(1, train, again) == ["success"]
-    assert figures(tmp_path / "run")[0][-4:] == figures(finished.run_dir)[0][-4:]
+    shutil.rmtree(checkpoint_path(tmp_path / "run", steps))
+    assert in_processes(1, train, config.changed(run_dir=tmp_path / "run", checkpoint=None)) == ["success"]
+    found, due = figures(tmp_path / "run"), figures(config.run_dir)
+    assert [part[-again:] for part in found[:2]] == [part[-again:] for part in due[:2]]
+    assert found[2][-1] == due[2][-1]
     assert [event["key"] for event in mlperf(tmp_path / "run")].count("run_stop") == 1
 
 

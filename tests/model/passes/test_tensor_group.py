@@ -108,7 +108,7 @@ def test_a_group_of_one_sends_nothing() -> None:
             assert pending.result is x
 
 
-def _copied_by_gloo(called: list[str]) -> torch.library.Library:
+def _copied_by_gloo(called: list[str]) -> Any:
     """PyTorch's low-contention collectives on a CPU, until this library is let go of: results that are there once they
     have been waited for."""
     importlib.import_module("torch.distributed._symmetric_memory")
@@ -122,7 +122,7 @@ def _copied_by_gloo(called: list[str]) -> torch.library.Library:
         called.append(operation)
         return functional.reduce_scatter_tensor(terms, operation, RANKS, group)  # type: ignore[no-any-return]
 
-    library = torch.library.Library("symm_mem", "IMPL")
+    library: Any = torch.library.Library("symm_mem", "IMPL")  # type: ignore[no-untyped-call]
     library.impl("_low_contention_all_gather", gather, "CPU")
     library.impl("_low_contention_reduce_scatter", reduce_scatter, "CPU")
     return library

@@ -261,6 +261,18 @@ def test_run_whose_plan_hangs_or_fails_is_no_other(job: Job) -> None:
     (job.answers / "plan").write_text("late")  # ends it
 
 
-def test_rehearsal_is_not_planned(job: Job) -> None:
-    job.run(BENCHMARK="rehearsal", SYSTEM="cpu_p2")
+@pytest.mark.parametrize("benchmark", ["rehearsal", "rehearsal_llama"])
+def test_rehearsals_are_not_planned(job: Job, benchmark: str) -> None:
+    job.run(BENCHMARK=benchmark, SYSTEM="cpu_p2")
     assert job.attempts() and not job.calls("benchmark plan")
+
+
+def test_llama_runs_on_one_node_without_a_checkpoint(job: Job) -> None:
+    job.answer(interpreter="nodes 1", nodes="n1", states="n1 allocated")
+    done = job.run(BENCHMARK="llama31_8b", NODES="", SLURM_JOB_NODELIST="n1", USE_BF16="")
+    assert (done.returncode, done.stderr) == (0, "")
+    (attempt,) = job.attempts()
+    assert (option(attempt, "--nodes"), option(attempt, "--ntasks")) == ("1", "8")
+    assert "benchmark train llama31_8b --nodes 1" in attempt and "--data-folder /data --precision bf16" in attempt
+    assert "--checkpoint" not in attempt
+    assert job.calls("interpreter_check.py train llama31_8b ")

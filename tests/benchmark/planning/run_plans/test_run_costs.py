@@ -57,3 +57,5 @@ def test_more_devices_fail_more_often_and_start_later() -> None:
     assert many.init_s == pytest.approx(2 * few.init_s)
     assert 170 <= few.init_s <= 297  # published at 512 devices (docs/facts/peers.md 1.1)
     assert few.checkpoint.pause_interval_s[0] < few.checkpoint.pause_s < few.checkpoint.pause_interval_s[1]
+    between_s = few.checkpoint.every_s + few.checkpoint.pause_s
+    assert few.checkpoint.share == few.checkpoint.pause_s / between_s < 0.05

@@ -10,11 +10,11 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
-from benchmark.config.benchmarks import GPT3_175B
+from benchmark.config.benchmarks import GPT3_175B, LLAMA31_8B
+from benchmark.config.run_config import OptimizerConfig
 from benchmark.training.engine.adam import Adam, clip_coefficient
 from tests.benchmark.tiny import in_processes
 
-HYPER = GPT3_175B.optimizer
 SHAPES = {"matrix": (7, 5), "bias": (6,)}
 STEPS = 20
 
@@ -29,14 +29,14 @@ def _start(name: str, what: int) -> np.ndarray[Any, Any]:
     return values**2 if what == 2 else values
 
 
-def _updates() -> tuple[dict[str, np.ndarray[Any, Any]], list[float]]:
+def _updates(config: OptimizerConfig) -> tuple[dict[str, np.ndarray[Any, Any]], list[float]]:
     """20 updates by our optimizer from given weights and moments at step 4,000; on one of its processes."""
     mesh = init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("shard",))
     parameters: dict[str, DTensor] = {}
     for name in SHAPES:
         tensor = distribute_tensor(torch.from_numpy(_start(name, 0)), mesh, [Shard(0)])
         parameters[name] = tensor.requires_grad_()  # type: ignore[assignment]
-    adam = Adam(parameters, HYPER)
+    adam = Adam(parameters, config)
     for what, moment in enumerate(("exp_avg", "exp_avg_sq"), 1):
         for name in SHAPES:
             adam.moments()[moment][name].copy_(
@@ -50,21 +50,29 @@ def _updates() -> tuple[dict[str, np.ndarray[Any, Any]], list[float]]:
         square_sum = adam.gradient_square_sum()
         dist.all_reduce(square_sum)
         norms.append(math.sqrt(square_sum.item()))
-        adam.scale_gradients(clip_coefficient(norms[-1], HYPER.clip_grad))
+        adam.scale_gradients(clip_coefficient(norms[-1], config.clip_grad))
         adam.update(0.01)
         adam.clear_gradients()
     return {name: parameter.full_tensor().detach().numpy() for name, parameter in parameters.items()}, norms
 
 
-def _updates_in_world() -> tuple[dict[str, np.ndarray[Any, Any]], list[float]]:
+def _updates_in_world(config: OptimizerConfig) -> tuple[dict[str, np.ndarray[Any, Any]], list[float]]:
     dist.init_process_group("gloo", init_method="env://")
-    return _updates()
+    return _updates(config)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("world_size", [1, 3])
-def test_update_is_the_references(world_size: int) -> None:
-    weights, norms = in_processes(world_size, _updates_in_world)[0]
+@pytest.mark.parametrize(
+    ("world_size", "config", "decay"),
+    [
+        (1, GPT3_175B.optimizer, {"matrix": 0.1, "bias": 0.1}),
+        (3, GPT3_175B.optimizer, {"matrix": 0.1, "bias": 0.1}),
+        (3, LLAMA31_8B.optimizer, {"matrix": 0.1, "bias": 0.0}),
+    ],
+    ids=["gpt3", "gpt3 on three", "llama31 on three"],
+)
+def test_update_is_the_references(world_size: int, config: OptimizerConfig, decay: dict[str, float]) -> None:
+    weights, norms = in_processes(world_size, _updates_in_world, config)[0]
     expected = {name: [_start(name, what).astype(np.float64) for what in range(3)] for name in SHAPES}
     for step in range(STEPS):
         gradients = {name: _gradient(name, step).astype(np.float64) for name in SHAPES}
@@ -76,7 +84,7 @@ def test_update_is_the_references(world_size: int) -> None:
             g = gradients[name] * coefficient
             m[:] = 0.9 * m + 0.1 * g
             v[:] = 0.95 * v + 0.05 * g * g
-            update = (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.95**t)) + 1e-8) + 0.1 * p
+            update = (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.95**t)) + config.adam_eps) + decay[name] * p
             p[:] = p - 0.01 * update
     for name, (p, _, _) in expected.items():
         np.testing.assert_allclose(weights[name], p, rtol=2e-6, atol=1e-7)
