@@ -37,7 +37,7 @@ def read_json(path: Path, kind: type[Made], *, mend: str = "make it again", larg
     """
     try:
         return msgspec.json.decode(read_bounded(path, largest), type=kind)
-    except (msgspec.DecodeError, RecursionError) as error:  # a field of another type, no JSON, nesting without end
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # of another type, no JSON, too deep
         raise InputError(f"{path}: {error}; {mend}") from error
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from benchmark.results.subjects import NEWEST_RULESET
+from benchmark.results.judged import GPT3
 from stage.errors import InputError
 
 
@@ -22,8 +22,8 @@ class ReviewCommand:
     paths: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
     """Result files, folders of them, submission packages, or a folder of packages."""
     ruleset: str | None = None
-    """Official ruleset: 3.0.0, 3.1.0, 4.0.0 or 4.1.0; by default that of the round in the path (v4.0), or else the
-    newest."""
+    """Official ruleset, such as 4.1.0 or 6.1.0; by default that of the round in the path (v4.0), or else the newest
+    that has the benchmark."""
     json: Path | None = None
     """Write the whole review here as JSON."""
     custom_rcps: Path | None = None
@@ -65,8 +65,8 @@ class ReportCommand:
     output: Path
     """HTML file to write."""
     ruleset: str | None = None
-    """Official ruleset to review by: 3.0.0, 3.1.0, 4.0.0 or 4.1.0; by default that of the round in the path, or else
-    the newest."""
+    """Official ruleset to review by, such as 4.1.0 or 6.1.0; by default that of the round in the path, or else the
+    newest that has the benchmark."""
     previous: Path | None = None
     """Another round, or an earlier version of this one; the page shows the changes since."""
     plan: Path | None = None
@@ -94,8 +94,8 @@ class ResultsCommand:
     parquet: Path | None = None
     """Write the table here as Parquet; needs pyarrow (pip install pyarrow)."""
     ruleset: str | None = None
-    """Official ruleset: 3.0.0, 3.1.0, 4.0.0 or 4.1.0; by default that of the round in the path (v4.0), or else the
-    newest."""
+    """Official ruleset, such as 4.1.0 or 6.1.0; by default that of the round in the path (v4.0), or else the newest
+    that has the benchmark."""
 
     def run(self) -> int:
         from benchmark.report.results_table import tabulate_results
@@ -139,7 +139,7 @@ class PackageCommand:
     """Three result files, or folders of runs."""
     output: Path
     """Folder to make."""
-    ruleset: str = NEWEST_RULESET
+    ruleset: str = GPT3.rulesets[-1]
     """Official ruleset: 3.0.0, 3.1.0, 4.0.0 or 4.1.0."""
     precision: Literal["fp32", "bf16"] | None = None
     """Precision of the runs' computation. Needed only for logs outside of their runs' folders, whose config.json has

@@ -24,7 +24,7 @@ def differences(accuracy: Figure, runs: Sequence[RunSummary]) -> Figure | None:
     """
     sizes = {run.global_batch_size for run in runs}
     size = sizes.pop() if len(sizes) == 1 else None
-    if size is None or any(run.judged is not GPT3 for run in runs):
+    if size is None or any(run.rules.name != GPT3.name for run in runs):
         return None
     curves = published_curves(size)
     if curves.shape[1] < LEAST_PUBLISHED:

@@ -16,6 +16,7 @@ MOST_POINTS = 2000
 DIGITS = 7
 LARGEST_DRAWN = 1e100
 TOKENS = ("tokens since the checkpoint", "tokens")
+TOKENS_TRAINED = ("tokens trained", "tokens")
 MINUTES = ("minutes since run_start", "min")
 Points = list[tuple[float, float]]
 
@@ -94,20 +95,21 @@ def figures(runs: Sequence[ReportedRun], timelines: Sequence[Timeline], ruleset:
     """Return the figures for which at least one run has values."""
     marks = [Mark(n, kind, _rounded(x)) for n, times in enumerate(timelines) for kind, x in times.marks]
     targets = {run.recorded.target for run in runs}
+    tokens = TOKENS if any(run.summary.rules.start_samples for run in runs) else TOKENS_TRAINED
     found = [
         Figure(
             "accuracy",
             "Log perplexity of the validation set",
-            *TOKENS,
+            *tokens,
             "nats per token",
             _lines(runs, _accuracy),
             dots=True,
             target=targets.pop() if len(targets) == 1 else None,
             band=reference_band([run.summary for run in runs], ruleset),
         ),
-        Figure("loss", "Training loss", *TOKENS, "nats per token", _lines(runs, _loss)),
-        Figure("learning_rate", "Learning rate", *TOKENS, "per update", _lines(runs, _field("learning_rate"))),
-        Figure("grad_norm", "Gradient norm before clipping", *TOKENS, "L2 norm", _lines(runs, _field("grad_norm"))),
+        Figure("loss", "Training loss", *tokens, "nats per token", _lines(runs, _loss)),
+        Figure("learning_rate", "Learning rate", *tokens, "per update", _lines(runs, _field("learning_rate"))),
+        Figure("grad_norm", "Gradient norm before clipping", *tokens, "L2 norm", _lines(runs, _field("grad_norm"))),
         Figure("step_time", "Step time", *MINUTES, "seconds", _lines(runs, _step_time), from_zero=True, marks=marks),
         replace(_arithmetic(runs), from_zero=True, marks=marks),
     ]
@@ -123,7 +125,7 @@ def reference_band(runs: Sequence[RunSummary], ruleset: str) -> Band | None:
     """
     sizes = {(run.global_batch_size, run.judged) for run in runs}
     size, judged = next(iter(sizes)) if len(sizes) == 1 else (None, None)
-    if size is None or judged is None:
+    if size is None or judged is None or ruleset not in judged.rulesets:
         return None
     points = points_for(judged, ruleset)
     same = [point for point in points if point.batch_size == size]
@@ -265,7 +267,7 @@ def _arithmetic(runs: Sequence[ReportedRun]) -> Figure:
         batch, length, judged = summary.global_batch_size, summary.sequence_length, summary.judged
         if not count or batch is None or length is None or judged is None:
             return []
-        tflop = batch * length * train_flops_per_token(judged.benchmark.model) / count / 1e12
+        tflop = batch * length * train_flops_per_token(judged.model) / count / 1e12
         scale = 100 / run.score.peak_tflops if shares and run.score.peak_tflops else 1.0
         return [(x, scale * tflop / seconds) for x, seconds in _step_time(run) if seconds > 0]
 

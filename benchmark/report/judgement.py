@@ -13,7 +13,7 @@ from benchmark.review.verdict import SubjectReview, Verdict, review, subject_rev
 from stage.errors import InputError
 from stage.regular_files import is_regular
 
-EMPTY = "no results of gpt3 in it"
+EMPTY = "no results in it that are reviewed"
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,13 @@ class Judgement:
 
     @cached_property
     def systems(self) -> list[ReviewedSystem]:
-        """Return the systems, best score first; those without a score come last, in the order given."""
+        """Return the systems by benchmark, best score first; those without a score come last, in the order given."""
         found = [
             ReviewedSystem(subject, one, scored)
             for subject in self.subjects
             for one, scored in zip(subject.sets, subject.scores, strict=True)
         ]
-        return sorted(found, key=lambda one: (one.score.minutes is None, one.score.minutes or 0.0))
+        return sorted(found, key=lambda one: (one.score.benchmark, one.score.minutes is None, one.score.minutes or 0))
 
     @property
     def problems(self) -> list[tuple[Path, str]]:

@@ -34,13 +34,32 @@ def records_of(frame: pandas.DataFrame) -> list[Record]:
     return [{str(name): value for name, value in row.items()} for row in plain.to_dict("records")]
 
 
-def systems_table(frame: pandas.DataFrame, names: Sequence[str], judgement: Judgement) -> Table:
-    """Return a row per system, the best score first, and a row for each package that could not be reviewed."""
-    systems = records_of(systems_frame(frame))[: len(names)]
-    longest = max((one["score_minutes"] or 0.0 for one in systems), default=0.0)
+def systems_tables(frame: pandas.DataFrame, names: Sequence[str], judgement: Judgement) -> list[Table]:
+    """Return a table per benchmark with a row per system, the best score first. The last has a row for each package
+    that could not be reviewed."""
+    benchmarks = list(dict.fromkeys(one.score.benchmark for one in judgement.systems)) or [""]
+    problems = [Row([Cell(NOTHING), Cell(path.name), Cell(why, kind="bad")]) for path, why in judgement.problems]
+    tables = []
+    for benchmark in benchmarks:
+        rows = _system_rows(frame, names, judgement, benchmark) + (problems if benchmark == benchmarks[-1] else [])
+        label = "The systems" if len(benchmarks) == 1 else f"The systems, {benchmark}"
+        tables.append(
+            Table(
+                label, SYSTEM_HEAD, rows, numbers=(0, 2, 4, 5, 6), look="systems cards",
+                title="" if len(benchmarks) == 1 else benchmark, sortable=len(rows) > 2,
+            )
+        )  # fmt: skip
+    return tables
+
+
+def _system_rows(frame: pandas.DataFrame, names: Sequence[str], judgement: Judgement, benchmark: str) -> list[Row]:
+    records = records_of(systems_frame(frame))[: len(names)]
+    mine = [place for place, system in enumerate(judgement.systems) if system.score.benchmark == benchmark]
+    longest = max((records[place]["score_minutes"] or 0.0 for place in mine), default=0.0)
     coloured = len(names) <= COLOURS
     rows = []
-    for place, (one, system) in enumerate(zip(systems, judgement.systems, strict=True)):
+    for rank, place in enumerate(mine, 1):
+        one, system = records[place], judgement.systems[place]
         score = one["score_minutes"]
         told = [counted(one["errors"], "error"), counted(one["warnings"], "question")]
         whose = "its package fails; " if one["verdict"] == "rejected" and not one["errors"] else ""
@@ -48,7 +67,7 @@ def systems_table(frame: pandas.DataFrame, names: Sequence[str], judgement: Judg
         how = f"{one['division'] or NOTHING}, {one['availability'] or NOTHING}"
         init = NOTHING if one["init_s"] is None else duration(one["init_s"])
         cells = (
-            Cell(NOTHING if score is None else str(place + 1), order=place),
+            Cell(NOTHING if score is None else str(rank), order=place),
             Cell(names[place], said=[f"{shortened(who, 60)}; {shortened(how, 80)}"], href=f"#system-{place}",
                  swatch=f"run-{place}" if coloured else ""),
             Cell(number(score, "{:.2f}"), said=[_how(system)], bar=100 * score / longest if score else None),
@@ -61,11 +80,7 @@ def systems_table(frame: pandas.DataFrame, names: Sequence[str], judgement: Judg
             Cell(day_of(one["run_started"]), said=[f"init {init}"]),
         )  # fmt: skip
         rows.append(Row(cells))
-    for path, problem in judgement.problems:
-        rows.append(Row([Cell(NOTHING), Cell(path.name), Cell(problem, kind="bad")]))
-    return Table(
-        "The systems", SYSTEM_HEAD, rows, numbers=(0, 2, 4, 5, 6), look="systems cards", sortable=len(rows) > 2
-    )
+    return rows
 
 
 def runs_table(

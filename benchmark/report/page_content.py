@@ -8,10 +8,11 @@ from pathlib import Path
 from benchmark.report.curve_differences import differences
 from benchmark.report.figures import Figure, figures, in_panels
 from benchmark.report.judgement import Judgement, ReviewedSystem
-from benchmark.report.leaderboard import changes_table, runs_table, systems_table
+from benchmark.report.leaderboard import changes_table, runs_table, systems_tables
 from benchmark.report.origin_section import origin_section
 from benchmark.report.page_parts import (
     CAUTION,
+    NOTHING,
     Cell,
     Chart,
     KeyFigure,
@@ -34,14 +35,17 @@ from benchmark.results.printable import shortened
 from benchmark.results.run_summary import RunSummary
 from stage.sizes import duration
 
-SCORES = "Each score is its own system's: the middle time of three, times the factor of the reference points."
+SCORES = (
+    "Each score is its own system's: the mean time without the fastest and the slowest run, times the factor of the "
+    "reference points."
+)
 MOST_NAMED, MOST_TITLE = 6, 200
 MOST_COLUMNS = 12
 """Most columns of a table with one column for each run: more cannot be read."""
 MANY_TOKENS = 10_000_000
 CONVERGENCE_HEAD = (
-    "System", "Batch", "Tokens of each run", "Median", "Compared with", "Their mean", "Accepted from", "Factor",
-    "Stands",
+    "System", "Batch", "Each run", "Without fastest and slowest", "Compared with", "Their mean", "Accepted from",
+    "Factor", "Stands",
 )  # fmt: skip
 FIGURE_SECTIONS = (
     ("training", "Training", ("loss", "learning_rate", "grad_norm")),
@@ -106,7 +110,7 @@ def _top(
     frame = judged_frame(judgement)
     parts: list[Table | Words] = []
     if len(names) > 1 or judgement.problems:
-        parts += [systems_table(frame, names, judgement), Words(f"{SCORES} {CAUTION}", quiet=True)]
+        parts += [*systems_tables(frame, names, judgement), Words(f"{SCORES} {CAUTION}", quiet=True)]
     if before is not None:
         parts.append(changes_table(judgement.systems, names, before))
     if len(runs) > 1:
@@ -130,6 +134,9 @@ def _headline(runs: Sequence[ReportedRun], judgement: Judgement) -> str:
     if score is not None and score.minutes is not None:
         return f"Score {took(score.minutes)}"
     if len(systems) > 1:
+        benchmarks = {one.score.benchmark for one in systems}
+        if len(benchmarks) > 1:
+            return f"{len(systems)} systems, {len(benchmarks)} benchmarks"
         return _of_systems([one.score.minutes for one in systems if one.score.minutes is not None], len(systems))
     if len(runs) > 1:
         reached = sum(run.summary.reached is not None for run in runs)
@@ -162,7 +169,8 @@ def _key_figures(runs: Sequence[ReportedRun], judgement: Judgement) -> Iterator[
     """Yield the score with its factor, and figures of the system's runs, each with its median and its range."""
     score, summaries = judgement.score, [run.summary for run in runs]
     if score is not None and score.minutes is not None:
-        how = f"{score.measured_minutes:.2f} min x {score.factor:.4f}" if score.factor != 1 else "middle one of three"
+        how = judgement.systems[0].result_set.judged.middle_words
+        how = how if score.factor == 1 else f"{score.measured_minutes:.2f} min x {score.factor:.4f}"
         value, unit = took(score.minutes).split(" ")
         yield KeyFigure("Score", value, unit, how)
     else:
@@ -218,7 +226,7 @@ def _accuracy(
         if system.result_set.convergence.standing != "not tested"
     ]
     if tested:
-        title = "Convergence: tokens to the target, beside reference runs"
+        title = "Convergence: tokens or samples to the target, beside reference runs"
         numbers = (1, 2, 3, 5, 6, 7)
         parts.append(Table("Convergence", CONVERGENCE_HEAD, tested, numbers, look="convergence cards", title=title))
     return Section("accuracy", "Accuracy", parts)
@@ -241,23 +249,27 @@ def _evaluations(runs: Sequence[ReportedRun]) -> Table:
 
 
 def _convergence_cells(system: ReviewedSystem, name: str) -> Iterator[Cell]:
-    result = system.result_set.convergence
+    result, judged = system.result_set.convergence, system.result_set.judged
     point = result.point
+
+    def told(tokens: float | None) -> str:
+        return NOTHING if tokens is None else _told(tokens / judged.tokens_per_unit)
+
     kind = {"passes": "good", "passes, scaled": "good", "fails": "bad"}.get(result.standing, "warn")
     yield Cell(name)
     yield Cell(number(result.batch_size, "{:,.0f}"))
-    yield Cell(" ".join(map(_tokens, result.tokens)))
-    yield Cell(_tokens(result.median))
+    yield Cell(" ".join(map(told, result.tokens)), said=[judged.unit])
+    yield Cell(told(result.middle))
     yield Cell(result.why)
-    yield Cell(_tokens(None if point is None else point.mean))
-    yield Cell(_tokens(None if point is None else point.least))
+    yield Cell(told(None if point is None else point.mean))
+    yield Cell(told(None if point is None else point.least))
     yield Cell(f"{result.factor:.4f}")
     yield Cell(result.standing, kind=kind)
 
 
-def _tokens(value: float | None) -> str:
-    """Return a number of tokens, in millions if it is large."""
-    return number(value, "{:,.0f}") if value is None or value < MANY_TOKENS else number(value / 1e6, "{:,.1f}M")
+def _told(value: float) -> str:
+    """Return a number of tokens or samples, in millions if it is large."""
+    return number(value, "{:,.0f}") if value < MANY_TOKENS else number(value / 1e6, "{:,.1f}M")
 
 
 def _charts(drawn: Sequence[Figure], shown: Sequence[Figure]) -> Iterator[Section]:

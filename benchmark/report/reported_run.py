@@ -5,15 +5,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmark.report.judgement import Judgement, ReviewedSystem
+from benchmark.results.judged import OFFICIAL
 from benchmark.results.recorded_run import RecordedRun, read_recorded_run
 from benchmark.results.run_summary import RunSummary
 from benchmark.results.score import Score, middle_run
-from benchmark.results.subjects import BENCHMARK
 from stage.errors import InputError
 
 COLOURS = 6
 """Number of colours that can be told apart; with more groups of lines, each has a panel of its own."""
 DASHES = 4
+TOLD_APART_BY = (
+    ("name",),
+    ("name", "benchmark"),
+    ("name", "package"),
+    ("name", "package", "round"),
+    ("name", "benchmark", "package", "round"),
+)
+"""Facts about systems that name them: the first row that gives each a name of its own."""
 
 
 @dataclass(frozen=True)
@@ -55,35 +63,42 @@ def reported_runs(judgement: Judgement) -> list[ReportedRun]:
 
 
 def system_names(judgement: Judgement) -> list[str]:
-    """Return as much of each system's name, package and round as is needed to tell the systems apart."""
+    """Return as much of each system's name, benchmark, package and round as is needed to tell the systems apart."""
     told = [
-        [one for one in (system.result_set.name, system.result_set.package, f"v{system.round}") if one is not None]
+        {
+            "name": system.result_set.name,
+            "benchmark": system.score.benchmark,
+            "package": system.result_set.package,
+            "round": f"v{system.round}",
+        }
         for system in judgement.systems
     ]
-    for count in (1, 2, 3):
-        names = [", ".join(words[:count]) for words in told]
+    for wanted in TOLD_APART_BY:
+        names = [", ".join(one for key in wanted if (one := words[key]) is not None) for words in told]
         if len(set(names)) == len(names):
             return names
-    return [f"{number}: {words[0]}" for number, words in enumerate(told, 1)]
+    return [f"{number}: {words['name']}" for number, words in enumerate(told, 1)]
 
 
 def distinct_names(paths: Sequence[Path]) -> list[str]:
-    """Return as much of the end of each log's path as is needed to tell the logs apart, without ``gpt3/`` and the
-    file's ending.
+    """Return as much of the end of each log's path as is needed to tell the logs apart, without the file's ending and,
+    if all are of one benchmark, without the benchmark's folder.
 
     Logs that all have the same name, as in folders of runs, are named by their folders.
     """
     stems = {path.stem for path in paths}
-    parts = [[*_folders(path.resolve()), *([path.stem] if len(stems) > 1 else [])] for path in paths]
+    folders = [path.resolve().parent.parts for path in paths]
+    benchmarks = {part for parts in folders for part in parts if part in OFFICIAL}
+    hidden = benchmarks if len(benchmarks) == 1 else ()
+    parts = [
+        [*(part for part in inside if part not in hidden), *([path.stem] if len(stems) > 1 else [])]
+        for inside, path in zip(folders, paths, strict=True)
+    ]
     for count in range(1, max(map(len, parts), default=0) + 1):
         names = ["/".join(part[-count:]) for part in parts]
         if len(set(names)) == len(names):
             return names
     return [f"{number}: {path.name}" for number, path in enumerate(paths)]
-
-
-def _folders(path: Path) -> list[str]:
-    return [part for part in path.parent.parts if part != BENCHMARK]
 
 
 def _recorded(system: ReviewedSystem, run: RunSummary) -> RecordedRun:

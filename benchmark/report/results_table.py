@@ -16,6 +16,7 @@ from stage.tables import table_text
 
 SHOWN = (
     ("round", "round", "{}"),
+    ("submission_benchmark", "benchmark", "{}"),
     ("package", "package", "{}"),
     ("system_folder", "system", "{}"),
     ("accelerators_count", "accelerators", "{:,}"),

@@ -43,11 +43,6 @@ class LogEvent:
         """Return the value, if it is a finite number."""
         return as_number(self.value)
 
-    @property
-    def tokens(self) -> float | None:
-        """Return ``metadata.epoch_num``: for gpt3, tokens trained since the initial checkpoint."""
-        return as_number(self.metadata.get("epoch_num"))
-
 
 @dataclass(frozen=True)
 class ResultLog:

@@ -45,7 +45,7 @@ def run_record(one: ResultSet, system: Score, run: RunSummary) -> dict[str, Any]
     if run.tokens_per_s is not None and system.accelerators:
         speed = run.tokens_per_s / system.accelerators
     if speed is not None and system.peak_tflops:
-        mfu = speed * train_flops_per_token(one.judged.benchmark.model) / 1e12 / system.peak_tflops
+        mfu = speed * train_flops_per_token(one.judged.model) / 1e12 / system.peak_tflops
     return {
         "round": one.ruleset.rpartition(".")[0],
         "package": one.package,

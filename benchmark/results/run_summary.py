@@ -4,12 +4,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from benchmark.results.judged import GPT3, JUDGED, Judged
+from benchmark.results.judged import JUDGED, Judged, assumed
 from benchmark.results.result_log import LogEvent, ResultLog, as_number
 
 STEP_TIMING = ("train_step_timing", "train_step_timing in s")
 """Names under which published logs give the seconds of a training step in tracked_stats (docs/facts/mlperf_review.md
 6.3)."""
+STEPS_TIMING = (*STEP_TIMING, "train_step_time")
+"""The same, with names under which they give the mean of several steps."""
 VALIDATION_TIMING = ("validation_step_timing", "validation_step_timing in s")
 MOST_SIZE = 10**9
 LOSS = ("reduced_train_loss", "train_loss", "loss")
@@ -36,7 +38,7 @@ class Tracked:
     line: int
     time_ms: int
     tokens: float | None
-    """Value of ``metadata.step``: by the custom of published logs, the tokens so far."""
+    """Tokens so far: by the custom of published logs ``metadata.step``, unless they have the progress by its name."""
     value: float
 
 
@@ -45,20 +47,34 @@ class RunSummary:
     """One run. Times are milliseconds since the epoch; None stands for values that the log does not have."""
 
     log: ResultLog
+    ruleset: str | None = None
+    """Ruleset by which it is judged; None for the newest of its benchmark."""
+    expected: Judged | None = None
+    """Benchmark as which it is judged if the log names no known one."""
 
     @property
     def benchmark(self) -> str | None:
         return self.log.text("submission_benchmark")
 
-    @property
+    @cached_property
     def judged(self) -> Judged | None:
         """Return the benchmark as which the run is judged; None for an unknown one."""
-        return JUDGED.get(self.benchmark or "")
+        known = JUDGED.get(self.benchmark or "")
+        return None if known is None else known.at(self.ruleset)
 
-    @property
+    @cached_property
     def rules(self) -> Judged:
-        """Return the benchmark by whose rules the run is judged: its own, or gpt3 if its log names no known one."""
-        return self.judged or GPT3
+        """Return the benchmark by whose rules the run is judged: its own, or the expected one if its log names no
+        known one."""
+        return self.judged or self.expected or assumed(self.ruleset)
+
+    def tokens_at(self, event: LogEvent) -> float | None:
+        """Return the tokens trained since the start, as the metadata of a record tell them."""
+        return self._tokens(event.metadata.get(self.rules.log_keys.progress))
+
+    def _tokens(self, logged: object) -> float | None:
+        count = as_number(logged)
+        return None if count is None else count * self.rules.tokens_per_unit
 
     @property
     def org(self) -> str | None:
@@ -99,7 +115,7 @@ class RunSummary:
             if event.key == "eval_start":
                 started, waiting = event, len(found)
             elif event.key == "eval_accuracy":
-                found.append(LoggedEvaluation(event.line, event.tokens, event.number, event.time_ms, None))
+                found.append(LoggedEvaluation(event.line, self.tokens_at(event), event.number, event.time_ms, None))
             elif event.key == "eval_stop" and started is not None:
                 seconds = (event.time_ms - started.time_ms) / 1000
                 found[waiting:] = [
@@ -171,10 +187,12 @@ class RunSummary:
 
     @property
     def trained_tokens(self) -> float | None:
-        """Return the tokens since the initial checkpoint at the last evaluation; without one, those in
-        train_samples."""
+        """Return the tokens since the start at the last evaluation; without one, those in train_samples, where logs
+        have them in tokens: elsewhere it may be the size of the dataset."""
         tokens = [one.tokens for one in self.evaluations if one.tokens is not None]
-        return tokens[-1] if tokens else self.log.number("train_samples")
+        if tokens:
+            return tokens[-1]
+        return self.log.number("train_samples") if self.rules.unit == "tokens" else None
 
     @property
     def tokens_per_s(self) -> float | None:
@@ -190,7 +208,7 @@ class RunSummary:
 
     @cached_property
     def step_seconds(self) -> Sequence[Tracked]:
-        return self.tracked(STEP_TIMING)
+        return self.tracked(STEPS_TIMING)
 
     @property
     def losses(self) -> Sequence[Tracked]:
@@ -210,7 +228,8 @@ class RunSummary:
             values = event.value if isinstance(event.value, dict) else {}
             value = next((found for name in names if (found := as_number(values.get(name))) is not None), None)
             if value is not None:
-                yield Tracked(event.line, event.time_ms, as_number(event.metadata.get("step")), value)
+                at = event.metadata.get(self.rules.log_keys.progress, event.metadata.get("step"))
+                yield Tracked(event.line, event.time_ms, self._tokens(at), value)
 
 
 def _size(value: float | None) -> float | None:

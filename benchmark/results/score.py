@@ -4,6 +4,7 @@ Sources: docs/facts/mlperf_review.md 4.11, 5.6 (score); docs/facts/peers.md 1.0 
 """
 
 import json
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from benchmark.config.accelerators import ACCELERATORS, Accelerator, accelerator_named
+from benchmark.results.judged import Judged
 from benchmark.results.run_summary import RunSummary
 from benchmark.results.subjects import ResultSet
 from model.flops import train_flops_per_token
@@ -50,12 +52,13 @@ class Score:
     """Result of a set of runs. Speeds are those of the middle run."""
 
     name: str
+    benchmark: str
     submitter: str | None
     platform: str | None
     batch_size: float | None
     runs: tuple[RunScore, ...]
     measured_minutes: float | None
-    """Middle time of three runs, not scaled; with one failed run, the slower of the others."""
+    """Mean time without the fastest and the slowest run, not scaled; a failed run is the slowest."""
     factor: float
     """Factor of the time: in a package, that of its scaling.json, as the official summarizer takes it; for other runs,
     that of the reference points, which the package checker would write there."""
@@ -78,7 +81,7 @@ class Score:
 def score(one: ResultSet) -> Score:
     """Return the score. It raises nothing: figures that cannot be computed are None."""
     runs = one.runs
-    measured, why = _measured(runs)
+    measured, why = _measured(runs, one.judged)
     due = one.convergence.factor
     factor = due if one.scaling is None else one.scaling.factor
     if factor is None and measured is not None:
@@ -90,10 +93,11 @@ def score(one: ResultSet) -> Score:
     per_accelerator = None
     if middle is not None and middle.tokens_per_s is not None and count:
         per_accelerator = middle.tokens_per_s / count
-    flops = train_flops_per_token(one.judged.benchmark.model)
+    flops = train_flops_per_token(one.judged.model)
     tflops = None if per_accelerator is None else per_accelerator * flops / 1e12
     return Score(
         name=one.name,
+        benchmark=one.judged.name,
         submitter=next((run.org for run in runs if run.org), None),
         platform=next((run.platform for run in runs if run.platform), None),
         batch_size=middle.global_batch_size if middle is not None else None,
@@ -113,14 +117,16 @@ def score(one: ResultSet) -> Score:
     )
 
 
-def _measured(runs: Sequence[RunSummary]) -> tuple[float | None, str | None]:
-    """Return the time as the official summarizer does: the middle one of three; failed runs count as the slowest."""
-    if len(runs) != 3:
-        return None, f"a score takes 3 runs, there {'is' if len(runs) == 1 else 'are'} {len(runs)}"
-    good = sorted(run.minutes for run in runs if run.minutes is not None and run.converged and run.reached is not None)
-    if len(good) < 2:
+def _measured(runs: Sequence[RunSummary], judged: Judged) -> tuple[float | None, str | None]:
+    """Return the time as the official summarizer does: the mean of the middle runs; failed ones count as the
+    slowest."""
+    if len(runs) != judged.runs:
+        return None, f"a score takes {judged.runs} runs, there {'is' if len(runs) == 1 else 'are'} {len(runs)}"
+    good = [run.minutes for run in runs if run.minutes is not None and run.converged and run.reached is not None]
+    lost = len(runs) - len(good)
+    if lost > judged.dropped:
         return None, "more than one run did not converge"
-    return good[1], None
+    return judged.middle([*good, *[math.inf] * lost]), None
 
 
 def middle_run(runs: Sequence[Timed]) -> Timed | None:

@@ -12,19 +12,14 @@ from pathlib import Path
 from mlperf_logging.benchmark_meta import get_result_file_counts
 
 from benchmark.results.convergence import USUAL_REFERENCES, Convergence, ReferenceChoice, judge_convergence, points_for
-from benchmark.results.judged import GPT3, Judged
+from benchmark.results.judged import GPT3, JUDGED, OFFICIAL, Judged, assumed, in_words
 from benchmark.results.mllog import read_log
-from benchmark.results.result_log import as_number
+from benchmark.results.result_log import ResultLog, as_number
 from benchmark.results.run_summary import RunSummary
 from benchmark.results.system_description import SystemDescription, read_system
 from stage.errors import InputError
 from stage.regular_files import Entry, children, is_folder, is_regular, read_regular, walk
 
-RULESETS = ("3.0.0", "3.1.0", "4.0.0", "4.1.0")
-"""Rulesets with gpt3."""
-NEWEST_RULESET = RULESETS[-1]
-BENCHMARK = "gpt3"
-"""Folder of the benchmark's results; the package checker skips any other name."""
 RESULT_FILES = "result_*.txt"
 DEEPEST = 4
 """Depth of folders below a given one in which result files are looked for."""
@@ -61,7 +56,7 @@ class ResultSet:
 
     @cached_property
     def runs(self) -> Sequence[RunSummary]:
-        return tuple(RunSummary(read_log(path)) for path in self.files)
+        return tuple(RunSummary(read_log(path), self.ruleset, self._expected) for path in self.files)
 
     @property
     def path(self) -> Path:
@@ -70,10 +65,19 @@ class ResultSet:
             return self.files[0]
         return self.folder or Path(os.path.commonpath(self.files or [Path(self.name)]))
 
-    @property
+    @cached_property
     def judged(self) -> Judged:
-        """Return the benchmark as which they are judged: their own, or gpt3 if the logs name none."""
-        return next((run.judged for run in self.runs if run.judged is not None), GPT3)
+        """Return the benchmark as which they are judged: that of the first log that names one of the ruleset, or else
+        that of their folder."""
+        known = (run.judged for run in self.runs if run.judged is not None and self.ruleset in run.judged.rulesets)
+        return next(known, self._expected)
+
+    @property
+    def _expected(self) -> Judged:
+        """Return the benchmark of the folder; outside a package, the one that the ruleset is chosen for."""
+        named = None if self.package is None or self.folder is None else OFFICIAL[self.folder.name]
+        fits = named is not None and self.ruleset in named.rulesets
+        return (named if named is not None and fits else assumed(self.ruleset)).at(self.ruleset)
 
     @cached_property
     def scaling(self) -> Scaling | None:
@@ -86,8 +90,8 @@ class ResultSet:
 
     @property
     def package(self) -> str | None:
-        """Return the name of the package PACKAGE/results/SYSTEM/gpt3; None for runs outside a package."""
-        if self.folder is None or self.folder.name != BENCHMARK or self.folder.parent.parent.name != "results":
+        """Return the name of the package PACKAGE/results/SYSTEM/BENCHMARK; None for runs outside a package."""
+        if self.folder is None or self.folder.name not in OFFICIAL or self.folder.parent.parent.name != "results":
             return None
         return self.folder.parents[2].name
 
@@ -100,7 +104,7 @@ class ResultSet:
     @cached_property
     def convergence(self) -> Convergence:
         points = points_for(self.judged, self.ruleset, self.references)
-        return judge_convergence(self.runs, points, self.references.pruned)
+        return judge_convergence(self.runs, points, self.references.pruned, self.judged)
 
     @cached_property
     def system(self) -> SystemDescription | None:
@@ -135,10 +139,10 @@ class SubmissionPackage:
 
     @cached_property
     def sets(self) -> Sequence[ResultSet]:
-        """Return the results of gpt3, one set per system."""
-        found = []
+        """Return the results of the benchmarks that the ruleset has, one set per system and benchmark."""
+        found, names = [], names_in(self.ruleset)
         for folder in self.result_folders:
-            if folder.name == BENCHMARK:
+            if folder.name in names:
                 system = self.systems / f"{folder.parent.name}.json"
                 files = result_files(folder)
                 path = system if is_regular(system) else None
@@ -160,7 +164,7 @@ def find_subjects(
 
     Files become sets: those of one folder, or of one benchmark, platform and batch size. Packages of a round are left
     out if they only have results of other benchmarks. Raises InputError for a path with no result, and for a ruleset
-    without gpt3.
+    without the benchmark.
     """
     packages: dict[Path, None] = {}
     loose: dict[Path, None] = {}
@@ -168,7 +172,7 @@ def find_subjects(
         below = list(_packages_below(path, DEEPEST))
         ours = [each for each in below if each == path or not others_only(each)]
         for package in ours or below:
-            _require_gpt3(package, ruleset)
+            _require_judged(package, ruleset)
             packages[package] = None
         if not below:
             found = [path] if is_regular(path) else _results_below(path, DEEPEST)
@@ -177,7 +181,7 @@ def find_subjects(
                 what = missing if os.path.lexists(path) else "no such file or folder"
                 raise InputError(f"{path}: {what}; give a result file, a run folder or a package")
             loose |= dict.fromkeys(found)
-    named = [SubmissionPackage(each, ruleset_for(each, ruleset), references) for each in packages]
+    named = [SubmissionPackage(each, package_ruleset(each, ruleset), references) for each in packages]
     return [*_sets(list(loose), ruleset, references), *named]
 
 
@@ -202,33 +206,59 @@ def read_scaling(path: Path) -> Scaling:
     return Scaling(factor, None if factor is not None else "no number scaling_factor")
 
 
-def ruleset_for(path: Path, given: str | None) -> str:
-    """Return the given ruleset, or that of a round with gpt3 in the path (``training_results_v4.0``, ``v3.1``), or the
-    newest."""
+def names_in(ruleset: str) -> list[str]:
+    """Return the names of the judged benchmarks that a ruleset has."""
+    return [name for name, one in OFFICIAL.items() if ruleset in one.rulesets]
+
+
+def ruleset_for(path: Path, given: str | None, benchmarks: Sequence[Judged]) -> str:
+    """Return the given ruleset, or that of a round in the path (``training_results_v4.0``, ``v3.1``) that has one of
+    the benchmarks, or the newest that has most of them. With no benchmark known, any round will do.
+
+    Raises InputError for a given ruleset that has none of them.
+    """
+    rulesets = {each for one in benchmarks or JUDGED.values() for each in one.rulesets}
     if given is None:
         rounds = [f"{found[1]}.0" for part in path.parts if (found := ROUND.search(part))]
-        return next((ruleset for ruleset in reversed(rounds) if ruleset in RULESETS), NEWEST_RULESET)
-    if given not in RULESETS:
-        raise InputError(f"--ruleset {given}: gpt3 is in {', '.join(RULESETS)} only")
+        newest = max(_rulesets(benchmarks or (GPT3,)), key=lambda one: (_rulesets(benchmarks).count(one), one))
+        return next((ruleset for ruleset in reversed(rounds) if ruleset in rulesets), newest)
+    if given not in rulesets:
+        words = " and ".join(f"{one.name} is in {', '.join(one.rulesets)}" for one in benchmarks or OFFICIAL.values())
+        raise InputError(f"--ruleset {given}: {words} only")
     return given
 
 
-def _require_gpt3(package: Path, given: str | None) -> None:
-    """Raise InputError for a package of a round without gpt3, and for a package with results of other benchmarks
-    only."""
+def package_ruleset(package: Path, given: str | None) -> str:
+    """Return the ruleset of a package, as :func:`ruleset_for` does for the benchmarks that it has folders of."""
+    return ruleset_for(package, given, [OFFICIAL[name] for name in _benchmark_folders(package) if name in OFFICIAL])
+
+
+def _rulesets(benchmarks: Sequence[Judged]) -> list[str]:
+    return [ruleset for one in benchmarks for ruleset in one.rulesets]
+
+
+def _require_judged(package: Path, given: str | None) -> None:
+    """Raise InputError for a package of a round without any of its benchmarks, and for a package with results of
+    others only."""
     others = others_only(package)
     if others:
-        raise InputError(f"{package}: results of {', '.join(others)} only; only those of {BENCHMARK} are reviewed")
+        known = ", ".join(OFFICIAL)
+        raise InputError(f"{package}: results of {', '.join(others)} only; only those of {known} are reviewed")
     rounds = [found[1] for part in package.parts if "results_v" in part and (found := ROUND.search(part))]
-    if given is None and rounds and not any(f"{one}.0" in RULESETS for one in rounds):
-        known = f"{BENCHMARK} is in rounds {RULESETS[0][:3]} to {NEWEST_RULESET[:3]}"
+    its = [OFFICIAL[name] for name in _benchmark_folders(package) if name in OFFICIAL] or [*OFFICIAL.values()]
+    if given is None and rounds and not any(f"{one}.0" in _rulesets(its) for one in rounds):
+        known = in_words(its)
         raise InputError(f"{package}: of round {rounds[-1]}, and {known}; give --ruleset to review it by one of those")
 
 
 def others_only(package: Path) -> list[str]:
-    """Return the benchmarks in a package, if all of them are known and gpt3 is not among them."""
-    names = {folder.name for system in subfolders(package / "results") for folder in subfolders(system)}
-    return sorted(names) if names and names <= {*get_result_file_counts("training")} - {BENCHMARK} else []
+    """Return the benchmarks in a package, if all of them are known and none is judged here."""
+    names = _benchmark_folders(package)
+    return names if names and {*names} <= {*get_result_file_counts("training")} - {*OFFICIAL} else []
+
+
+def _benchmark_folders(package: Path) -> list[str]:
+    return sorted({folder.name for system in subfolders(package / "results") for folder in subfolders(system)})
 
 
 def is_package(path: Path) -> bool:
@@ -255,27 +285,34 @@ def _sets(files: Sequence[Path], ruleset: str | None, references: ReferenceChoic
     folders: dict[Path, list[Path]] = {}
     for path in files:
         folders.setdefault(path.parent, []).append(path)
-    alone: dict[tuple[object, ...], list[Path]] = {}
+    alone: dict[tuple[str, ...], list[Path]] = {}
     for folder, inside in folders.items():
         if len(inside) > 1:
             system = _system_of(folder)
-            name = folder.parent.name if folder.name == BENCHMARK else folder.name
-            yield ResultSet(name, ruleset_for(folder, ruleset), inside, folder, system, references)
+            name = folder.parent.name if folder.name in OFFICIAL else folder.name
+            named = next((found for path in inside if (found := _named(read_log(path)))), [])
+            yield ResultSet(name, ruleset_for(folder, ruleset, named), inside, folder, system, references)
         else:
             log = read_log(inside[0])
             keys = ("submission_benchmark", "submission_platform", "global_batch_size")
             words = tuple(repr(log.value(key)) for key in keys)
-            alone.setdefault((*words, ruleset_for(folder, ruleset)), []).append(inside[0])
-    for inside in alone.values():
+            alone.setdefault((ruleset_for(folder, ruleset, _named(log)), *words), []).append(inside[0])
+    for (chosen, *_), inside in alone.items():
         folder = inside[0].parent
         one = len(inside) == 1
         name = f"{folder.name}/{inside[0].name}" if one else f"{len(inside)} runs"
         system = _system_of(folder) if len({path.parent.parent for path in inside}) == 1 else None
-        yield ResultSet(name, ruleset_for(folder, ruleset), inside, folder if one else None, system, references)
+        yield ResultSet(name, chosen, inside, folder if one else None, system, references)
+
+
+def _named(log: ResultLog) -> list[Judged]:
+    """Return the benchmark that a log names, if it is judged here."""
+    found = JUDGED.get(log.text("submission_benchmark") or "")
+    return [] if found is None else [found]
 
 
 def _system_of(folder: Path) -> Path | None:
-    """Return systems/SYSTEM.json for a folder ORG/results/SYSTEM/gpt3."""
+    """Return systems/SYSTEM.json for a folder ORG/results/SYSTEM/BENCHMARK."""
     if folder.parent.parent.name != "results":
         return None
     path = folder.parent.parent.parent / "systems" / f"{folder.parent.name}.json"

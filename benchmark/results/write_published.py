@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmark.results.frames import SYSTEM_KEYS, csv_text, runs_frame
+from benchmark.results.judged import GPT3
 from benchmark.results.run_columns import PUBLISHED_RUNS
-from benchmark.results.subjects import SubmissionPackage, is_package, ruleset_for, subfolders
+from benchmark.results.subjects import SubmissionPackage, is_package, package_ruleset, subfolders
 from stage.errors import InputError, run_command
 from stage.outputs.publish import write_text
 
@@ -20,7 +21,8 @@ def write_published(rounds: Sequence[Path], output: Path) -> int:
     Raises InputError if there is no result of gpt3.
     """
     packages = [folder for one in rounds for folder in subfolders(one.absolute()) if is_package(folder)]
-    sets = [one for package in packages for one in SubmissionPackage(package, ruleset_for(package, None)).sets]
+    found = (one for package in packages for one in SubmissionPackage(package, package_ruleset(package, None)).sets)
+    sets = [one for one in found if one.judged.name == GPT3.name]
     if not sets:
         raise InputError("no results of gpt3 in the folders given; give rounds, such as training_results_v4.1")
     frame = runs_frame(sets).sort_values([*SYSTEM_KEYS, "file"])

@@ -12,10 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from benchmark.results.convergence import SUBMITTED_RUNS
 from benchmark.results.printable import shortened
 from benchmark.results.score import score
-from benchmark.results.subjects import BENCHMARK, ResultSet, Subject, SubmissionPackage
+from benchmark.results.subjects import ResultSet, Subject, SubmissionPackage, names_in
 from benchmark.review.official_tools import MOST_WIDTH, OfficialScores, Task, ToolVerdict, run_task
 from benchmark.review.rehearsal_rules import rehearsal_rules
 from benchmark.review.scratch_copies import ScratchCopies, safe_name
@@ -43,13 +42,13 @@ Plan = Callable[[Subject, Path], Sequence[Chain]]
 def declined(one: ResultSet) -> dict[str, str]:
     """Return the official tools that have nothing to check in runs outside a package, and the reasons."""
     found = {}
-    for tool, few in ((SEED, len(one.files) < 2), (RCP, len(one.files) != SUBMITTED_RUNS)):
+    for tool, few in ((SEED, len(one.files) < 2), (RCP, len(one.files) != one.judged.runs)):
         if one.is_open:
             found[tool] = "the open division has no such rule"
         elif tool == RCP and not one.judged.official:
             found[tool] = "the benchmark is not an official one"
         elif few:
-            found[tool] = "for 2 runs or more" if tool == SEED else f"for {SUBMITTED_RUNS} runs"
+            found[tool] = "for 2 runs or more" if tool == SEED else f"for {one.judged.runs} runs"
     return found | dict.fromkeys((DESCRIPTION, PACKAGE, REPOSITORY, SUMMARIZER), "for submission folders")
 
 
@@ -107,7 +106,7 @@ def _chains(subject: Subject, scratch: Path) -> list[Chain]:
 def _run_tasks(one: ResultSet, scratch: Path) -> list[Task]:
     """Return the checks of one system's runs: compliance of each run, seeds and convergence of all."""
     tasks = [_compliance(one, number, scratch / f"file_{number}") for number in range(len(one.files))]
-    copies = ScratchCopies(scratch / "runs" / BENCHMARK)
+    copies = ScratchCopies(scratch / "runs" / one.judged.name)
     copies.add_runs(one.files)
     subject, notes, files = str(one.folder or one.name), tuple(copies.notes), len(one.files)
     without = declined(one)
@@ -132,12 +131,13 @@ def _compliance(one: ResultSet, number: int, scratch: Path) -> Task:
     copies.add(one.files[number], scratch / "result_0.txt")
     copied = str(scratch / "result_0.txt")
     arguments = ["-m", MODULES[COMPLIANCE], "--usage", "training", "--ruleset", one.ruleset, *NO_LOG]
-    judged, rules, notes = one.runs[number].judged, f"training_{one.ruleset}/(closed|open)_gpt3.yaml", [*copies.notes]
-    if judged is not None and not judged.official:
-        config, replaced = rehearsal_rules(one.ruleset, scratch / "rules")
+    judged, notes = one.runs[number].rules, [*copies.notes]
+    rules = f"training_{one.ruleset}/(closed|open)_{judged.name}.yaml"
+    if judged.stands_for is not None:
+        config, replaced = rehearsal_rules(judged, one.ruleset, scratch / "rules")
         arguments += ["--config", str(config)]
         notes.append(f"rehearsal: the official rules for {', '.join(replaced)} do not apply")
-        rules = "closed_gpt3.yaml"
+        rules = f"closed_{judged.stands_for}.yaml"
     must = {
         rf"(?m)^INFO - Running compliance on file: {re.escape(copied)}": 1,
         rf"(?m)^INFO -  Compliance checks: .*{rules}": 1,
@@ -176,7 +176,7 @@ def _package_chains(package: SubmissionPackage, scratch: Path) -> list[Chain]:
         "(?m)^INFO -   System description checker passed for ": len(package.descriptions),
         "(?m)^INFO -  Running compliance checks in dir ": max(1, len(package.sets)),
         "(?m)^INFO - Running compliance on file: ": files,
-        "(?m)^INFO -  Compliance checks: .*_gpt3.yaml": files,
+        f"(?m)^INFO -  Compliance checks: .*_({'|'.join(names_in(package.ruleset))}).yaml": files,
         "(?m)^INFO -  Running Seed Checker": len(closed),
         "(?m)^INFO - RCP Test Passed: ": len(closed),
         "(?m)^INFO - PACKAGE CHECKER FOUND NO ERRORS, SUCCESS !": 1,
@@ -210,7 +210,7 @@ def _parts(subject: Subject, scratch: Path) -> list[Chain]:
 
 
 def official_scores(package: SubmissionPackage, table: Path, renamed: Mapping[str, str]) -> OfficialScores:
-    """Return the summarizer's columns of gpt3, by system: time_to_train, Energy, GBS, samples_to_converge, RCP and its
+    """Return the summarizer's columns by SYSTEM/BENCHMARK: time_to_train, Energy, GBS, samples_to_converge, RCP and its
     factor.
 
     The result is empty if the summarizer wrote no table; columns and systems that it left empty are missing.
@@ -222,22 +222,33 @@ def official_scores(package: SubmissionPackage, table: Path, renamed: Mapping[st
     found: dict[str, dict[str, float | str]] = {}
     for one in package.sets:
         row = rows.get(copies.get(one.name, one.name), {})
-        columns = {name.partition(":")[2]: value for name, value in row.items() if name.startswith(f"{BENCHMARK}:")}
-        found[one.name] = {name: value for name, value in columns.items() if value is not None and value == value}
+        prefix = f"{_folder(one)}:"
+        columns = {name.removeprefix(prefix): value for name, value in row.items() if name.startswith(prefix)}
+        found[_place(one)] = {name: value for name, value in columns.items() if value is not None and value == value}
     return found
+
+
+def _folder(one: ResultSet) -> str:
+    return one.judged.name if one.folder is None else one.folder.name
+
+
+def _place(one: ResultSet) -> str:
+    return f"{one.name}/{_folder(one)}"
 
 
 def _score_differs(package: SubmissionPackage, table: OfficialScores) -> list[str]:
     """Return the places where the summarizer's table lacks a system, or has another time or number of tokens than
     ours."""
-    wrong = [] if table else [f"no {BENCHMARK} results in its table of scores"]
+    wrong = [] if table else [f"no {' or '.join(names_in(package.ruleset))} results in its table of scores"]
     for one in package.sets if table else ():
-        minutes, tokens = table[one.name].get("time_to_train"), table[one.name].get("samples_to_converge")
-        ours, median = score(one).minutes, one.convergence.median
+        columns, judged = table[_place(one)], one.judged
+        minutes, count = columns.get("time_to_train"), columns.get("samples_to_converge")
+        ours, middle = score(one).minutes, one.convergence.middle
         if not isinstance(minutes, int | float):
             wrong.append(f"no score for {one.name}")
         elif ours is None or abs(minutes - ours) > MINUTES_TOLERANCE:
             wrong.append(f"{one.name}: {minutes:.4f} minutes, but the logs and scaling.json give {ours}")
-        if isinstance(tokens, int | float) and median is not None and abs(tokens - median) > 1:
-            wrong.append(f"{one.name}: {tokens:,.0f} tokens to converge, but the logs give {median:,.0f}")
+        if isinstance(count, int | float) and middle is not None and abs(count - middle / judged.tokens_per_unit) > 1:
+            words = f"{count:,.0f} {judged.unit} to converge, but the logs give {judged.count(middle)}"
+            wrong.append(f"{one.name}: {words}")
     return wrong

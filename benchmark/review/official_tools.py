@@ -36,7 +36,7 @@ NOISE = re.compile(
 )
 
 OfficialScores = Mapping[str, Mapping[str, float | str]]
-"""Columns of the summarizer by system."""
+"""Columns of the summarizer by system and benchmark."""
 Outcome = Literal["passed", "excused", "failed", "did not run"]
 """Outcome of a tool. It is excused if it failed on something that the round accepts, such as the one run of three that
 may fail."""

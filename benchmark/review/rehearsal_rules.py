@@ -1,4 +1,4 @@
-"""Replace four of the official rules with the rehearsal's own (rehearsal_rules.yaml)."""
+"""Replace a few of the official rules with a rehearsal's own (rehearsal_rules.yaml)."""
 
 from importlib.resources import files
 from pathlib import Path
@@ -6,25 +6,26 @@ from typing import Any
 
 import yaml
 
+from benchmark.results.judged import Judged
+
 REHEARSAL_RULES = Path(__file__).with_name("rehearsal_rules.yaml")
-RULE_FILES = ("common.yaml", "closed_common.yaml", "closed_gpt3.yaml")
 
 
-def rehearsal_rules(ruleset: str, folder: Path) -> tuple[Path, list[str]]:
+def rehearsal_rules(judged: Judged, ruleset: str, folder: Path) -> tuple[Path, list[str]]:
     """Write to ``folder`` a copy of the official rules in which the rehearsal's entries replace those of the same key.
 
     Returns the file to start from, and the keys whose rule was replaced.
     """
     folder.mkdir(parents=True, exist_ok=True)
     official = files("mlperf_logging.compliance_checker") / f"training_{ruleset}"
-    replacing = _by_key(REHEARSAL_RULES.read_text().replace("{rules}", str(folder)))
+    replacing = _own_entries(judged, folder)
     used: set[str] = set()
-    for name in RULE_FILES:
+    for name in ("common.yaml", "closed_common.yaml", f"closed_{judged.stands_for}.yaml"):
         text = (official / name).read_text().replace(f"training_{ruleset}/", f"{folder}/")
         rules = yaml.load(text, Loader=yaml.BaseLoader)
         for place, rule in enumerate(rules):
             key = _key(rule)
-            # common.yaml only asks that an evaluation has its position; the accuracy window is gpt3's
+            # common.yaml only asks that an evaluation has its position; the accuracy window is the benchmark's
             if key in replacing and (name != "common.yaml" or key != "eval_accuracy"):
                 rules[place] = replacing[key]
                 used.add(key)
@@ -33,8 +34,25 @@ def rehearsal_rules(ruleset: str, folder: Path) -> tuple[Path, list[str]]:
     return Path(folder, "common.yaml"), sorted(used)
 
 
-def _by_key(text: str) -> dict[str, Any]:
-    return {str(_key(rule)): rule for rule in yaml.load(text, Loader=yaml.BaseLoader)}
+def _own_entries(judged: Judged, folder: Path) -> dict[str, Any]:
+    values = {
+        "name": judged.name,
+        "rules": folder,
+        "stands_for": judged.stands_for,
+        "seq_length": judged.model.seq_length,
+        "learning_rate": judged.learning_rates[0].allowed[0],
+        "eval_samples": next(iter(judged.eval_samples), None),
+        "progress": judged.log_keys.progress,
+        "target": judged.target,
+        "floor": judged.floor,
+    }
+    text = REHEARSAL_RULES.read_text()
+    for name, value in values.items():
+        if value is not None:
+            text = text.replace(f"{{{name}}}", str(value))
+    lacking = tuple(f"{{{name}}}" for name, value in values.items() if value is None)
+    rules = yaml.load(text, Loader=yaml.BaseLoader)
+    return {str(_key(rule)): rule for rule in rules if not any(one in str(rule) for one in lacking)}
 
 
 def _key(rule: Any) -> str | None:

@@ -9,7 +9,7 @@ from benchmark.results.convergence import Convergence
 from benchmark.review.findings import Finding
 from benchmark.review.verdict import SEVERITIES, Review, SubjectReview
 
-FORMAT = 2
+FORMAT = 3
 
 
 def review_as_json(review: Review) -> dict[str, Any]:

@@ -12,8 +12,10 @@ from rich.console import Console
 from rich.text import Text
 
 from benchmark.results.convergence import USUAL_REFERENCES, Convergence, ReferenceChoice
+from benchmark.results.judged import Judged
 from benchmark.results.printable import printable, shortened
 from benchmark.results.score import RunScore, Score
+from benchmark.results.subjects import ResultSet
 from benchmark.review.findings import Finding
 from benchmark.review.review_json import review_as_json
 from benchmark.review.verdict import SEVERITIES, WORST_FIRST, Review, SubjectReview, review
@@ -25,7 +27,7 @@ VERDICT_STYLES = {"acceptable": "bold green", "acceptable with questions": "bold
 COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 NARROWEST = 120
 """Least width in columns: that of the tables, even without a terminal, so that lines can be searched."""
-BOARD = ("rank", "system", "devices", "minutes", "verdict")
+BOARD = ("rank", "benchmark", "system", "devices", "minutes", "verdict")
 RUN_COLUMNS = ("run", *"seed status minutes tokens evals last init_s init step_s eval restarts".split())
 MOST_OF_A_RULE = 5
 """Number of findings of one rule that are shown; --json has all."""
@@ -77,30 +79,38 @@ def print_review(found: Review, out: Console) -> None:
 
 
 def leaderboard(found: Review) -> str:
-    """Return a row per system, the best score first; systems without a score have no rank."""
+    """Return a row per system, the best score of each benchmark first; systems without a score have no rank."""
     systems = [(score, subject) for subject in found.subjects for score in subject.scores]
-    systems.sort(key=lambda one: (one[0].minutes is None, one[0].minutes or 0))
-    rows = []
-    for rank, (score, subject) in enumerate(systems, 1):
+    systems.sort(key=lambda one: (one[0].benchmark, one[0].minutes is None, one[0].minutes or 0))
+    rows, ranked = [], Counter[str]()
+    for score, subject in systems:
+        ranked[score.benchmark] += 1
         devices = (
             f"{score.accelerators:,} x {shortened(score.accelerator or '?', MOST_CELL)}" if score.accelerators else "-"
         )
         package = f"{Path(subject.path).name}/" if subject.kind == "package" else ""
         name = shortened(f"{package}{score.name}", 2 * MOST_CELL)
         minutes = "-" if score.minutes is None else f"{score.minutes:.2f}"
-        rows.append(("-" if score.minutes is None else f"{rank}", name, devices, minutes, subject.verdict))
-    return table_text(BOARD, rows, right=(0, 3))
+        rank = "-" if score.minutes is None else f"{ranked[score.benchmark]}"
+        rows.append((rank, score.benchmark, name, devices, minutes, subject.verdict))
+    return table_text(BOARD, rows, right=(0, 4))
 
 
 def _references(found: Review) -> str:
-    """Return the reference points that all results are compared with, a row for each ruleset and batch size."""
+    """Return the reference points that all results are compared with, a row for each benchmark, ruleset and batch
+    size."""
     rows = {
-        (one.ruleset, f"{point.batch_size:,.0f}", f"{point.mean:,.0f}", f"{point.least:,.0f}"): None
+        (
+            f"{one.judged.name} {one.ruleset}",
+            f"{point.batch_size:,.0f}",
+            f"{one.judged.count(point.mean)} {one.judged.unit}",
+            one.judged.count(point.least),
+        ): None
         for subject in found.subjects
         for one in subject.sets
         for point in one.convergence.points
     }
-    return table_text(("reference points", "batch size", "mean tokens", "least median"), sorted(rows), right=(1, 2, 3))
+    return table_text(("reference points", "batch size", "mean", "least"), sorted(rows), right=(1, 2, 3))
 
 
 def _print_subject(subject: SubjectReview, out: Console) -> None:
@@ -112,7 +122,7 @@ def _print_subject(subject: SubjectReview, out: Console) -> None:
     _print_findings(subject.of("error"), subject, out)
     _print_official(subject, out)
     for score, one in zip(subject.scores, subject.sets, strict=True):
-        _print_score(score, one.convergence, out)
+        _print_score(score, one, out)
     _print_findings([*subject.of("warning"), *subject.of("note")], subject, out)
     out.print()
 
@@ -135,28 +145,29 @@ def _print_official(subject: SubjectReview, out: Console) -> None:
         _say(out, f"  {note}", "cyan")
 
 
-def _print_score(score: Score, convergence: Convergence, out: Console) -> None:
+def _print_score(score: Score, one: ResultSet, out: Console) -> None:
     words = f"no score: {score.why_no_score}"
     if score.minutes is not None and score.measured_minutes is not None:
         scaled = f" = {score.measured_minutes:.2f} measured x {score.factor:.4f}" if score.factor != 1 else ""
         words = f"{score.minutes:.2f} minutes{scaled}"
-    _say(out, f"  {score.name}: {words}", "bold")
+    _say(out, f"  {score.name}, {score.benchmark}: {words}", "bold")
     if score.tokens_per_s_per_accelerator is not None:
         words = f"{score.accelerators} x {score.accelerator}: {score.tokens_per_s_per_accelerator:,.0f} tokens/s"
         mfu = "" if score.mfu is None else f", MFU {score.mfu:.1%} of {score.peak_tflops:g} (BF16, dense)"
         _say(out, f"  {words}, {score.tflops_per_accelerator:,.3g} TFLOP/s each{mfu}")
-    _say(out, f"  convergence: {_convergence(convergence)}")
+    _say(out, f"  convergence: {_convergence(one.convergence, one.judged)}")
     rows = [[shortened(cell, MOST_CELL) for cell in _cells(run)] for run in score.runs]
     _print_table(out, textwrap.indent(table_text(RUN_COLUMNS, rows), "  "))
 
 
-def _convergence(result: Convergence) -> str:
-    """Return the result's tokens and those of the reference point that it is compared with."""
+def _convergence(result: Convergence, judged: Judged) -> str:
+    """Return what the result took to the target, and what the reference point took that it is compared with."""
     if result.standing == "not tested":
         return f"not tested, {result.why}"
     words = result.standing + (f" by {result.factor:.4f}" if result.factor > 1 else "")
-    if result.median is not None and result.point is not None:
-        words += f": median {result.median:,.0f} tokens; mean {result.point.mean:,.0f}, from {result.point.least:,.0f}"
+    if result.middle is not None and result.point is not None:
+        words += f": {'median' if judged.kept == 1 else 'mean'} {judged.count(result.middle)} {judged.unit}"
+        words += f"; reference mean {judged.count(result.point.mean)}, from {judged.count(result.point.least)}"
     repaired = "" if result.repaired is None else f"; without void reference data: {result.repaired}"
     return f"{words} ({result.why}){repaired}"
 

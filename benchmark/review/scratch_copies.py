@@ -15,7 +15,7 @@ from pathlib import Path
 from mlperf_logging.benchmark_meta import get_allowed_benchmarks
 
 from benchmark.results.mllog import BARE_TOKEN, MOST_BYTES, with_plain_newlines
-from benchmark.results.subjects import BENCHMARK, SubmissionPackage
+from benchmark.results.subjects import SubmissionPackage, names_in
 from stage.regular_files import UnfitFile, read_regular
 
 MOST_COPIED = 32 << 20
@@ -63,8 +63,8 @@ class ScratchCopies:
         self.renamed[str(target)] = str(path)
 
     def add_package(self, package: SubmissionPackage) -> None:
-        """Copy systems/, and from results/ the folders of gpt3 and those that no tool knows."""
-        others = {*get_allowed_benchmarks("training", package.ruleset)} - {BENCHMARK}
+        """Copy systems/, and from results/ the folders of judged benchmarks and those that no tool knows."""
+        others = {*get_allowed_benchmarks("training", package.ruleset)} - {*names_in(package.ruleset)}
         self.renamed[str(self.folder)] = str(package.path)
         for entry in package.entries:
             parts = entry.path.relative_to(package.path).parts

@@ -14,7 +14,6 @@ from benchmark.review.merged_findings import merged, quoted, without_consequence
 from benchmark.review.official_checkers import COMPLIANCE, REPOSITORY, declined, run_checkers
 from benchmark.review.official_tools import ToolVerdict
 from benchmark.review.rules.rule_table import LOG_RULES, PACKAGE_RULES, ROUND_RULES, SET_RULES
-from benchmark.review.rules.set_rules import RUNS
 from stage.progress import progress
 
 Verdict = Literal["acceptable", "acceptable with questions", "rejected"]
@@ -89,8 +88,8 @@ class Review:
 def review(paths: Sequence[Path], ruleset: str | None = None, references: ReferenceChoice = USUAL_REFERENCES) -> Review:
     """Review result files, folders of them and packages.
 
-    Raises InputError for a path without results, a ruleset without gpt3 and a file without valid custom reference
-    points; faults in the files are findings.
+    Raises InputError for a path without results, a ruleset without the benchmark and a file without valid custom
+    reference points; faults in the files are findings.
     """
     started = time.perf_counter()
     if references.custom is not None:
@@ -160,7 +159,7 @@ def excused(
 ) -> tuple[ToolVerdict, ...]:
     """Return the checks, with those excused that fail on something that a round accepts.
 
-    The one run of three that was aborted need not comply: the package checker accepts it as the slowest
+    The one run of a result that was aborted need not comply: the package checker accepts it as the slowest
     (docs/facts/mlperf_review.md 4.3). The repository checker refuses names in the code that the round accepted, which
     are notes of our rule about files.
     """
@@ -170,10 +169,9 @@ def excused(
         names = [str(path) for path in one.files]
         wrong = [each for each in found if each.tool == COMPLIANCE and each.subject in names and not each.passed]
         aborted = {str(run.log.path) for run in one.runs if run.was_aborted}
-        if len(names) == RUNS and len(wrong) == 1 and wrong[0].subject in aborted:
-            why[COMPLIANCE, wrong[0].subject] = (
-                f"{Path(wrong[0].subject).name}: this run does not comply, which is allowed to one of three"
-            )
+        if len(names) == one.judged.runs and len(wrong) == 1 and wrong[0].subject in aborted:
+            allowed = f"this run does not comply, which is allowed to {one.judged.one_of}"
+            why[COMPLIANCE, wrong[0].subject] = f"{Path(wrong[0].subject).name}: {allowed}"
     if {one.severity for one in findings if one.rule == "package.files"} == {"note"}:
         why |= {(REPOSITORY, each.subject): "the round accepted the names that this checker refuses" for each in found}
     return tuple(

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmark.results.judged import GPT3
 from benchmark.results.recorded_run import RecordedRun, settings
-from benchmark.results.subjects import NEWEST_RULESET
 from benchmark.review.findings import Finding
 from benchmark.review.verdict import SubjectReview, review
 from benchmark.submission.package_documents import Contents, write_documents
@@ -43,7 +43,7 @@ def make_package(
     results: Sequence[Path],
     output: Path,
     *,
-    ruleset: str = NEWEST_RULESET,
+    ruleset: str = GPT3.rulesets[-1],
     precision: str | None = None,
     other_code: bool = False,
 ) -> str:

@@ -9,7 +9,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class ToHuggingfaceCommand:
-    """Export the weights to Hugging Face's GPT-2 format.
+    """Export the weights to Hugging Face: GPT-3 as GPT-2, Llama 3.1 as Llama.
 
     Example: python -m checkpoint_convert to-huggingface --input RUN_DIR/checkpoints/step_00000192 --output gpt3_hf
     --dtype bf16 --tokenizer sentencepiece.model
@@ -22,7 +22,7 @@ class ToHuggingfaceCommand:
     dtype: Literal["fp32", "bf16"] = "fp32"
     """Dtype of the written weights."""
     tokenizer: Path | None = None
-    """SentencePiece model of kind BPE to write as well, in the form that AutoTokenizer reads."""
+    """SentencePiece model of kind BPE, or a tokenizer.json, to write as well, in the form that AutoTokenizer reads."""
     heads: int | None = None
     """Attention heads; only needed if no manifest or config.json beside the input gives them."""
     workers: int = len(os.sched_getaffinity(0))

@@ -1,4 +1,4 @@
-"""The arrays of a checkpoint to export, by the table of the model: FP32 weights and moments, all layers in one array.
+"""The arrays of a checkpoint to export, by the table of its model: FP32 weights and moments, all layers in one array.
 
 There are two formats: the Megatron zarr layout, and PyTorch's distributed checkpoint (DCP) that a run saves, with a
 tensor for each layer under ``model/``, ``exp_avg/`` and ``exp_avg_sq/`` (train_state.py).
@@ -7,7 +7,7 @@ tensor for each layer under ``model/``, ``exp_avg/`` and ``exp_avg_sq/`` (train_
 import sys
 from pathlib import Path
 
-from checkpoint_convert.formats.array_table import ARRAYS, EXP_AVG, EXP_AVG_SQ, WEIGHTS, Array, array_of
+from checkpoint_convert.formats.array_table import ARRAYS, EXP_AVG, EXP_AVG_SQ, MODELS, WEIGHTS, Array, array_of
 from checkpoint_convert.formats.checkpoint_files import DCP, MEGATRON, Checkpoint, open_checkpoint
 from checkpoint_convert.formats.common_files import fp32_weights_prefix
 from checkpoint_convert.formats.stored_array import MEND, StoredArray, stacked
@@ -35,11 +35,20 @@ def open_source(folder: Path) -> Checkpoint:
         )
     require_intact(folder)
     known = {name for group in GROUPS for names in _names(checkpoint, group).values() for name in names}
-    known |= {WEIGHTS + array.megatron for array in ARRAYS}
+    known |= {WEIGHTS + array.megatron for array in ARRAYS}  # beside the master weights
     if left_out := sorted({*checkpoint.arrays, *checkpoint.unread} - known):
         more = f" and {len(left_out) - 1:,} more" if len(left_out) > 1 else ""
         print(f"{folder}: left out, for the model has no such array: {left_out[0]}{more}", file=sys.stderr)
     return checkpoint
+
+
+def model_of(checkpoint: Checkpoint) -> str:
+    """Return the architecture, one of MODELS, whose names most parameters of a run's checkpoint have.
+
+    A Megatron zarr checkpoint holds the first of MODELS.
+    """
+    parameters = {array_of(name.removeprefix(f"{MODEL}/"))[0] for name in checkpoint.arrays}
+    return max(MODELS, key=lambda model: sum(array.megatron in parameters for array in MODELS[model]))
 
 
 def exported_arrays(checkpoint: Checkpoint, group: str) -> Exported:
@@ -79,9 +88,8 @@ def _names(checkpoint: Checkpoint, group: str) -> dict[Array, list[str]]:
     if checkpoint.format == MEGATRON:
         prefix = fp32_weights_prefix(checkpoint.path) if group == MODEL else GROUPS[group]
         return {array: [prefix + array.megatron] for array in ARRAYS}
-    of_group = [name.removeprefix(f"{group}/") for name in checkpoint.arrays if name.startswith(f"{group}/")]
-    layers = 1 + max((array_of(name)[1] or 0 for name in of_group), default=0)
+    layers = len({array_of(name)[1] for name in checkpoint.arrays if name.startswith(f"{group}/")} - {None})
     return {
-        array: [f"{group}/{array.parameter(layer)}" for layer in range(layers if array.stacked else 1)]
-        for array in ARRAYS
+        array: [f"{group}/{array.parameter(layer)}" for layer in range(max(1, layers) if array.stacked else 1)]
+        for array in MODELS[model_of(checkpoint)]
     }

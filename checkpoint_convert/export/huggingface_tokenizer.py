@@ -4,6 +4,8 @@
     tokenizer_config.json     which class reads it, and the special tokens
     sentencepiece.model       the model itself
 
+A tokenizer that is a ``tokenizer.json`` already is copied.
+
 SentencePiece merges by the order of its vocabulary; here the merges are listed: a pair of pieces is merged if the two
 together are a piece, the pair of the best score first. Two things differ: special tokens (``</s>``) are recognised in a
 text, as in Hugging Face's tokenizers but not in SentencePiece; and if several combining marks follow one character, the
@@ -12,23 +14,65 @@ library normalises them as one cluster.
 
 import base64
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from stage.errors import InputError
+from stage.json_files import LARGEST_JSON, read_bounded, read_json
 from stage.regular_files import UnfitFile, read_regular
 
 NAMES = ("tokenizer.json", "tokenizer_config.json", "sentencepiece.model")
+JSON = ".json"
 SPACE = "\u2581"
+SETTINGS = {"clean_up_tokenization_spaces": False, "model_input_names": ["input_ids", "attention_mask"]}
 LARGEST_MODEL = 1 << 28
 ADDED = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
 
 
-def tokenizer_files(model_path: Path) -> dict[str, bytes]:
-    """Return the contents of the files of NAMES.
+@dataclass(frozen=True)
+class AddedToken:
+    id: int
 
-    Raises InputError if the file is no such model, or the model cannot be written in this form.
+
+@dataclass(frozen=True)
+class JsonModel:
+    vocab: dict[str, int] | list[tuple[str, float]]
+    """Ids by token, or tokens in the order of their ids, with scores."""
+
+
+@dataclass(frozen=True)
+class TokenizerJson:
+    """What matters here of a ``tokenizer.json``."""
+
+    model: JsonModel
+    added_tokens: Sequence[AddedToken] = ()
+
+
+def tokenizer_files(path: Path) -> dict[str, bytes]:
+    """Return the contents of the files of NAMES, or the first two.
+
+    Raises InputError if the file is no tokenizer, or cannot be written in this form.
     """
+    if path.suffix != JSON:
+        return _sentencepiece_files(path)
+    pieces_of(path)
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", **SETTINGS}
+    return dict(zip(NAMES, (read_bounded(path, LARGEST_JSON), _text(config)), strict=False))
+
+
+def pieces_of(path: Path) -> int:
+    """Return the number of a tokenizer's ids. Raises InputError as :func:`tokenizer_files` does."""
+    if path.suffix != JSON:
+        return len(read_model(path)[0].pieces)
+    found = read_json(path, TokenizerJson, mend="it is not a tokenizer.json")
+    vocab = found.model.vocab
+    ids = vocab.values() if isinstance(vocab, dict) else range(len(vocab))
+    return 1 + max((*ids, *(token.id for token in found.added_tokens)), default=-1)
+
+
+def _sentencepiece_files(model_path: Path) -> dict[str, bytes]:
     model, content = read_model(model_path)
     trainer = model.trainer_spec
     pieces = [piece.piece for piece in model.pieces]
@@ -69,11 +113,13 @@ def tokenizer_files(model_path: Path) -> dict[str, bytes]:
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         **{name: pieces[number] for name, number in special.items() if 0 <= number < len(pieces)},
-        "clean_up_tokenization_spaces": False,
-        "model_input_names": ["input_ids", "attention_mask"],
+        **SETTINGS,
     }
-    texts = [(json.dumps(value, ensure_ascii=False, indent=1) + "\n").encode() for value in (tokenizer, config)]
-    return dict(zip(NAMES, (*texts, content), strict=True))
+    return dict(zip(NAMES, (_text(tokenizer), _text(config), content), strict=True))
+
+
+def _text(value: object) -> bytes:
+    return (json.dumps(value, ensure_ascii=False, indent=1) + "\n").encode()
 
 
 def read_model(path: Path) -> tuple[Any, bytes]:

@@ -35,6 +35,7 @@ from checkpoint_convert.export.exported_arrays import (
     Exported,
     exported_arrays,
     exported_files,
+    model_of,
     open_source,
 )
 from checkpoint_convert.formats.array_table import table_rows
@@ -111,6 +112,8 @@ def to_torch_dist(
     InputError for a source that is incomplete or damaged, and for other work under the output's name.
     """
     checkpoint = open_source(folder)
+    if (model := model_of(checkpoint)) != "gpt3":
+        raise InputError(f"{folder}: a model of {model}, but to-torch-dist writes GPT-3 only; use to-huggingface")
     iteration, step = _told_steps(checkpoint, step)
     arrays = {group: exported_arrays(checkpoint, group) for group in GROUPS}
     for found in arrays.values():

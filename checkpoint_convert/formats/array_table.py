@@ -1,14 +1,14 @@
-"""One table of a model's arrays: both names, both layouts (docs/facts/reference.md f.1, f.2).
+"""One table for each model of its arrays: names and layouts (docs/facts/reference.md f.1, f.2).
 
 A layout is a string of axes; axes in parentheses are merged into one, the first being the slowest:
 
     L layer  C query, key, value  N attention head  D head dimension  H hidden  F feed-forward  V vocabulary
-    P position (the model keeps the first 2,048 rows of PAXML's table)
+    P position (the model keeps the first 2,048 rows of PAXML's table)  K head of keys and values
 
 So the attention input weight is ``L C H N D`` in PAXML, [96, 3, 12288, 96, 128], and ``L (N C D) H`` in Megatron,
 [96, 36864, 12288], with query, key and value interleaved per head. LayerNorm gains are stored minus one on both sides.
 
-Another model's arrays are another table like GPT3.
+Only GPT-3 was published as PAXML and Megatron zarr. Another model's arrays are another table: those of its runs.
 """
 
 import math
@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 KEPT_POSITIONS = 2048
-LAYERS = "encoder.layers."
-"""Prefix of Megatron's names of stacked arrays."""
+LAYERS = ".layers."
+"""What Megatron's names of stacked arrays, and only those, have in them; a layer's number follows in its parameters."""
 X = "transformer.repeat.sub.x_layers_0."
 """Prefix of PAXML's names of stacked arrays."""
 
@@ -42,6 +42,22 @@ encoder.layers.mlp.dense_4h_to_h.weight               L H F        {X}ff_layer.f
 encoder.layers.mlp.dense_4h_to_h.bias                 L H          {X}ff_layer.ffn_layer2.bias.b     L H
 """
 
+# The names of a run's parameters, which are Hugging Face's, without the layers' numbers.
+LLAMA31 = """
+model.embed_tokens.weight                     V H
+model.norm.weight                             H
+lm_head.weight                                V H
+model.layers.input_layernorm.weight           L H
+model.layers.self_attn.q_proj.weight          L (N D) H
+model.layers.self_attn.k_proj.weight          L (K D) H
+model.layers.self_attn.v_proj.weight          L (K D) H
+model.layers.self_attn.o_proj.weight          L H (N D)
+model.layers.post_attention_layernorm.weight  L H
+model.layers.mlp.gate_proj.weight             L F H
+model.layers.mlp.up_proj.weight               L F H
+model.layers.mlp.down_proj.weight             L H F
+"""
+
 
 def table_rows(table: str) -> list[list[str]]:
     """Return the cells of a table of text, whose columns are two spaces or more apart."""
@@ -58,15 +74,15 @@ class Array:
     """One parameter array; all layers of a stacked one lie in the same array."""
 
     megatron: str
-    """Name after the group's prefix ``language_model.``."""
+    """Name after the group's prefix ``language_model.``, and of a run's parameters."""
     megatron_axes: str
-    paxml: str
+    paxml: str = ""
     """Name after ``params.lm.``."""
-    paxml_axes: str
+    paxml_axes: str = ""
 
     @property
     def stacked(self) -> bool:
-        return self.paxml_axes.startswith("L")
+        return LAYERS in self.megatron
 
     def paxml_shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         return tuple(sizes[axis] for axis in self.paxml_axes.split())
@@ -78,14 +94,14 @@ class Array:
 
     def kept_sizes(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """Return the sizes without the position rows that the model does not use."""
-        return {**sizes, "P": min(sizes["P"], KEPT_POSITIONS)}
+        return {**sizes, "P": min(sizes.get("P", 0), KEPT_POSITIONS)}
 
     def parameter(self, layer: int) -> str:
         """Return the parameter's name in the model: 'encoder.layers.mlp.x', 7 -> 'encoder.layers.7.mlp.x'.
 
         A parameter that is not stacked has the array's name.
         """
-        return f"{LAYERS}{layer}.{self.megatron.removeprefix(LAYERS)}" if self.stacked else self.megatron
+        return self.megatron.replace(LAYERS, f"{LAYERS}{layer}.", 1)
 
     def permutation(self) -> list[int]:
         """Return the PAXML axis at each place once the axes stand in Megatron's order, before merging."""
@@ -96,6 +112,8 @@ class Array:
 REPEATS = 96
 """Number of layers in the names of stacked moments, whatever the model's number is."""
 ARRAYS = tuple(Array(*row) for row in table_rows(GPT3))
+MODELS = {"gpt3": ARRAYS, "llama31": tuple(Array(*row) for row in table_rows(LLAMA31))}
+"""The arrays of each architecture."""
 
 
 def array_of(name: str) -> tuple[str, int | None]:
@@ -103,10 +121,9 @@ def array_of(name: str) -> tuple[str, int | None]:
 
     'encoder.layers.7.mlp.x' -> ('encoder.layers.mlp.x', 7)
     """
-    if not name.startswith(LAYERS):
-        return name, None
-    layer, rest = name.removeprefix(LAYERS).split(".", 1)
-    return LAYERS + rest, int(layer)
+    before, _, after = name.partition(LAYERS)
+    layer, _, rest = after.partition(".")
+    return (f"{before}{LAYERS}{rest}", int(layer)) if layer.isascii() and layer.isdigit() else (name, None)
 
 
 @dataclass(frozen=True)

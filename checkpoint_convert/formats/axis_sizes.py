@@ -4,6 +4,7 @@ PAXML's arrays keep every axis separate. Megatron's merge heads with their dimen
 N and D: the number of heads comes from elsewhere.
 """
 
+import math
 from collections.abc import Callable, Mapping
 
 from checkpoint_convert.formats.array_table import Array, axis_groups
@@ -26,12 +27,16 @@ def paxml_axis_sizes(where: object, shapes: Shapes) -> dict[str, int]:
 def megatron_axis_sizes(where: object, shapes: Shapes, heads: Callable[[int], int]) -> dict[str, int]:
     """Return all sizes, derived from the shapes of Megatron's arrays.
 
-    ``heads`` returns the attention heads of a model by its hidden size. Raises InputError, beginning with ``where``, if
-    the shapes contradict each other.
+    ``heads`` returns the attention heads of a model by its hidden size. Of a merged axis all sizes but one are known
+    then. Raises InputError, beginning with ``where``, if the shapes contradict each other.
     """
     sizes = _single_axes(where, {(array.megatron, array.megatron_axes): shape for array, shape in shapes.items()})
     number = heads(sizes["H"])
     sizes.update(C=3, N=number, D=sizes["H"] // number)
+    for array, shape in shapes.items():
+        for axes, size in zip(axis_groups(array.megatron_axes), shape, strict=True):
+            for axis in set(axes) - sizes.keys():
+                sizes[axis] = size // math.prod(sizes.get(other, 1) for other in axes)
     for array, shape in shapes.items():
         if shape != (expected := array.megatron_shape(sizes)):
             raise InputError(f"{where}: {array.megatron} with shape {list(shape)}, expected it {list(expected)}")

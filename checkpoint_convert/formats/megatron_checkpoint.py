@@ -42,7 +42,7 @@ class MegatronCheckpoint:
 
     def num_layers(self) -> int:
         """Return the number of layers of the model that the checkpoint belongs to."""
-        return self._array(f"{self.weights}{LAYERS}input_layernorm.weight").shape[0]
+        return self._array(f"{self.weights}encoder{LAYERS}input_layernorm.weight").shape[0]
 
     def load_weights(self, targets: Mapping[str, Tensor]) -> None:
         """Fill tensors by parameter name (``encoder.layers.7.mlp.…``). A DTensor gets this process's part."""

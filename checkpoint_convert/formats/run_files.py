@@ -12,8 +12,9 @@ from stage.errors import InputError
 from stage.json_files import read_json
 from stage.outputs.manifest import manifest_path, read_manifest
 
-BENCHMARK_HEADS = {12288: 96}
-"""Attention heads by hidden size if no file gives them: the benchmark's model (reference facts, section 0)."""
+BENCHMARK_HEADS = {12288: 96, 4096: 32}
+"""Attention heads by hidden size if no file gives them: the benchmarks' models (reference facts, section 0; Llama 3.1
+8B)."""
 
 
 @dataclass(frozen=True)

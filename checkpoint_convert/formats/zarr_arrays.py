@@ -167,7 +167,7 @@ def _read_fields(files: SourceFiles, name: str) -> dict[str, Any]:
         return msgspec.json.decode(content, type=dict[str, Any])
     except (FileNotFoundError, NotADirectoryError) as error:
         raise InputError(f"{files.where(name)}: array is missing (no {METADATA_FILE} in it)") from error
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{where}: {error}; {MEND}") from error
 
 

@@ -16,7 +16,7 @@ from data_prep.sample_order.samples import chosen_samples, sample_text, write_sa
 from data_prep.sample_order.token_windows import open_token_windows, parse_data_path
 from data_prep.token_files.indexed_dataset import IndexedDataset
 from data_prep.token_files.merge_datasets import merge_datasets
-from data_prep.tokenizing.tokenizer import Tokenizer
+from data_prep.tokenizing.any_tokenizer import open_tokenizer
 from stage.outputs.manifest import require_intact
 
 
@@ -50,7 +50,7 @@ class SamplesCommand(JsonOption):
     """Print the documents that each sample is made of, numbered from 0 in the order in which they were preprocessed."""
 
     def run(self) -> None:
-        model = None if self.tokenizer is None else Tokenizer(self.tokenizer)
+        model = None if self.tokenizer is None else open_tokenizer(self.tokenizer)
         for prefix in parse_data_path(self.data_path)[1]:
             require_intact(Path(prefix))
         windows = open_token_windows(

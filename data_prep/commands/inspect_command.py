@@ -15,7 +15,7 @@ from data_prep.inspection.inspect_dataset import (
     require_sound,
 )
 from data_prep.sample_order.blend_file import format_blend, is_blend_file, require_unchanged_blend
-from data_prep.tokenizing.tokenizer import Tokenizer
+from data_prep.tokenizing.any_tokenizer import open_tokenizer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,5 +60,5 @@ class InspectDatasetCommand(JsonOption):
         if self.picture is not None:
             draw_datasets(datasets, self.picture)
         if self.tables is not None:
-            write_tables(datasets, None if self.tokenizer is None else Tokenizer(self.tokenizer), self.tables)
+            write_tables(datasets, None if self.tokenizer is None else open_tokenizer(self.tokenizer), self.tables)
         require_sound(datasets, comparison)

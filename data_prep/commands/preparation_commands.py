@@ -10,7 +10,14 @@ import tyro
 from data_prep.commands.shared_options import JsonOption, OutputOptions
 from data_prep.preparation.artifacts import NEEDED, What, wanted_files
 from data_prep.preparation.fetch import fetch, files_there, format_table, require_all
-from data_prep.preparation.preparation_plan import format_plans, make_plans, plans_as_json, with_rates
+from data_prep.preparation.preparation_plan import (
+    DATA,
+    BenchmarkName,
+    format_plans,
+    make_plans,
+    plans_as_json,
+    with_rates,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +31,7 @@ class FetchCommand(OutputOptions):
     """Folder for the files, which get the names and places in the examples of the other commands."""
     what: tuple[What, ...] = NEEDED
     """Kinds of files. 'validation' is for choosing another validation subset; 'dataset' is the ready-made output of
-    preprocess."""
+    preprocess, 'llama31-dataset' that of Llama 3.1 8B."""
     shards: str | None = None
     """Range FIRST-LAST of training shards, in place of 768-1023."""
     from_: Annotated[Path | None, tyro.conf.arg(name="from")] = None
@@ -51,6 +58,8 @@ class PlanPreparationCommand(JsonOption):
     Example: python -m data_prep plan --nodes 1 8 --cores 64 --disk-mb-per-s 5000
     """
 
+    benchmark: BenchmarkName = "gpt3_175b"
+    """The benchmark whose data are prepared."""
     nodes: tuple[int, ...] = (1, 8)
     """Numbers of nodes, one plan for each."""
     cores: int = 64
@@ -66,5 +75,9 @@ class PlanPreparationCommand(JsonOption):
 
     def run(self) -> None:
         rates = with_rates(tokenise=self.mb_per_s_per_core, disk=self.disk_mb_per_s, network=self.network_mb_per_s)
-        plans = make_plans(self.nodes, self.cores, rates, workers=self.workers)
-        print(json.dumps(plans_as_json(plans, rates), indent=1) if self.json else format_plans(plans, rates))
+        data = DATA[self.benchmark]
+        plans = make_plans(data, self.nodes, self.cores, rates, workers=self.workers)
+        if self.json:
+            print(json.dumps(plans_as_json(data, plans, rates), indent=1))
+        else:
+            print(format_plans(data, plans, rates))

@@ -23,7 +23,7 @@ class PreprocessCommand(InputOptions):
     """
 
     tokenizer: Path
-    """SentencePiece model."""
+    """SentencePiece model, or a tokenizer.json of Hugging Face's."""
     output_prefix: Path
     """Prefix of the dataset to write, without .bin and .idx."""
     workers: int = len(os.sched_getaffinity(0))

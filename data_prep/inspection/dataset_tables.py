@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from data_prep.inspection.inspect_dataset import Inspected, piece_of
-from data_prep.tokenizing.tokenizer import Tokenizer
+from data_prep.tokenizing.any_tokenizer import AnyTokenizer
 from stage.outputs.publish import published_file, require_same_kind
 
 TABLES = ("summary.csv", "lengths.csv", "tokens.csv")
@@ -18,7 +18,7 @@ def require_free_for_tables(folder: Path) -> None:
         require_same_kind(folder / name, "--tables", "such a table", lambda head: head.startswith(b"dataset,"))
 
 
-def dataset_tables(datasets: Sequence[Inspected], model: Tokenizer | None) -> dict[str, pd.DataFrame]:
+def dataset_tables(datasets: Sequence[Inspected], model: AnyTokenizer | None) -> dict[str, pd.DataFrame]:
     """Return the tables by the names of their files, each with a column ``dataset``.
 
     summary.csv has a row per dataset: the figures of its report. lengths.csv has a row per ``length`` in tokens:
@@ -46,7 +46,7 @@ def dataset_tables(datasets: Sequence[Inspected], model: Tokenizer | None) -> di
     return made
 
 
-def write_tables(datasets: Sequence[Inspected], model: Tokenizer | None, folder: Path) -> None:
+def write_tables(datasets: Sequence[Inspected], model: AnyTokenizer | None, folder: Path) -> None:
     """Write ``summary.csv``, ``lengths.csv`` and ``tokens.csv`` into ``folder``."""
     for name, table in dataset_tables(datasets, model).items():
         with published_file(folder / name) as partial:

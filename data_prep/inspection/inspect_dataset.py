@@ -19,7 +19,7 @@ from data_prep.inspection.dataset_scan import (
     total_variation,
 )
 from data_prep.token_files.indexed_dataset import IndexedDataset, idx_path
-from data_prep.tokenizing.tokenizer import Tokenizer
+from data_prep.tokenizing.any_tokenizer import AnyTokenizer, open_tokenizer
 from stage.errors import CheckFailed, InputError
 from stage.outputs.manifest import require_intact
 from stage.progress import progress
@@ -52,7 +52,7 @@ def inspect_dataset(prefix: Path, tokenizer: Path | None) -> Inspected:
     ``.bin`` is wrong, or a value is no token id; InputError if a file is missing or holds no token ids.
     """
     data = IndexedDataset(prefix, any_size=True)
-    model = None if tokenizer is None else Tokenizer(tokenizer)
+    model = None if tokenizer is None else open_tokenizer(tokenizer)
     num_tokens = check_index(data)
     lengths = count_lengths(data)
     with progress(f"count {prefix.name}", num_tokens * data.dtype.itemsize, "bytes") as advance:
@@ -85,12 +85,12 @@ def inspect_dataset(prefix: Path, tokenizer: Path | None) -> Inspected:
     return Inspected(report, lengths, tokens, data)
 
 
-def piece_of(model: Tokenizer | None, token: int) -> str | None:
+def piece_of(model: AnyTokenizer | None, token: int) -> str | None:
     """Return the text of a token; None if there is no model, or the model has no such piece."""
     return model.piece(token) if model is not None and token < model.vocab_size else None
 
 
-def _vocabulary(data: IndexedDataset, tokens: "pd.Series[int]", model: Tokenizer) -> Report:
+def _vocabulary(data: IndexedDataset, tokens: "pd.Series[int]", model: AnyTokenizer) -> Report:
     """Compare a dataset with a tokenizer.
 
     ``first_beyond`` is the document, and the token in it, of the first id that is no piece. ``text_bytes_per_token``

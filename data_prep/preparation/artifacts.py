@@ -4,6 +4,7 @@ import itertools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -11,11 +12,21 @@ import checksums
 from checksums.md5_list import read_list
 from data_prep.corpus.c4 import documents_of
 from data_prep.corpus.validation_subset import COUNT
-from data_prep.tokenizing.tokenizer import VOCAB_SIZE, Tokenizer
+from data_prep.tokenizing.any_tokenizer import open_tokenizer
+from data_prep.tokenizing.tokenizer import VOCAB_SIZE
 from stage.errors import CheckFailed, InputError
 from stage.outputs.digest import md5_file
 
-What = Literal["train", "validation-subset", "tokenizer", "checkpoint", "validation", "dataset"]
+What = Literal[
+    "train",
+    "validation-subset",
+    "tokenizer",
+    "checkpoint",
+    "validation",
+    "dataset",
+    "llama31-dataset",
+    "llama31-tokenizer",
+]
 
 REPOSITORY = "allenai/c4"
 """The Hugging Face dataset that holds C4."""
@@ -24,26 +35,39 @@ TRAIN_SHARDS = range(768, 1024)
 ALL_TRAIN_SHARDS = 1024
 CHECKPOINT_ARRAYS = 48
 DATASET_MD5 = read_list(Path(checksums.__path__[0]) / "dataset_checksum.log")
+LLAMA31_DATASET_BYTES = {
+    "c4-train.en_6_text_document.bin": 83_976_774_280,
+    "c4-train.en_6_text_document.idx": 912_172_262,
+    "c4-validation-91205-samples.en_text_document.bin": 166_568_364,
+    "c4-validation-91205-samples.en_text_document.idx": 1_824_142,
+}
+"""The published token files of Llama 3.1 8B (docs/facts/llama31_8b.md 3); their sums come along with a download."""
+LLAMA31_VOCAB_SIZE = 128_256
 
 BUCKET = "gs://mlperf-llm-public2"
 """Bucket that answers 403 to most users (docs/facts/peers.md 3, row 1)."""
-DATASET_TAR, FP32_CHECKPOINT_TAR, BF16_CHECKPOINT = (
+DATASET_TAR, FP32_CHECKPOINT_TAR, BF16_CHECKPOINT, LLAMA31_DATASET, LLAMA31_TOKENIZER = (
     "dataset_c4_spm.tar",
     "checkpoint_megatron_fp32.tar",
     "checkpoint_nemo_bf16",
+    "llama3_1_8b_preprocessed_c4_dataset",
+    "llama3_1_8b_tokenizer",
 )
 DOWNLOADER = "https://raw.githubusercontent.com/mlcommons/r2-downloader/refs/heads/main/mlc-r2-downloader.sh"
-DOWNLOADS = "https://training.mlcommons-storage.org/metadata/gpt-3-megatron-"
+DOWNLOADS = "https://training.mlcommons-storage.org/metadata"
 DOWNLOAD_COMMANDS = {
-    file: f"bash <(curl -s {DOWNLOADER}) {DOWNLOADS}{metadata}.uri"
-    for file, metadata in (
-        (DATASET_TAR, "preprocessed-dataset"),
-        (FP32_CHECKPOINT_TAR, "fp32-checkpoint"),
-        (BF16_CHECKPOINT, "bf16-checkpoint"),
+    file: f"bash <(curl -s {DOWNLOADER}) {folder}{DOWNLOADS}/{metadata}.uri"
+    for file, folder, metadata in (
+        (DATASET_TAR, "", "gpt-3-megatron-preprocessed-dataset"),
+        (FP32_CHECKPOINT_TAR, "", "gpt-3-megatron-fp32-checkpoint"),
+        (BF16_CHECKPOINT, "", "gpt-3-megatron-bf16-checkpoint"),
+        (LLAMA31_DATASET, f"-d {LLAMA31_DATASET} ", "llama-3-1-8b-preprocessed-c4-dataset"),
+        (LLAMA31_TOKENIZER, f"-d {LLAMA31_TOKENIZER} ", "llama-3-1-8b-tokenizer"),
     )
 }
-"""The commands of "S3 artifacts download" in the README of mlcommons/training, retired_benchmarks/gpt3/megatron-lm,
-since its pull request 842 of November 2025, by the name of the file that each downloads."""
+"""The commands in the READMEs of mlcommons/training, by the name of the file or folder that each downloads: "S3
+artifacts download" in retired_benchmarks/gpt3/megatron-lm, since its pull request 842 of November 2025, and
+"Preprocessed data download" in small_llm_pretraining/nemo."""
 HOW_TO_GET_IN = f"""\
 ({BUCKET} answers 403 to most. MLCommons has a downloader for the rest, as of July 2026: it takes bash, wget
 and cloudflared, asks you to sign in with a browser and may install cloudflared by sudo, so it is for you to run, in the
@@ -87,10 +111,10 @@ def _is_the_subset(path: Path) -> None:
         raise CheckFailed(f"{path}: {'more' if found > COUNT else f'{found:,}'} documents, expected {COUNT:,}")
 
 
-def _is_the_tokenizer(path: Path) -> None:
-    found = Tokenizer(path).vocab_size
-    if found != VOCAB_SIZE:
-        raise CheckFailed(f"{path}: {found:,} pieces, expected {VOCAB_SIZE:,}")
+def _is_a_tokenizer_of(pieces: int, path: Path) -> None:
+    found = open_tokenizer(path).vocab_size
+    if found != pieces:
+        raise CheckFailed(f"{path}: {found:,} pieces, expected {pieces:,}")
 
 
 def _is_a_checkpoint(path: Path) -> None:
@@ -113,6 +137,12 @@ def _has_published_md5(path: Path) -> str:
     return found
 
 
+def _has_published_size(path: Path) -> None:
+    found, published = path.stat().st_size, LLAMA31_DATASET_BYTES[path.name]
+    if found != published:
+        raise CheckFailed(f"{path}: {found:,} bytes, expected {published:,}; download it again")
+
+
 ARTIFACTS: dict[What, Artifact] = {
     "train": Artifact(
         files=tuple(train_shard(number) for number in TRAIN_SHARDS),
@@ -133,7 +163,7 @@ ARTIFACTS: dict[What, Artifact] = {
         bytes=1.1e6,
         origin=f"{BUCKET}/vocab/c4_en_301_5Mexp2_spm.model; the README sends you to the downloader, which has no file "
         f"of that name: perhaps within {DATASET_TAR}",
-        check=_is_the_tokenizer,
+        check=partial(_is_a_tokenizer_of, VOCAB_SIZE),
         downloads=(DATASET_TAR,),
         published_name="c4_en_301_5Mexp2_spm.model",
     ),
@@ -160,8 +190,23 @@ ARTIFACTS: dict[What, Artifact] = {
         check=_has_published_md5,
         downloads=(DATASET_TAR,),
     ),
+    "llama31-dataset": Artifact(
+        files=tuple(f"preprocessed_c4_llama31/{name}" for name in LLAMA31_DATASET_BYTES),
+        bytes=sum(LLAMA31_DATASET_BYTES.values()),
+        origin=LLAMA31_DATASET,
+        check=_has_published_size,
+        downloads=(LLAMA31_DATASET,),
+    ),
+    "llama31-tokenizer": Artifact(
+        files=("tokenizers/llama31/tokenizer.json",),
+        bytes=9.1e6,  # about: from memory
+        origin=f"{LLAMA31_TOKENIZER}; or Hugging Face, model meta-llama/Llama-3.1-8B, for whom Meta lets in",
+        check=partial(_is_a_tokenizer_of, LLAMA31_VOCAB_SIZE),
+        downloads=(LLAMA31_TOKENIZER,),
+    ),
 }
 NEEDED: tuple[What, ...] = ("train", "validation-subset", "tokenizer", "checkpoint")
+"""The files of GPT-3 175B."""
 
 
 def wanted_files(what: Sequence[What], shards: str | None) -> dict[str, What]:

@@ -7,32 +7,83 @@ steps are counted one after the other. All nodes read and write one file system.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
+from data_prep.preparation.artifacts import ARTIFACTS
 from stage.errors import InputError
 from stage.sizes import duration, require_workers
 from stage.tables import table_text
 
+BenchmarkName = Literal["gpt3_175b", "llama31_8b"]
+
 MB = 1e6
 GB = 1e9
+OF_TEXT = ("tokenise", "join")
+"""Steps, and rates of the same names, of data that come as text."""
 
-# Sizes: docs/facts/reference.md a.6; docs/facts/peers.md 1.3.
-FILES = 256
-DATASETS = 2
-PACKED_BYTES = 76 * GB
-TEXT_BYTES = 200 * GB
-DOCUMENTS = 91_217_223
-TOKENS = 44e9
-BIN_BYTES = 2 * TOKENS
-IDX_BYTES = 20 * DOCUMENTS
-"""Bytes of the indices: per document 4 for the length, 8 for the pointer and 8 for the end (docs/facts/reference.md
-a.1)."""
-DISK_BYTES = PACKED_BYTES + 2 * (BIN_BYTES + IDX_BYTES)
-"""Most bytes on the disk: the shards, the pieces, and the datasets joined from them."""
 
-INDEX_S = 8.0
-"""Seconds to build sample and shuffle indices of both datasets before the clock of the first run, one core per
-dataset."""
+@dataclass(frozen=True)
+class DataSizes:
+    """The data of one benchmark; the few validation documents are left out of account."""
+
+    fetched_bytes: float
+    """Bytes that are downloaded."""
+    files: int
+    """Files of text, of which each is one worker's; 0 if the token files are published."""
+    text_bytes: float
+    """Bytes of text, unpacked."""
+    datasets: int
+    """Training datasets, of one size."""
+    documents: int
+    tokens: float
+    token_bytes: int
+    samples: float
+    """Samples in each dataset."""
+    index_s: float
+    """Seconds to build sample and shuffle indices of all datasets before the clock of the first run, one core per
+    dataset."""
+    checkpoint_bytes: float
+    """Bytes of the initial checkpoint, which has commands of its own; 0 if training begins with random weights."""
+
+    @property
+    def dataset_bytes(self) -> float:
+        """Bytes of all ``.bin`` and ``.idx``, which has 4 per document for the length, 8 for the pointer and 8 for the
+        end (docs/facts/reference.md a.1)."""
+        return self.token_bytes * self.tokens + 20 * self.documents
+
+    @property
+    def disk_bytes(self) -> float:
+        """Most bytes on the disk: the shards, the pieces, and the datasets joined from them; or published datasets."""
+        return self.fetched_bytes + (2 * self.dataset_bytes if self.files else 0)
+
+
+DATA: dict[BenchmarkName, DataSizes] = {
+    "gpt3_175b": DataSizes(  # docs/facts/reference.md a.6; docs/facts/peers.md 1.3
+        fetched_bytes=ARTIFACTS["train"].bytes,
+        files=256,
+        text_bytes=200 * GB,
+        datasets=2,
+        documents=91_217_223,
+        tokens=44e9,
+        token_bytes=2,
+        samples=10.7e6,
+        index_s=8.0,
+        checkpoint_bytes=ARTIFACTS["checkpoint"].bytes,
+    ),
+    "llama31_8b": DataSizes(  # follows from the sizes of the published files
+        fetched_bytes=ARTIFACTS["llama31-dataset"].bytes,
+        files=0,
+        text_bytes=0,
+        datasets=1,
+        documents=45_608_611,
+        tokens=20_994_193_570,
+        token_bytes=4,
+        samples=20_994_193_570 / 8192,
+        index_s=3.4,
+        checkpoint_bytes=0,
+    ),
+}
+"""By the benchmark's name."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +139,7 @@ def with_rates(**mb_per_s: float | None) -> dict[str, Rate]:
 
 
 def make_plans(
-    nodes: Sequence[int], cores: int, rates: Mapping[str, Rate], *, workers: int | None = None
+    data: DataSizes, nodes: Sequence[int], cores: int, rates: Mapping[str, Rate], *, workers: int | None = None
 ) -> list[PreparationPlan]:
     """Return a plan for each number of nodes of ``cores`` cores each, with ``workers`` processes on each (None: one per
     core).
@@ -99,46 +150,51 @@ def make_plans(
         raise InputError(f"--nodes {' '.join(map(str, nodes))} --cores {cores}: expected at least 1 of each")
     if workers is not None:
         require_workers(workers)
-    return [_make_plan(number, cores, cores if workers is None else workers, rates) for number in nodes]
+    return [_make_plan(data, number, cores, cores if workers is None else workers, rates) for number in nodes]
 
 
-def _make_plan(nodes: int, cores: int, workers: int, rates: Mapping[str, Rate]) -> PreparationPlan:
+def _make_plan(data: DataSizes, nodes: int, cores: int, workers: int, rates: Mapping[str, Rate]) -> PreparationPlan:
     rate = {name: rate.mb_per_s * MB for name, rate in rates.items()}
-    datasets = BIN_BYTES + IDX_BYTES
-    by_dataset = datasets / min(DATASETS, nodes * cores)
-    files, busy = math.ceil(FILES / nodes), min(workers, cores)
+    datasets, fetched = data.dataset_bytes, data.fetched_bytes
+    by_dataset = datasets / min(data.datasets, nodes * cores)
+    files, busy = math.ceil(data.files / nodes), min(workers, cores)
     rounds = math.ceil(files / busy)  # every node takes its share of the files, and each is one worker's
-    tokenise_s = rounds * TEXT_BYTES / FILES / rate["tokenise"]
+    tokenise_s = rounds * data.text_bytes / max(1, data.files) / rate["tokenise"]
     tokenise_limit = "cores" if workers >= cores else f"--workers {workers}"
     if rounds * busy > 1.2 * files:
         tokenise_limit = f"files ({files} on {busy} cores)"
+    is_text, samples = data.files > 0, f"{data.datasets} x {data.samples / 1e6:.1f} M samples"
     table = (  # name, work, seconds by what usually limits it, and that, bytes that the disk reads and writes
-        ("fetch", f"{_gb(PACKED_BYTES)} compressed", PACKED_BYTES / rate["network"], "network", PACKED_BYTES),
-        ("tokenise", f"{_gb(TEXT_BYTES)} of text to pieces", tokenise_s, tokenise_limit, PACKED_BYTES + datasets),
+        ("fetch", _gb(fetched) + " compressed" * is_text, fetched / rate["network"], "network", fetched),
+        ("tokenise", f"{_gb(data.text_bytes)} of text to pieces", tokenise_s, tokenise_limit, fetched + datasets),
         ("join", f"{_gb(datasets)} of pieces", by_dataset / rate["join"], "one core per dataset", 2 * datasets),
-        ("index", "2 x 10.7 M samples", INDEX_S, "one core per dataset", IDX_BYTES),
+        ("index", samples, data.index_s, "one core per dataset", 20 * data.documents),
         ("verify", f"MD5 of {_gb(datasets)}", by_dataset / rate["md5"], "one core per file", datasets),
     )
     steps = []
     for name, work, seconds, limit, disk_bytes in table:
+        if name in OF_TEXT and not is_text:
+            continue
         disk_s = disk_bytes / rate["disk"]
         steps.append(StepEstimate(name, work, max(seconds, disk_s), "disk" if disk_s > seconds else limit))
     return PreparationPlan(nodes, cores, workers, steps, sum(step.seconds for step in steps))
 
 
-def plans_as_json(plans: Sequence[PreparationPlan], rates: Mapping[str, Rate]) -> dict[str, Any]:
-    """Return rates, disk space and plans as JSON values."""
+def plans_as_json(data: DataSizes, plans: Sequence[PreparationPlan], rates: Mapping[str, Rate]) -> dict[str, Any]:
+    """Return rates, sizes and plans as JSON values."""
     return {
         "rates": {name: asdict(rate) for name, rate in rates.items()},
-        "disk_bytes": DISK_BYTES,
+        "fetched_bytes": data.fetched_bytes,
+        "disk_bytes": data.disk_bytes,
+        "checkpoint_bytes": data.checkpoint_bytes,
         "plans": [asdict(plan) for plan in plans],
     }
 
 
-def format_plans(plans: Sequence[PreparationPlan], rates: Mapping[str, Rate]) -> str:
+def format_plans(data: DataSizes, plans: Sequence[PreparationPlan], rates: Mapping[str, Rate]) -> str:
     """Return a line per step, the plans side by side; then the rates."""
     titles = ["step", "work"]
-    total = ["total", f"{TOKENS / 1e9:.0f}e9 tokens"]
+    total = ["total", f"{data.tokens / 1e9:.0f}e9 tokens"]
     for plan in plans:
         titles += [f"{plan.nodes} node{'s' if plan.nodes > 1 else ''} of {plan.cores} cores", "limited by"]
         total += [duration(plan.seconds), ""]
@@ -147,8 +203,14 @@ def format_plans(plans: Sequence[PreparationPlan], rates: Mapping[str, Rate]) ->
         for steps in zip(*(plan.stages for plan in plans), strict=True)
     ]
     table = table_text(titles, [*rows, total], right=range(2, len(titles), 2))
-    told = [f"rate: {name} {rate.mb_per_s:,.0f} MB/s ({rate.source})" for name, rate in rates.items()]
-    return "\n".join([table, f"disk space: {_gb(DISK_BYTES)}", *told])
+    told = [
+        f"rate: {name} {rate.mb_per_s:,.0f} MB/s ({rate.source})"
+        for name, rate in rates.items()
+        if data.files or name not in OF_TEXT
+    ]
+    besides = f"{_gb(data.checkpoint_bytes)} more (python -m checkpoint_convert plan)"
+    checkpoint = f"initial checkpoint: {besides if data.checkpoint_bytes else 'none'}"
+    return "\n".join([table, f"disk space: {_gb(data.disk_bytes)}", checkpoint, *told])
 
 
 def _gb(size: float) -> str:

@@ -23,8 +23,7 @@ from data_prep.preprocessing.join_pieces import join_pieces
 from data_prep.preprocessing.token_piece import PieceFacts, PieceMaker, Reading, facts_of
 from data_prep.preprocessing.tokenize_workers import make_pieces
 from data_prep.token_files.indexed_dataset import bin_path, idx_path, token_dtype
-from data_prep.tokenizing.fast_tokenizer import FastTokenizer
-from data_prep.tokenizing.tokenizer import Tokenizer
+from data_prep.tokenizing.any_tokenizer import AnyTokenizer, document_encoder, open_tokenizer
 from stage.errors import InputError
 from stage.outputs.digest import md5_file, md5_text
 from stage.outputs.manifest import Recipe, Source, read_manifest, versions_of
@@ -74,7 +73,7 @@ def preprocess(
     started = time.monotonic()
     require_workers(workers)
     require_files([tokenizer])
-    model = Tokenizer(tokenizer)
+    model = open_tokenizer(tokenizer)
     files = described(inputs, bandwidth_limit=bandwidth_limit, at_once=workers)
     sums = None if md5_list is None else _listed_sums(md5_list, files)
     dtype = token_dtype(model.vocab_size)
@@ -95,7 +94,7 @@ def preprocess(
             manifest = read_manifest(output_prefix)
             _require_listed(files, [] if manifest is None else manifest.facts.get("input_md5", []), sums)
             return None
-        encoder = FastTokenizer(model, dtype)
+        encoder = document_encoder(model, dtype)
         if encoder.why_slow is not None:
             print(f"{tokenizer}: {encoder.why_slow}; its texts are encoded whole, which is slow", file=sys.stderr)
         chosen = dict(zip(names, files, strict=True))
@@ -120,7 +119,7 @@ def preprocess(
     )
 
 
-def _recipe(files: Sequence[InputFile], model: Tokenizer, dtype: np.dtype[Any], reading: Reading) -> Recipe:
+def _recipe(files: Sequence[InputFile], model: AnyTokenizer, dtype: np.dtype[Any], reading: Reading) -> Recipe:
     """Return everything that the dataset depends on; the tokenizer is the last of the inputs."""
     tokenizer = Source(str(model.path), 1, model.path.stat().st_size, f"md5:{md5_file(model.path)}")
     options = {
@@ -129,7 +128,7 @@ def _recipe(files: Sequence[InputFile], model: Tokenizer, dtype: np.dtype[Any], 
         "tokenizer": tokenizer.identity,  # in the options, too: pieces of another tokenizer are of no use
         **asdict(reading),
     }
-    return Recipe(STAGE, options, [*(file.source for file in files), tokenizer], versions_of("sentencepiece"))
+    return Recipe(STAGE, options, [*(file.source for file in files), tokenizer], versions_of(model.package))
 
 
 def _piece_name(number: int, file: InputFile) -> str:

@@ -16,7 +16,7 @@ from data_prep.corpus.c4 import TEXT_KEY, BadLine, line_blocks, texts_of
 from data_prep.corpus.decompress import decompressed
 from data_prep.corpus.input_files import HashedFile, InputFile
 from data_prep.preprocessing.shared_meter import DOING, SharedMeter
-from data_prep.tokenizing.fast_tokenizer import FastTokenizer
+from data_prep.tokenizing.any_tokenizer import DocumentEncoder
 from stage.errors import InputError
 from stage.outputs.resumable_output import NewPiece, Piece, ResumableOutput
 
@@ -53,7 +53,7 @@ def facts_of(piece: Piece) -> PieceFacts:
 class PieceMaker:
     """Tokenise input files into pieces of ``job``."""
 
-    def __init__(self, job: ResumableOutput, encoder: FastTokenizer, reading: Reading) -> None:
+    def __init__(self, job: ResumableOutput, encoder: DocumentEncoder, reading: Reading) -> None:
         self._job, self._encoder, self._reading = job, encoder, reading
         self._end = encoder.plain.end_of_document() if reading.append_eod else None
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from data_prep.sample_order.token_windows import PADDING, TokenWindows
-from data_prep.tokenizing.tokenizer import Tokenizer
+from data_prep.tokenizing.any_tokenizer import AnyTokenizer
 from stage.errors import InputError
 from stage.outputs.publish import published_file, require_same_kind
 from stage.progress import progress
@@ -52,7 +52,7 @@ def write_samples(windows: TokenWindows, samples: range, width: int, output: Pat
     return shape
 
 
-def sample_text(windows: TokenWindows, sample: int, model: Tokenizer) -> tuple[int, str]:
+def sample_text(windows: TokenWindows, sample: int, model: AnyTokenizer) -> tuple[int, str]:
     """Return a sample's number of tokens, and its text. Raises InputError for a token beyond the model."""
     window = windows.window(sample)
     tokens = window[window != PADDING]

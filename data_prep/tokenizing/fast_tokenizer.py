@@ -13,20 +13,17 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from data_prep.tokenizing.cut_rules import SPACE, SPACE_SYMBOL, NoGuarantee, cut_rules
 from data_prep.tokenizing.segment_ids import SegmentIds
 from data_prep.tokenizing.tokenizer import Tokenizer
+from data_prep.tokenizing.whole_documents import Ids, Int64, WholeDocuments
 
 LONGEST_CUT_DOCUMENT = 1 << 22
 
 TWO_SPACES = SPACE << 8 | SPACE
 HAS_SPACE_SYMBOL = re.compile(SPACE_SYMBOL.encode()).search
 """Function that finds the symbol in half the time of ``in``."""
-
-Ids = npt.NDArray[Any]
-Int64 = npt.NDArray[np.int64]
 
 
 class FastTokenizer:
@@ -38,6 +35,7 @@ class FastTokenizer:
     def __init__(self, tokenizer: Tokenizer, dtype: np.dtype[Any]) -> None:
         self.plain = tokenizer
         self.dtype = dtype
+        self._whole = WholeDocuments(tokenizer, dtype)
         self.why_slow: str | None = None
         try:
             self._rules = cut_rules(tokenizer.serialized)
@@ -52,7 +50,7 @@ class FastTokenizer:
     def encode_documents(self, documents: Sequence[bytes]) -> tuple[Ids, Int64]:
         """Return the token ids of ``documents`` (UTF-8) end to end, and the number of tokens of each."""
         if self.why_slow is not None:
-            return self._encode_whole(documents)
+            return self._whole.encode_documents(documents)
         text = b" ".join((b"", *documents, b""))
         if _may_cut(text, max(map(len, documents), default=0)):
             return self._encode_cut(documents, text)
@@ -62,14 +60,11 @@ class FastTokenizer:
         for before, number in pairwise([-1, *apart, len(documents)]):
             uncut = documents[number : number + 1]
             between = documents[before + 1 : number]
-            for part in (self._encode_cut(between, b" ".join((b"", *between, b""))), self._encode_whole(uncut)):
+            cut = self._encode_cut(between, b" ".join((b"", *between, b"")))
+            for part in (cut, self._whole.encode_documents(uncut)):
                 ids.append(part[0])
                 sizes.append(part[1])
         return np.concatenate(ids), np.concatenate(sizes)
-
-    def _encode_whole(self, documents: Sequence[bytes]) -> tuple[Ids, Int64]:
-        ids = [np.array(self.plain.encode(document.decode()), self.dtype) for document in documents]
-        return np.concatenate([np.empty(0, self.dtype), *ids]), np.array([len(part) for part in ids], np.int64)
 
     def _encode_cut(self, documents: Sequence[bytes], text: bytes) -> tuple[Ids, Int64]:
         """Encode documents by their segments; ``text`` is the documents with a space before each and at the end."""

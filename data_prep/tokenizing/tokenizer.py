@@ -43,6 +43,8 @@ class Tokenizer:
     Raises InputError for a file that is no model, or that differs from its manifest.
     """
 
+    package = "sentencepiece"
+
     def __init__(self, path: Path) -> None:
         if not path.is_file():
             raise InputError(f"{path}: no such tokenizer model")

@@ -74,12 +74,13 @@ def published_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def replace_path(new: Path, path: Path) -> None:
+def replace_path(new: Path, path: Path, aside: Path | None = None) -> None:
     """Rename ``new``, a file or a folder, to ``path``.
 
     An existing ``path`` is moved aside first; it comes back if the rename fails, and is removed if it succeeds.
+    ``aside`` is a free path in a folder that is removed even if this process is killed; by default it lies beside.
     """
-    aside = unique_partial(path)
+    aside = aside or unique_partial(path)
     with suppress(FileNotFoundError):
         path.rename(aside)
     try:

@@ -13,6 +13,7 @@ No lock is needed. A piece is renamed to its place when it is whole and on the d
 disk agree on it, so processes that are killed, or started twice, lose their own work and nothing else.
 """
 
+import glob
 import os
 import secrets
 import shutil
@@ -42,6 +43,7 @@ from stage.outputs.manifest import (
     record_problem,
 )
 from stage.outputs.publish import (
+    PARTIAL,
     partial_path,
     replace_path,
     sync_all,
@@ -239,6 +241,7 @@ def resumable_output(
     for path in (*made, manifest_path(output)):
         _require_apart(path, inputs)
     _publish(output)  # what a process that was killed has left to do
+    _remove_asides(folder)
     if _is_made(output, recipe, made, force=force):
         yield None
         return
@@ -353,13 +356,19 @@ def _remove(folder: Path) -> None:
             shutil.rmtree(aside, ignore_errors=True)
 
 
+def _remove_asides(folder: Path) -> None:
+    """Remove what a process that was killed in :func:`_remove` has left."""
+    for aside in folder.parent.glob(f"{glob.escape(folder.name)}.{'[0-9a-f]' * 8}{PARTIAL}"):
+        shutil.rmtree(aside, ignore_errors=True)  # another process may do the same
+
+
 def _journalled(folder: Path) -> list[Piece]:
     """Return the entries of all journals in OUTPUT.partial."""
     found = []
     decoder = msgspec.json.Decoder(Piece)
     for path in sorted((folder / JOURNAL).glob("*.jsonl")):
         for line in path.read_bytes().splitlines():
-            with suppress(msgspec.DecodeError):  # a line that a kill or a full disk has cut short
+            with suppress(msgspec.DecodeError, UnicodeDecodeError):  # a line that a kill or a full disk has cut short
                 found.append(decoder.decode(line))
     return found
 
@@ -375,7 +384,7 @@ def _publish(output: Path) -> bool:
     for place, name in found.renames:
         if (folder / place).exists():
             with suppress(FileNotFoundError):  # another process, which found the same publish.json, was faster
-                replace_path(folder / place, output.parent / name)
+                replace_path(folder / place, output.parent / name, folder / WRITING / secrets.token_hex(8))
     for record in found.manifest.outputs:
         if problem := record_problem(output.parent / record.name, record):
             raise InputError(f"{problem}, after it was published; remove {folder} and make it again")

@@ -20,8 +20,8 @@ class Done:
             assert phrase in last, last
 
 
-def run(name: str, *words: object) -> Done:
+def run(*words: object) -> Done:
     """Run one of their commands, whose names differ."""
-    program = "checksums" if name in ("create", "verify") else "checkpoint_convert"
-    done = command_here(program, name, *map(str, words))
+    program = "checksums" if words[0] in ("create", "verify") else "checkpoint_convert"
+    done = command_here(program, *map(str, words))
     return Done(done.returncode, done.stdout, done.stderr)

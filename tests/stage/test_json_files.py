@@ -31,6 +31,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         (b'{"name": "a", "count": "3"}', "Expected `int`, got `str`"),
         (b'{"name": "a", "count": 1e400}', "out of range|Expected `int`"),
         (b"\xff\xfe", "malformed|invalid"),
+        (b'{"name": "\xff", "count": 3}', "can't decode byte 0xff"),
         (b"[" * 100_000, "Expected `object`|nest"),
         (b'{"name": "' + b"a" * 2000 + b'", "count": 1}', "more than 1,000"),
     ],

@@ -176,5 +176,5 @@ def read_calibration(path: Path) -> Calibration:
         return msgspec.json.decode(read_regular(path, LARGEST_FILE), type=Calibration)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}; {mend}") from None
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path}: {error}; {mend}") from None

@@ -12,11 +12,12 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
+from benchmark.results.judged import GPT3
 from benchmark.results.run_columns import PUBLISHED_RUNS
 from benchmark.results.subjects import ResultSet, SubmissionPackage
 from benchmark.review.findings import Deviation, Run, Severity, at
@@ -53,6 +54,10 @@ class Trace:
     seconds: tuple[float, ...]
     """Seconds from evaluation to evaluation, without the first, which warms up and is alike in runs of one system."""
 
+    @cached_property
+    def rounded(self) -> frozenset[float]:
+        return frozenset(round(value, DECIMALS) for value in self.values if np.isfinite(value))
+
 
 @dataclass(frozen=True)
 class PublishedRun:
@@ -71,33 +76,39 @@ class PublishedRun:
 
 
 def in_system(one: ResultSet) -> Iterator[Deviation]:
+    traced = _traced(one.runs)
     for place, run in enumerate(one.runs):
-        yield from _copied(run, one.runs[:place], parts=1)
+        yield from _copied(run, traced[:place], parts=1)
 
 
 def in_package(package: SubmissionPackage) -> Iterator[Deviation]:
     """Find one run submitted for two systems."""
-    earlier: list[Run] = []
+    earlier: list[tuple[Run, Trace]] = []
     for one in package.sets:
         for run in one.runs:
             yield from _copied(run, earlier, parts=3)
-        earlier += one.runs
+        earlier += _traced(one.runs)
 
 
 def in_round(packages: tuple[Sequence[Run], Sequence[Run]]) -> Iterator[Deviation]:
     """Find runs of one submission that are copies of runs in other submissions of the round; copies among published
     runs are left to the committee."""
     runs, others = packages
+    traced = _traced(others)
     for run in runs:
         if not itself(run):
-            yield from _copied(run, others, parts=5)
+            yield from _copied(run, traced, parts=5)
 
 
-def _copied(run: Run, others: Iterable[Run], parts: int) -> Iterator[Deviation]:
+def _traced(runs: Iterable[Run]) -> list[tuple[Run, Trace]]:
+    return [(run, of_run(run)) for run in runs]
+
+
+def _copied(run: Run, others: Iterable[tuple[Run, Trace]], parts: int) -> Iterator[Deviation]:
     """Yield a deviation for the first of ``others`` that the run equals; the last ``parts`` of its path name it."""
     mine = of_run(run)
-    for other in others:
-        if words := likeness(mine, of_run(other)):
+    for other, trace in others:
+        if words := likeness(mine, trace):
             yield _deviation(run, words, "/".join(other.log.path.parts[-parts:]))
             return
 
@@ -134,7 +145,7 @@ def itself(run: Run) -> list[PublishedRun]:
 
 
 def _like_published(run: Run) -> list[tuple[PublishedRun, str]]:
-    found = _published_likeness(of_run(run)) if run.rules.official else ()
+    found = _published_likeness(of_run(run)) if run.rules.name == GPT3.name else ()
     return [(each, words) for each, words in zip(published_runs(), found, strict=False) if words]
 
 
@@ -178,7 +189,7 @@ def of_run(run: Run) -> Trace:
 
 def likeness(one: Trace, other: Trace) -> str:
     """Return the reason why two runs cannot both be honest; empty without one."""
-    shared = _rounded(one) & _rounded(other)
+    shared = one.rounded & other.rounded
     if len(shared) >= min(SHARED_VALUES, max(2, len(one.values))):
         return f"{len(shared)} of its {len(one.values)} values"
     with np.errstate(all="ignore"):  # values of strangers overflow and are no numbers
@@ -187,10 +198,6 @@ def likeness(one: Trace, other: Trace) -> str:
         if _same_times(one.seconds, other.seconds):
             return "its times between evaluations, as they are or scaled"
     return ""
-
-
-def _rounded(one: Trace) -> frozenset[float]:
-    return frozenset(round(value, DECIMALS) for value in one.values if np.isfinite(value))
 
 
 def _same_curve(one: Sequence[float], other: Sequence[float]) -> bool:

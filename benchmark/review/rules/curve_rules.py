@@ -7,13 +7,15 @@ closed division of gpt3 is checked.
 
 import bisect
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from benchmark.config.reference_curves import REFERENCE_CURVES, ReferenceCurve
+from benchmark.results.judged import GPT3
 from benchmark.review.findings import Deviation, Run, at
 
-CURVES = REFERENCE_CURVES["gpt3_175b"]
+CURVES = {GPT3.name: REFERENCE_CURVES["gpt3_175b"]}
+"""Median curves of published runs; those of other benchmarks are only searched for a value that recurs."""
 LAST_VALUES = 6
 """Number of a curve's last values that extrapolate it for a longer run."""
 FEWEST_VALUES = 6
@@ -41,13 +43,13 @@ LAST = Feature("the last value", 6.9e-4, 5)  # 3.1
 
 def envelope(run: Run) -> Iterator[Deviation]:
     """Check all features of the curve, and yield only the farthest: the others follow from it."""
-    size = run.global_batch_size
-    if size is None or run.division == "open" or not run.rules.official:
+    size, curves = run.global_batch_size, CURVES.get(run.rules.name)
+    if size is None or run.division == "open" or curves is None:
         return
     known = [
         (one, one.log_perplexity or 0.0) for one in run.evaluations if one.log_perplexity is not None and one.tokens
     ]
-    rest = [value - expected(size, one.tokens or 0) for one, value in known]
+    rest = [value - expected(curves, size, one.tokens or 0) for one, value in known]
     found = [(FIRST, known[0][0], rest[0], f"{known[0][1]:.4f}")] if known else []
     if len(known) >= FEWEST_VALUES:
         (last, value), level = known[-1], statistics.median(rest[2:])
@@ -59,13 +61,13 @@ def envelope(run: Run) -> Iterator[Deviation]:
         yield at(run, place, f"{feature.words} {words}: {times:.1f} standard deviations off published runs", due)
 
 
-def expected(batch_size: float, tokens: float) -> float:
+def expected(curves: Sequence[ReferenceCurve], batch_size: float, tokens: float) -> float:
     """Return the reference's log perplexity at this number of tokens."""
-    sizes = [curve.global_batch_size for curve in CURVES]
+    sizes = [curve.global_batch_size for curve in curves]
     place = bisect.bisect_left(sizes, batch_size)
     if place == 0 or place == len(sizes):
-        return _on_curve(CURVES[min(place, len(sizes) - 1)], tokens)
-    low, high = CURVES[place - 1], CURVES[place]
+        return _on_curve(curves[min(place, len(sizes) - 1)], tokens)
+    low, high = curves[place - 1], curves[place]
     share = (batch_size - low.global_batch_size) / (high.global_batch_size - low.global_batch_size)
     return (1 - share) * _on_curve(low, tokens) + share * _on_curve(high, tokens)
 
@@ -91,7 +93,7 @@ def sudden(run: Run) -> Iterator[Deviation]:
         if value is None:
             continue
         most = MOST_FALL[number > EARLY_EVALUATIONS]
-        if run.rules.official and best is not None and value < best - most:
+        if run.rules.name in CURVES and best is not None and value < best - most:
             found = f"eval_accuracy {value}: {best - value:.4f} below the best before"
             yield at(run, one, found, f"at most {most}")
         line, tokens = seen.setdefault(value, (one.line, one.tokens))

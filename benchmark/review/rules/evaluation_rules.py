@@ -5,14 +5,15 @@ Sources: docs/facts/mlperf_review.md 3.5, 3.9, 6.4, 6.5, 7.8.
 
 from collections.abc import Iterator
 
-from benchmark.review.findings import Deviation, Run, at
+from benchmark.review.findings import Deviation, Run, Severity, at
 
 
 def values(run: Run) -> Iterator[Deviation]:
+    key, since = run.rules.log_keys.progress, "checkpoint" if run.rules.start_samples else "start"
     for event in run.log.all("eval_accuracy"):
-        if event.tokens is None:
-            found = f"eval_accuracy with epoch_num {event.metadata.get('epoch_num')!r:.40}"
-            yield at(run, event, found, "metadata epoch_num: tokens trained since the checkpoint")
+        if run.tokens_at(event) is None:
+            found = f"eval_accuracy with {key} {event.metadata.get(key)!r:.40}"
+            yield at(run, event, found, f"metadata {key}: {run.rules.unit} trained since the {since}")
         if event.number is None:
             yield at(run, event, f"eval_accuracy {event.value!r:.60}", "a finite number")
 
@@ -29,20 +30,29 @@ def meets_target(run: Run) -> Iterator[Deviation]:
 
 
 def cadence(run: Run) -> Iterator[Deviation]:
-    """Check that an evaluation comes every ceil(24576 / batch size) steps, with none left out. An evaluation of the
-    checkpoint may come first, and a restart may repeat some."""
+    """Check that an evaluation comes every ceil(interval / batch size) steps, with none left out. An evaluation of the
+    checkpoint may come first, and a restart may repeat some. Where accepted logs have other cadences, those are
+    questions, and a first evaluation one step early, with all others in line with it, is a note."""
     judged, size = run.rules, run.global_batch_size
     if size is None:
         return
-    interval, last = judged.tokens_per_evaluation(size), 0.0
-    for one in run.evaluations:
-        if one.tokens is None or (one.tokens == 0 and last == 0):
+    severity: Severity | None = "warning" if "eval.cadence" in judged.accepted else None
+    interval, due, early = judged.tokens_per_evaluation(size), judged.first_evaluation(size), 0.0
+    for number, one in enumerate(run.evaluations):
+        if one.tokens is None or (one.tokens == 0 and number == 0):
             continue
-        if one.tokens % interval or one.tokens > last + interval or one.tokens <= 0:
-            due = f"{last + interval:,.0f}: {judged.eval_interval(size)} steps of {size:g} sequences after the last"
-            yield at(run, one, f"an evaluation at {one.tokens:,.0f} tokens", due)
+        found = f"an evaluation at {judged.count(one.tokens)} {judged.unit}"
+        step = size * judged.model.seq_length
+        if number == 0 and one.tokens == due - step and severity is not None:
+            early = step
+            yield at(run, one, f"{found}, one step early", judged.count(due), "note")
+        elif (one.tokens + early) % interval or one.tokens + early > due or one.tokens <= 0:
+            steps = f"{judged.eval_interval(size)} steps of {size:g} sequences after the last"
+            if due == judged.first_evaluation(size) > interval:
+                steps = "the first that the rules ask for"
+            yield at(run, one, found, f"{judged.count(due - early)}: {steps}", severity)
             return  # the ones after it follow from this one
-        last = max(last, one.tokens)
+        due = max(due, one.tokens + early + interval)
 
 
 def stop_status(run: Run) -> Iterator[Deviation]:

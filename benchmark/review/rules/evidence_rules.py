@@ -7,12 +7,12 @@ not.
 from collections.abc import Iterator
 
 from benchmark.evidence.chain import EVIDENCE, broken_links, gaps, read_chain
-from benchmark.results.subjects import BENCHMARK, ResultSet
+from benchmark.results.subjects import ResultSet
 from benchmark.review.findings import Deviation
 from stage.errors import InputError
 
 FOLDER = "evidence"
-"""Folder in benchmarks/gpt3/implementations/SYSTEM of a package, with a subfolder for each result."""
+"""Folder in benchmarks/BENCHMARK/implementations/SYSTEM of a package, with a subfolder for each result."""
 MOST_TOLD = 12
 """Largest number of a run's links that are named."""
 
@@ -24,7 +24,7 @@ def evidence(one: ResultSet) -> Iterator[Deviation]:
         folder = log.parent
         if one.package is not None:
             package, system = folder.parents[2], folder.parent.name
-            folder = package / "benchmarks" / BENCHMARK / "implementations" / system / FOLDER / log.stem
+            folder = package / "benchmarks" / folder.name / "implementations" / system / FOLDER / log.stem
         elif len(list(folder.glob("result_*.txt"))) > 1:
             continue  # whose evidence it is nobody knows
         path = folder / EVIDENCE

@@ -1,13 +1,14 @@
 """Check the records that a log must hold exactly once, and the values that the rules fix or derive from the batch size.
 
-Sources: docs/facts/mlperf_review.md 2, 3, 7.2, 7.5, 7.6, 7.7. Published logs round warm-up and decay in their own way
-(warm-up at batch size 2048: 198, 199 and 200), so a value within :data:`ROUNDING` of the formula is a note. The step of
-the checkpoint is exact in all of them.
+Sources: docs/facts/mlperf_review.md 2, 3, 7.2, 7.5, 7.6, 7.7; docs/facts/llama31_8b.md 2, 4, 7. Published logs of
+GPT-3 round warm-up and decay in their own way (warm-up at batch size 2048: 198, 199 and 200), so a value within
+:data:`ROUNDING` of the formula is a note. The step of the checkpoint is exact in all of them.
 """
 
 from collections.abc import Iterator
 from typing import Any
 
+from benchmark.results.judged import OFFICIAL, Judged
 from benchmark.results.printable import shortened
 from benchmark.results.result_log import LogEvent
 from benchmark.review.findings import Deviation, Run, at
@@ -26,16 +27,18 @@ MANY = 5
 ROUNDING = 0.02
 """Largest relative difference of a published log from a formula: 68 warm-up steps instead of 67."""
 END_RATIO = 0.1
+WARMUP, DECAY = "opt_learning_rate_warmup_steps", "opt_learning_rate_decay_steps"
 ABOVE, WHOLE, LEAST = "a number above 0", "a whole number above 0", "a number of at least 0"
 KINDS = {
-    **dict.fromkeys(("global_batch_size", "gradient_accumulation_steps", "init_checkpoint_step"), WHOLE),
+    **dict.fromkeys(("global_batch_size", "gradient_accumulation_steps"), WHOLE),
+    "init_checkpoint_step": "a whole number of at least 0",
     **dict.fromkeys(("eval_samples", "train_samples"), ABOVE),
-    **dict.fromkeys(("opt_learning_rate_warmup_steps", "opt_learning_rate_decay_steps"), LEAST),
+    **dict.fromkeys((WARMUP, DECAY), LEAST),
     "opt_end_learning_rate": LEAST,
     "submission_org": "a name",
     "submission_platform": "a name",
     "submission_division": "'closed' or 'open'",
-    "submission_benchmark": "'gpt3'",
+    "submission_benchmark": " or ".join(repr(name) for name in OFFICIAL),
 }
 """Kind of value that each key must have; the official checkers crash on others."""
 
@@ -95,6 +98,8 @@ def kinds(run: Run) -> Iterator[Deviation]:
     for key, due in KINDS.items():
         for event in run.log.all(key):
             value = event.number
+            if key == "init_checkpoint_step" and run.rules.start_samples:
+                due = WHOLE
             if "number" in due:
                 fits = value is not None and value >= 0 and (value > 0 or "above" not in due)
                 fits = fits and ("whole" not in due or value == int(value or 0))
@@ -129,25 +134,41 @@ def seeds(run: Run) -> Iterator[Deviation]:
 
 
 def formulas(run: Run) -> Iterator[Deviation]:
-    """Check every value that the rules define as ceil(reference samples / batch size)."""
-    size, benchmark = run.global_batch_size, run.rules.benchmark
+    """Check every number of steps that the rules derive from the batch size."""
+    size, judged = run.global_batch_size, run.rules
     if size is None or run.division == "open":
         return
-    for key, samples, rounding in (
-        ("opt_learning_rate_warmup_steps", benchmark.optimizer.lr_warmup_samples, ROUNDING),
-        ("opt_learning_rate_decay_steps", benchmark.optimizer.lr_decay_samples, ROUNDING),
-        ("init_checkpoint_step", benchmark.start_samples, 0.0),
-    ):
-        event, due, reference = run.log.first(key), run.rules.steps(samples, size), benchmark.start_global_batch_size
+    for key, due, formula, rounding in _due_steps(judged, size, run.log.number(WARMUP)):
+        event = run.log.first(key)
         if event is not None and event.number is not None and event.number != due:
-            formula = f"{due} = ceil({samples // reference} x {reference} / {size:g})"
             near = abs(event.number - due) <= rounding * due
-            yield at(run, event, f"{key} {event.number:g}", formula, "note" if near else None)
+            yield at(run, event, f"{key} {event.number:.10g}", f"{due:.10g} = {formula}", "note" if near else None)
+
+
+def _due_steps(judged: Judged, size: float, warmup: float | None) -> Iterator[tuple[str, float, str, float]]:
+    """Yield key, number of steps, its formula, and the relative rounding that it allows. ``warmup`` is the logged
+    one, which counts where submitters choose it."""
+
+    def steps(samples: int) -> tuple[float, str]:
+        reference = judged.reference_batch_size
+        return judged.steps(samples, size), f"ceil({samples // reference} x {reference} / {size:g})"
+
+    if judged.warmup_samples is not None:
+        warmup, formula = steps(judged.warmup_samples)
+        yield WARMUP, warmup, formula, ROUNDING
+    end = judged.max_steps
+    if judged.decay_samples is not None or end is not None:
+        last, formula = (end, f"{end}") if end is not None else steps(judged.decay_samples or 0)
+        if not judged.decay_excludes_warmup:
+            yield DECAY, last, formula, ROUNDING
+        elif warmup is not None:
+            yield DECAY, last - warmup, f"{formula} - {warmup:.10g}", 0.0
+    yield "init_checkpoint_step", *steps(judged.start_samples), 0.0
 
 
 def rates(run: Run) -> Iterator[Deviation]:
-    """Check the peak learning rate against the batch size, and the end rate, a tenth of the peak. The official checker
-    passes either of two peaks."""
+    """Check the peak learning rate against the batch size, and the end rate. Of gpt3 the official checker passes
+    either of two peaks."""
     base, end, size = (
         run.log.first("opt_base_learning_rate"),
         run.log.first("opt_end_learning_rate"),
@@ -155,23 +176,26 @@ def rates(run: Run) -> Iterator[Deviation]:
     )
     if run.division == "open" or base is None or base.number is None:
         return
-    rates = (one for one in run.rules.learning_rates if one.above < (size or 0) < one.below)
+    judged = run.rules
+    rates = (one for one in judged.learning_rates if one.above < (size or 0) < one.below)
     allowed = {rate for one in rates for rate in one.allowed}
-    if allowed and base.number not in allowed:
+    if judged.rate_per_sample is not None and size is not None:
+        allowed = {judged.rate_per_sample * size}
+    if allowed and not any(abs(base.number - rate) <= judged.rate_rounding for rate in allowed):
         due = f"{' or '.join(f'{rate:g}' for rate in sorted(allowed))} at batch size {size:g}"
         yield at(run, base, _told(base), due)
-    if end is not None and end.number is not None and not _close(end.number, END_RATIO * base.number):
-        ratio = _close(end.number, END_RATIO)
+    last = END_RATIO * base.number if judged.end_rate is None else judged.end_rate
+    if end is not None and end.number is not None and not _close(end.number, last):
+        ratio = judged.end_rate is None and _close(end.number, END_RATIO)
         found = f"{_told(end)}{', the ratio' if ratio else ''}"
-        yield at(run, end, found, f"{END_RATIO * base.number:g}", "note" if ratio else None)
+        yield at(run, end, found, f"{last:g}", "note" if ratio else None)
 
 
 def batch_size(run: Run) -> Iterator[Deviation]:
     """Check that reference points exist for the batch size. None is larger than the largest point. The official checker
     compares smaller sizes with the smallest point, but the rules want points of their own."""
     size, event = run.global_batch_size, run.log.first("global_batch_size")
-    smallest = min(one.above for one in run.rules.learning_rates) + 1
-    largest = max(one.below for one in run.rules.learning_rates) - 1
+    smallest, largest = run.rules.batch_sizes
     if event is not None and size is not None and run.division != "open" and not smallest <= size <= largest:
         found = f"global_batch_size {size:g}"
         yield at(run, event, found, f"{smallest} to {largest}", "warning" if size < smallest else None)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from mlperf_logging.benchmark_meta import get_allowed_benchmarks
 
+from benchmark.results.judged import OFFICIAL
 from benchmark.results.mllog import TOKEN
-from benchmark.results.subjects import BENCHMARK, SCALING, SubmissionPackage, subfolders
+from benchmark.results.subjects import SCALING, SubmissionPackage, names_in, subfolders
 from benchmark.review.findings import Deviation, Severity, at
-from benchmark.review.rules.set_rules import RUNS
 from stage.regular_files import Entry, is_folder, is_regular
 
 UNSAFE = re.compile(r"[*?\[\]{}\\\n\r\"']|^-")
@@ -26,49 +26,57 @@ MOST_LOOKED_AT = 1 << 18
 """Bytes read of a file: a log names its benchmark at its beginning."""
 FEWEST_RECORDS = 20
 """Least number of records of a log; code and papers may quote a few records."""
-A_RUN = re.compile(rb'"key":\s*"submission_benchmark",\s*"value":\s*"%b"' % BENCHMARK.encode())
+A_RUN = re.compile(rb'"key":\s*"submission_benchmark",\s*"value":\s*"(%b)"' % "|".join(OFFICIAL).encode())
 
 
 def layout(package: SubmissionPackage) -> Iterator[Deviation]:
-    """Check for the folders that the official tools need, three runs in each, and a description. The package checker
-    skips an unknown benchmark and reports success, and crashes without a description."""
+    """Check for the folders that the official tools need, the number of runs in each, and a description. The package
+    checker skips an unknown benchmark and reports success, and crashes without a description."""
     for name in ("systems", "results"):
         if not is_folder(package.path / name):
             yield Deviation(package.path, None, f"no {name}/", "systems, benchmarks, results")
+    ours = names_in(package.ruleset)
     if is_folder(package.results) and not package.sets:
-        due = f"results/SYSTEM/{BENCHMARK}/{RUNS} result files"
-        yield Deviation(package.results, None, f"no {BENCHMARK} results", due)
+        due = " or ".join(f"results/SYSTEM/{name}/{OFFICIAL[name].runs} result files" for name in ours)
+        yield Deviation(package.results, None, f"no {' or '.join(ours)} results", due)
     for one in package.sets:
-        if len(one.files) != RUNS:
-            yield Deviation(one.path, None, f"{len(one.files)} files named result_*.txt", f"{RUNS}")
+        named = OFFICIAL[one.path.name if one.folder is None else one.folder.name]
+        if len(one.files) != named.runs:
+            yield Deviation(one.path, None, f"{len(one.files)} files named result_*.txt", f"{named.runs}")
+        for run in one.runs:
+            if run.benchmark in OFFICIAL and run.benchmark != named.name:
+                where = run.log.first("submission_benchmark")
+                yield at(run, where, f"a run of {run.benchmark}", f"runs of {named.name} in its folder")
     for system in subfolders(package.results):
         if not is_regular(package.systems / f"{system.name}.json"):
             yield Deviation(system, None, f"no description of system {system.name}", f"systems/{system.name}.json")
     known = get_allowed_benchmarks("training", package.ruleset)
     for folder in package.result_folders:
         if folder.name not in known:
-            yield Deviation(folder, None, f"folder {folder.name}", f"{BENCHMARK}, or another benchmark's name")
-    others = sorted({folder.name for folder in package.result_folders} & {*known} - {BENCHMARK})
+            due = f"{' or '.join(ours)}, or another benchmark's name"
+            yield Deviation(folder, None, f"folder {folder.name}", due)
+    others = sorted({folder.name for folder in package.result_folders} & {*known} - {*ours})
     if others:
-        yield Deviation(package.results, None, f"not reviewed: {', '.join(others)}", BENCHMARK, "note")
+        yield Deviation(package.results, None, f"not reviewed: {', '.join(others)}", " or ".join(ours), "note")
 
 
 def code(package: SubmissionPackage) -> Iterator[Deviation]:
     """Check that the package holds the code that made the results: no official checker looks for it, but the submission
     rules ask for it."""
-    root = package.path / "benchmarks" / BENCHMARK
-    written = (one for one in package.entries if one.kind == "file" and one.size and one.path.is_relative_to(root))
-    if package.sets and not any(written):
-        yield Deviation(root, None, "no code that made the results", f"benchmarks/{BENCHMARK}/implementations/NAME/")
+    for name in dict.fromkeys(one.folder.name for one in package.sets if one.folder is not None):
+        root = package.path / "benchmarks" / name
+        written = (one for one in package.entries if one.kind == "file" and one.size and one.path.is_relative_to(root))
+        if not any(written):
+            yield Deviation(root, None, "no code that made the results", f"benchmarks/{name}/implementations/NAME/")
 
 
 def twins(package: SubmissionPackage) -> Iterator[Deviation]:
-    """Check for two systems with the same description: one system, handed in twice."""
-    seen: dict[str, str] = {}
+    """Check for two systems with the same description and benchmark: one system, handed in twice."""
+    seen: dict[tuple[str, str], str] = {}
     for one in package.sets:
         if one.system is not None and one.system.content:
             fields = {name: value for name, value in one.system.content.items() if name not in OF_ONE_RUN}
-            other = seen.setdefault(repr(sorted(fields.items())), one.name)
+            other = seen.setdefault((one.judged.name, repr(sorted(fields.items()))), one.name)
             if other != one.name:
                 due = "two different systems, or only one of these"
                 yield Deviation(one.system.path, 1, f"the description of {other} again", due)
@@ -116,15 +124,17 @@ def same_division(package: SubmissionPackage) -> Iterator[Deviation]:
 
 
 def stray_runs(package: SubmissionPackage) -> Iterator[Deviation]:
-    """Check for runs of gpt3 outside the three of a system: beside them, in the code or in another benchmark's
-    folder."""
+    """Check for runs of a judged benchmark outside those of a system: beside them, in the code or in another
+    benchmark's folder."""
     counted = {path for one in package.sets for path in one.files}
     for entry in package.entries:
         if entry.kind == "file" and entry.path not in counted and entry.size > FEWEST_RECORDS * len(TOKEN):
             content = _beginning(entry.path)
-            if content.count(TOKEN.encode()) >= FEWEST_RECORDS and A_RUN.search(content):
-                due = f"runs in results/SYSTEM/{BENCHMARK}/result_*.txt only"
-                yield Deviation(entry.path, None, f"a run of {BENCHMARK} that nothing counts", due)
+            named = A_RUN.search(content) if content.count(TOKEN.encode()) >= FEWEST_RECORDS else None
+            if named is not None:
+                name = named[1].decode()
+                due = f"runs in results/SYSTEM/{name}/result_*.txt only"
+                yield Deviation(entry.path, None, f"a run of {name} that nothing counts", due)
 
 
 def bypass(package: SubmissionPackage) -> Iterator[Deviation]:
@@ -134,7 +144,7 @@ def bypass(package: SubmissionPackage) -> Iterator[Deviation]:
         if entry.path.name != PARAMETERS or entry.kind != "file":
             continue
         parts = entry.path.relative_to(package.path).parts
-        elsewhere = parts[0] == "results" and len(parts) >= 4 and parts[2] != BENCHMARK
+        elsewhere = parts[0] == "results" and len(parts) >= 4 and parts[2] not in names_in(package.ruleset)
         theirs = elsewhere or (package.ruleset.startswith("3.") and len(parts) == 1)
         for number, line in enumerate(_beginning(entry.path).decode("latin-1").splitlines(), 1):
             spelt = line.lower().replace("_", "-")
@@ -146,7 +156,7 @@ def scaling(package: SubmissionPackage) -> Iterator[Deviation]:
     """Check the scaling factor. It is an error if it improves the score more than the reference points do, or is
     invalid; it is a question if it worsens the score, or is missing where the points give one."""
     for one in package.sets:
-        if one.scaling is None or len(one.files) != RUNS:
+        if one.scaling is None or len(one.files) != one.judged.runs:
             continue
         due, factor = one.convergence.factor, one.scaling.factor
         path, words = one.path / SCALING, f"{due:.4f}, from the reference points"

@@ -1,9 +1,9 @@
 """Check power logs beside results: could these devices have taken this energy in that time?
 
-The official summarizer takes results/SYSTEM/gpt3/power/result_N/node_*.txt and sw_*.txt: the sum of readings in watts
-times the time since the one before, over the time from power_measurement_start to power_measurement_stop, times the
-time to train and ``conversion_eff``. Published ones: v4.0 smc-ac-power and smc-dc-power, 64 nodes each, a reading every
-two seconds, of about 6,500 W.
+The official summarizer takes results/SYSTEM/BENCHMARK/power/result_N/node_*.txt and sw_*.txt: the sum of readings in
+watts times the time since the one before, over the time from power_measurement_start to power_measurement_stop, times
+the time to train and ``conversion_eff``. Published ones: v4.0 smc-ac-power and smc-dc-power, 64 nodes each, a reading
+every two seconds, of about 6,500 W.
 """
 
 import re
@@ -17,7 +17,7 @@ from model.flops import train_flops_per_token
 from stage.regular_files import children, is_regular, read_regular
 
 POWER = "power"
-"""Folder with power logs in results/SYSTEM/gpt3."""
+"""Folder with power logs in results/SYSTEM/BENCHMARK."""
 MOST_BYTES = 16 << 20
 MOST_NODES = 4096
 RECORD = re.compile(
@@ -28,8 +28,8 @@ RECORD = re.compile(
 NOT_MEASURED = 0.02
 """Largest share of a run before the measurement begins, after it ends, or without a reading."""
 MOST_FLOP_PER_J = 6e12
-"""Most FLOPs per joule. A B200's 8-bit peak is twice its BF16 peak (docs/facts/peers.md 1.0): 4.5e12 for each joule of
-its 1,000 W (from memory), without hosts and network."""
+"""Most FLOPs per joule in 8-bit numbers. A B200's 8-bit peak is twice its BF16 peak (docs/facts/peers.md 1.0): 4.5e12
+for each joule of its 1,000 W (from memory), without hosts and network."""
 MOST_W = 3000.0
 """Most watts for each accelerator with its share of host and cooling; published results have 830."""
 EFFICIENCY = (1.0, 1.5)
@@ -74,11 +74,12 @@ def _of_run(one: ResultSet, run: Run, folder: Path, paths: list[Path]) -> Iterat
     else:
         watts = sum(node.mean_w * node.efficiency for node in logs.values())
         joules = watts * (run.run_ms or 0) / 1000
-        flops = (run.trained_tokens or 0) * train_flops_per_token(one.judged.benchmark.model)
+        most = MOST_FLOP_PER_J * 8 / one.judged.narrowest_bits
+        flops = (run.trained_tokens or 0) * train_flops_per_token(one.judged.model)
         if nodes is not None and len(logs) != nodes:
             yield Deviation(folder, None, f"power logs of {len(logs)} nodes", f"{nodes} by the description", "warning")
-        elif (run.run_ms or 0) > 0 and (joules <= 0 or flops > MOST_FLOP_PER_J * joules):
-            due = f"at least {flops / MOST_FLOP_PER_J:,.0f} J, with 8-bit arithmetic at its peak alone"
+        elif (run.run_ms or 0) > 0 and (joules <= 0 or flops > most * joules):
+            due = f"at least {flops / most:,.0f} J, with {one.judged.narrowest_bits}-bit arithmetic at its peak alone"
             yield Deviation(folder, None, f"{joules:,.0f} J for {flops:.3g} FLOP", due)
         elif devices and watts > MOST_W * devices:
             found = f"{watts / devices:,.0f} W for each of {devices:,} accelerators"

@@ -36,7 +36,7 @@ LOG_RULES: tuple[Rule[Run], ...] = (
         mend="give each run a file of its own, opened anew, and keep stdout out of it", explains=("",),
     ),
     Rule(
-        "key.present", "error", "3.2; training_*/closed_gpt3.yaml", key_rules.present,
+        "key.present", "error", "3.2; training_*/closed_*.yaml", key_rules.present,
         mend="log it in every run, from rank 0, the configuration before init_stop",
     ),
     Rule(
@@ -89,10 +89,11 @@ LOG_RULES: tuple[Rule[Run], ...] = (
     Rule(
         "cache.clear", "error", "3.2, 7.1; data state at start of run", clock_rules.cache_clear,
         mend="clear the caches of every node before the run, and log it then",
+        question="Were the caches of every node cleared before the run, or the nodes started anew?",
     ),
     Rule(
         "eval.value", "error", "3.5; eval_accuracy", evaluation_rules.values,
-        mend="log a plain float, and epoch_num = steps since the checkpoint x global_batch_size x sequence length",
+        mend="log a plain float, and how far training is: steps x global_batch_size, for gpt3 x sequence length",
     ),
     Rule(
         "eval.target", "error", "3.5; eval_accuracy", evaluation_rules.meets_target,
@@ -100,7 +101,8 @@ LOG_RULES: tuple[Rule[Run], ...] = (
     ),
     Rule(
         "eval.cadence", "error", "7.8; evaluation cadence", evaluation_rules.cadence,
-        mend="evaluate every ceil(24576 / global_batch_size) steps, and log the tokens since the checkpoint",
+        mend="evaluate at the steps that are expected here, and log how far training is",
+        question="Why was it not evaluated at the steps that the rules ask for?",
     ),
     Rule(
         "eval.samples", "error", "7.8, 6.4; full validation subset", evaluation_rules.eval_samples,
@@ -150,7 +152,7 @@ SET_RULES: tuple[Rule[ResultSet], ...] = (
     ),
     Rule(
         "runs.copy", "error", "6.8, 7.9; each file a run of its own", copy_rules.in_system,
-        mend="submit three different runs", explains=("runs.seeds",),
+        mend="submit different runs", explains=("runs.seeds",),
     ),
     Rule(
         "runs.failed", "error", "4.3, 7.9; runs and scoring", set_rules.failed,
@@ -222,7 +224,7 @@ SET_RULES: tuple[Rule[ResultSet], ...] = (
 PACKAGE_RULES: tuple[Rule[SubmissionPackage], ...] = (
     Rule(
         "package.layout", "error", "1.4, 4.1, 4.2, 4.3; layout", package_rules.layout,
-        mend="give systems/SYSTEM.json and results/SYSTEM/gpt3/ with exactly three files result_*.txt",
+        mend="give systems/SYSTEM.json and results/SYSTEM/BENCHMARK/ with exactly as many result_*.txt as expected",
     ),
     Rule(
         "package.code", "warning", "7.12; submission content", package_rules.code,
@@ -234,7 +236,7 @@ PACKAGE_RULES: tuple[Rule[SubmissionPackage], ...] = (
     ),
     Rule(
         "package.stray_run", "warning", "4.2, 7.9, 7.12; runs and scoring", package_rules.stray_runs,
-        question="What is this run? How were the three that count chosen?",
+        question="What is this run? How were those that count chosen?",
     ),
     Rule(
         "package.bypass", "error", "4.9, 7.11; bypass", package_rules.bypass,

@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from benchmark.results.run_summary import VALIDATION_TIMING
+from benchmark.results.run_summary import STEP_TIMING, VALIDATION_TIMING
 from benchmark.results.score import score
 from benchmark.results.subjects import ResultSet
 from benchmark.review.findings import Deviation, Run, at
@@ -17,12 +17,9 @@ from model.flops import train_flops_per_token
 
 FEWEST = 5
 """Least number of blocks that have a usual length."""
-EIGHT_BIT = 2.0
-"""Factor of the fastest training format: every accelerator in the table multiplies 8-bit numbers at twice its BF16
-peak."""
-LOWEST_MFU = 0.15
-"""Least plausible MFU; published runs have at least 0.42. Below it the counts of devices are hardly those of the
-run."""
+BF16_BITS = 16
+"""Bits of the format of the peaks. Numbers of half as many bits are multiplied twice as fast, on every accelerator in
+the table."""
 FASTEST_SYSTEM = 2e7
 """Most tokens per second of a system without a description; published systems reach at most 6.0e6, on 11,616 H100."""
 FAST_BLOCK = 0.75
@@ -32,9 +29,6 @@ STEPS_IN_BLOCK = (1.02, 3.0)
 second the steps have another unit. Published logs have at most 0.92, since the block includes the evaluation."""
 NO_TIME = 0.2
 """Share of the median step below which a step took no time; published steps take at least 0.89."""
-HASTY_EVALUATION = 4.5
-"""Most tokens per second of evaluations over those of the usual block; published runs have 1.9 to 3.0, as a forward
-pass alone would."""
 SHORTEST_BLOCK_S = 1.0
 SLOW_BLOCK = 2.0
 """Time over the usual block's from which a block is slow; published blocks stay below 1.9."""
@@ -65,7 +59,8 @@ def blocks(run: Run) -> list[TimedBlock]:
     found: list[TimedBlock] = []
     if run.run_start_ms is None:
         return found
-    start_ms, tokens, again, steps = run.run_start_ms, 0.0, False, sorted(run.step_seconds, key=lambda one: one.line)
+    start_ms, tokens, again = run.run_start_ms, 0.0, False
+    steps = sorted(run.tracked(STEP_TIMING), key=lambda one: one.line)
     place = 0
     for one in run.evaluations:
         if one.tokens is None or one.tokens <= tokens:
@@ -112,17 +107,21 @@ def peak(one: ResultSet) -> Iterator[Deviation]:
                 words = f"{usual:,.0f} tokens/s of a system that is not known here"
                 yield at(run, stop, words, due, "warning")
             continue
-        most = found.accelerators * found.peak_tflops * 1e12 / train_flops_per_token(one.judged.benchmark.model)
+        judged = one.judged
+        narrow = BF16_BITS / judged.narrowest_bits
+        most = found.accelerators * found.peak_tflops * 1e12 / train_flops_per_token(one.judged.model)
         of = f"of the BF16 peak of {found.accelerators:,} devices"
-        due = f"at most {EIGHT_BIT:.0%}: the peak of 8-bit numbers, the fastest they can train in"
-        over = [block for block in blocks(run) if block.tokens > EIGHT_BIT * most * max(block.seconds, 1e-3)]
-        if usual > EIGHT_BIT * most:
+        due = f"at most {narrow:.0%}: the peak of {judged.narrowest_bits}-bit numbers, the fastest they can train in"
+        over = [block for block in blocks(run) if block.tokens > narrow * most * max(block.seconds, 1e-3)]
+        if usual > narrow * most:
             yield at(run, stop, f"{usual / most:.0%} {of}", due)
         elif over and not over[0].restarted:
             share = over[0].tokens / max(over[0].seconds, 1e-3) / most
             yield at(run, over[0], f"a block at {share:.0%} {of}", due)
-        elif usual < LOWEST_MFU * most:
-            due = f"at least {LOWEST_MFU:.0%}; published results have 42 % and more"
+        elif usual < judged.lowest_mfu * most:
+            due = (
+                f"at least {judged.lowest_mfu:.0%}; published results have {100 * judged.published_mfu:.0f} % and more"
+            )
             yield at(run, stop, f"{usual / most:.1%} {of}", due, "warning")
 
 
@@ -144,9 +143,10 @@ def steps_and_blocks(run: Run) -> Iterator[Deviation]:
     size, length = run.global_batch_size, run.sequence_length
     if len(timed) < FEWEST or not size or not length:
         return
-    usual = statistics.median(run_step.value for run_step in run.step_seconds)
+    logged = run.tracked(STEP_TIMING)
+    usual = statistics.median(one.value for one in logged)
     count = statistics.mode(len(block.steps) for block in timed)
-    idle = next((one for one in run.step_seconds[2:] if one.value < NO_TIME * usual), None)
+    idle = next((one for one in logged[2:] if one.value < NO_TIME * usual), None)
     if idle is not None:
         found = f"a step of {idle.value:,.3f} s"
         yield at(run, idle, found, f"about {usual:,.3f} s, as the other steps")
@@ -171,8 +171,8 @@ def hasty_evaluations(run: Run) -> Iterator[Deviation]:
     if not judged.official or not timed or not usual or not size:
         return
     seconds = statistics.median(one.seconds or 0 for one in timed)
-    ratio = judged.validation_sequences * judged.benchmark.model.seq_length / max(seconds, 1e-3) / usual
-    if ratio > HASTY_EVALUATION:
+    ratio = judged.validation_sequences * judged.model.seq_length / max(seconds, 1e-3) / usual
+    if ratio > judged.hasty_evaluation:
         found = f"evaluations of {seconds:,.3f} s: {ratio:,.1f} times the tokens per second of training"
         yield at(run, timed[0], found, "about 3 times: a forward pass alone")
     steps = run.tracked(VALIDATION_TIMING)

@@ -4,20 +4,17 @@ import dataclasses
 import errno
 import json
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from benchmark.config.benchmarks import GPT3_175B, REHEARSAL
 from benchmark.events.mlperf_log import LogMark, MlperfLog
 from benchmark.launch.endings import Ending
-from benchmark.results.subjects import RULESETS
+from benchmark.results.judged import GPT3
 from benchmark.review.official_checkers import check_file
-from benchmark.review.rehearsal_rules import REHEARSAL_RULES
 from tests.benchmark.events.recorder import event
 from tests.benchmark.events.written_log import write_log
 
@@ -26,7 +23,7 @@ from tests.benchmark.events.written_log import write_log
 @pytest.mark.parametrize("size", [1536, 2048, 3072])
 def test_official_checker_passes_the_benchmarks_events(size: int, tmp_path: Path) -> None:
     assert write_log(tmp_path, dataclasses.replace(GPT3_175B, global_batch_size=size))[0] == "success"
-    for ruleset in RULESETS:
+    for ruleset in GPT3.rulesets:
         verdict = check_file(tmp_path / "result_0.txt", ruleset)
         assert (verdict.passed, verdict.notes, verdict.complaints) == (True, (), ()), ruleset
 
@@ -112,9 +109,6 @@ def test_rehearsal_is_judged_by_its_own_numbers(tmp_path: Path) -> None:
     assert verdict.passed, verdict.complaints
     replaced = "eval_accuracy, max_sequence_length, opt_base_learning_rate, submission_benchmark"
     assert verdict.notes == (f"rehearsal: the official rules for {replaced} do not apply",)
-    rules = {rule["KEY"]["NAME"]: rule["KEY"] for rule in yaml.safe_load(REHEARSAL_RULES.read_text())}
-    assert ", ".join(sorted(rules)) == replaced
-    assert re.findall(r"<= ([\d.]+)", rules["eval_accuracy"]["ATLEAST_ONE_CHECK"]) == [str(target)]
 
 
 @pytest.mark.slow

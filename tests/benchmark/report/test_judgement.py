@@ -23,8 +23,8 @@ def test_best_score_first_and_broken_packages_hide_no_other(tmp_path: Path) -> N
     shutil.rmtree(one_round / "SLOW")
     write_package(tmp_path, lambda seed: records(seed, evaluations=26)).rename(one_round / "SLOW")
     found = judged([one_round, write_run(tmp_path / "run")])
-    assert system_names(found) == [f"{SYSTEM}, Z", f"{SYSTEM}, SLOW", "run/result_0.txt, v4.1"]
-    assert [(path.name, why) for path, why in found.problems] == [("A", "no results of gpt3 in it")]
+    assert system_names(found) == [f"{SYSTEM}, Z", f"{SYSTEM}, SLOW", "run/result_0.txt"]
+    assert [(path.name, why) for path, why in found.problems] == [("A", "no results in it that are reviewed")]
     assert (found.score, found.passed) == (None, False)
     frame = judged_frame(found)
     assert len(frame) == 3 + 3 + 1 + 1
@@ -33,7 +33,7 @@ def test_best_score_first_and_broken_packages_hide_no_other(tmp_path: Path) -> N
     assert list(systems["verdict"])[-1] == "rejected"
     assert "problem" in csv_text(frame).splitlines()[0]
     line = next(line for line in systems_text(systems).splitlines() if " Z " in line)
-    assert line.split()[:5] == ["4.1", "Z", SYSTEM, "512", "2,048"]
+    assert line.split()[:5] == ["4.1", "gpt3", "Z", SYSTEM, "512"]
 
 
 def test_findings_are_those_of_their_system(tmp_path: Path) -> None:
@@ -85,7 +85,9 @@ def test_no_results_are_one_line(tmp_path: Path) -> None:
     for option in ("--csv", "--parquet"):
         done = command("benchmark", "results", run, option, tmp_path)
         assert_refused(done, f"{tmp_path}: a folder; {option} is the file to write")
-    assert_refused(command("benchmark", "results", run, "--ruleset", "5.0.0"), "--ruleset 5.0.0: gpt3 is in 3.0.0")
+    assert_refused(
+        command("benchmark", "results", run, "--ruleset", "5.0.0"), "--ruleset 5.0.0: gpt3_rehearsal is in 3.0.0"
+    )
 
 
 def test_command_prints_systems_and_writes_runs(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from tests.benchmark.report.made_pages import judged, made_page, table, texts
 from tests.benchmark.report.runs import MadeRun, write_run
 from tests.benchmark.review.fixture import SYSTEM, records, write_package
 from tests.benchmark.review.fixture import write_run as write_log
+from tests.benchmark.review.published_llama import AMD_8B, NVIDIA_405B
 
 DASH = "\N{EN DASH}"
 
@@ -178,3 +179,19 @@ def test_findings_stand_once_with_their_line_and_by_the_names_on_the_page(tmp_pa
 )
 def test_links_are_relative_and_encoded(name: str, href: str, tmp_path: Path) -> None:
     assert link(tmp_path / name, tmp_path) == href
+
+
+def test_each_benchmark_has_a_leaderboard_of_its_own(tmp_path: Path) -> None:
+    """Llama 3.1 counts samples; the page shows them as its logs do, and everything that is compared in tokens."""
+    folders = [AMD_8B.write(tmp_path / "amd", len(AMD_8B.runs)), NVIDIA_405B.write(tmp_path / "nvidia", 3)]
+    page = made_page(write_package(tmp_path / "training_results_v4.1"), *folders)
+    boards = {name: texts(page, f"The systems, {name}") for name in ("gpt3", "llama31_8b", "llama31_405b")}
+    assert [(name, len(rows), rows[0][0], rows[0][2]) for name, rows in boards.items()] == [
+        ("gpt3", 1, "1", "52.00"),
+        ("llama31_8b", 1, "1", "99.31"),
+        ("llama31_405b", 1, "1", "230.68"),
+    ]
+    assert page.headline == "3 systems, 3 benchmarks"
+    convergence = texts(page, "Convergence")
+    assert [row[3] for row in convergence][1:] == ["276,480", "178,144"]
+    assert convergence[1][2] == "276,480 276,480 276,480"

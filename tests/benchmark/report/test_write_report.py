@@ -203,7 +203,7 @@ def test_bad_usage_is_one_line(tmp_path: Path) -> None:
     for paths, file, ruleset, complaint in (
         ([run], tmp_path, None, "a folder; give the HTML file"),
         ([], output, None, "no results given; name"),
-        ([run], output, "5.0.0", r"--ruleset 5\.0\.0: gpt3 is in 3\.0\.0, 3\.1\.0, 4\.0\.0, 4\.1\.0 only"),
+        ([run], output, "5.0.0", r"--ruleset 5\.0\.0: gpt3_rehearsal is in 3\.0\.0, 3\.1\.0, 4\.0\.0, 4\.1\.0 only"),
     ):
         with pytest.raises(InputError, match=complaint):
             write_report(paths, file, ruleset)

@@ -18,7 +18,7 @@ def test_records_are_read_from_among_other_programs_lines() -> None:
         (4, "seed", 8, 1),
     ]
     assert (log.num_lines, log.size_bytes, log.problems) == (4, len(text), ())
-    assert (log.events[0].number, log.events[0].tokens) == (7, 8)
+    assert (log.events[0].number, log.events[0].metadata["epoch_num"]) == (7, 8)
 
 
 def test_problems_are_told_up_to_a_number() -> None:

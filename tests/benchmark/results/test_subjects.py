@@ -5,24 +5,46 @@ from pathlib import Path
 
 import pytest
 
+from benchmark.results.judged import GPT3, LLAMA8B, LLAMA405B, Judged
 from benchmark.results.subjects import ResultSet, SubmissionPackage, find_subjects, is_package, ruleset_for
 from stage.errors import InputError
 from tests.benchmark.review.fixture import SYSTEM, records, write_package, write_run
 
+RULESETS: tuple[tuple[str, str | None, tuple[Judged, ...], str], ...] = (
+    ("/x/v3.1/Google/results", None, (GPT3,), "3.1.0"),
+    ("/x/training_results_v4.0/Google", None, (GPT3,), "4.0.0"),
+    ("/x/run", None, (GPT3,), "4.1.0"),
+    ("/x/v3.1/Google", "4.0.0", (GPT3,), "4.0.0"),
+    ("/x/v5.0/Google", None, (GPT3,), "4.1.0"),  # a folder may have such a name for any reason
+    ("/x/training_results_v3.1/v2.0/Google", None, (GPT3,), "3.1.0"),
+    ("/x/training_results_v5.1/NVIDIA", None, (LLAMA8B, LLAMA405B), "5.1.0"),
+    ("/x/training_results_v5.0/NVIDIA", None, (LLAMA8B, LLAMA405B), "5.0.0"),
+    ("/x/run", None, (LLAMA8B,), "6.1.0"),
+    ("/x/run", None, (LLAMA405B,), "6.0.0"),
+    ("/x/run", None, (LLAMA8B, LLAMA405B), "6.0.0"),
+    ("/x/run", None, (), "4.1.0"),  # logs that name no known benchmark
+    ("/x/v5.1/run", None, (), "5.1.0"),
+)
 
-def test_ruleset_is_found_in_the_path() -> None:
-    assert ruleset_for(Path("/x/v3.1/Google/results"), None) == "3.1.0"
-    assert ruleset_for(Path("/x/training_results_v4.0/Google"), None) == "4.0.0"
-    assert ruleset_for(Path("/x/run"), None) == "4.1.0"
-    assert ruleset_for(Path("/x/v3.1/Google"), "4.0.0") == "4.0.0"
-    with pytest.raises(InputError, match=r"--ruleset 5\.0\.0: gpt3 is in"):
-        ruleset_for(Path("/x/v4.0/Google"), "5.0.0")
+
+@pytest.mark.parametrize(("path", "given", "benchmarks", "due"), RULESETS)
+def test_ruleset_is_the_round_s_in_the_path_or_the_newest(
+    path: str, given: str | None, benchmarks: tuple[Judged, ...], due: str
+) -> None:
+    assert ruleset_for(Path(path), given, benchmarks) == due
 
 
-def test_ruleset_that_was_not_given_is_not_blamed() -> None:
-    """Folders may be called v2.0 for any reason, and a round without gpt3 has no ruleset for it."""
-    assert ruleset_for(Path("/x/v5.0/Google"), None) == "4.1.0"
-    assert ruleset_for(Path("/x/training_results_v3.1/v2.0/Google"), None) == "3.1.0"
+@pytest.mark.parametrize(
+    ("given", "benchmark", "told"),
+    [
+        ("5.0.0", GPT3, r"--ruleset 5\.0\.0: gpt3 is in 3\.0\.0, .* only"),
+        ("4.1.0", LLAMA8B, r"--ruleset 4\.1\.0: llama31_8b is in 5\.1\.0, 6\.0\.0, 6\.1\.0 only"),
+        ("6.1.0", LLAMA405B, r"--ruleset 6\.1\.0: llama31_405b is in 5\.0\.0, 5\.1\.0, 6\.0\.0 only"),
+    ],
+)
+def test_ruleset_without_the_benchmark_is_refused(given: str, benchmark: Judged, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        ruleset_for(Path("/x/v4.0/Google"), given, (benchmark,))
 
 
 def test_runs_of_several_folders_are_one_result(tmp_path: Path) -> None:
@@ -109,3 +131,7 @@ def test_package_of_another_benchmark_or_round_is_no_input_and_is_left_out_of_a_
         find_subjects([later], None)
     (given,) = find_subjects([later], "4.1.0")
     assert given.ruleset == "4.1.0"
+    newest = tmp_path / "training_results_v6.1" / "OTHER"
+    (newest / "results" / "s" / "llama31_405b").mkdir(parents=True)
+    with pytest.raises(InputError, match=r"of round 6\.1, and llama31_405b is in rounds 5\.0 to 6\.0; give --ruleset"):
+        find_subjects([newest], None)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmark.results.judged import CONFIGURATION
+from benchmark.results.judged import GPT3
 from tests.benchmark.review.fixture import SEEDS, SYSTEM, Record, as_text, records, write_package
 
 RESULTS = f"results/{SYSTEM}/gpt3"
@@ -121,7 +121,7 @@ def all_damages() -> list[Damage]:
 
 
 def missing_keys() -> Iterator[Damage]:
-    once = (*CONFIGURATION[::6], "init_stop", "train_samples", "cache_clear")
+    once = (*GPT3.configuration[::6], "init_stop", "train_samples", "cache_clear")
 
     def remove(key: str) -> Callable[[Path], int | None]:
         return in_log(lambda log: log.without(key))

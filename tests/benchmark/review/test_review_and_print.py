@@ -31,7 +31,7 @@ def test_command_passes_a_run_and_names_what_is_wrong_with_another(tmp_path: Pat
     assert "bad/result_0.txt" in both.stdout
     assert "  2 runs, ruleset 4.1.0: " in both.stdout
     content = json.loads(output.read_text())
-    assert (content["format"], content["passed"]) == (2, False)
+    assert (content["format"], content["passed"]) == (3, False)
     (subject,) = content["subjects"]
     assert [check["outcome"] for check in subject["official"] if check["tool"] == "compliance"] == ["passed", "failed"]
     error = next(finding for finding in subject["findings"] if finding["rule"] == "runs.failed")

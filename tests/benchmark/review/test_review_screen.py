@@ -25,10 +25,11 @@ def test_result_without_fault(tmp_path: Path) -> None:
     assert "  official checkers that ran and passed: compliance 1/1" in lines
     assert "  nothing to check for system description, package, repository, summarizer: for submission folders" in lines
     assert "  compliance: a note" in lines
-    assert f"  {SYSTEM}: 52.00 minutes" in lines
+    assert f"  {SYSTEM}, gpt3: 52.00 minutes" in lines
     assert any("512 x NVIDIA H100-SXM5-80GB: " in line and "of 989.4 (BF16, dense)" in line for line in lines)
     assert any(
-        line.startswith("  convergence: passes: median 1,207,959,552 tokens; mean 1,177,760,563") for line in lines
+        line.startswith("  convergence: passes: median 1,207,959,552 tokens; reference mean 1,177,760,563")
+        for line in lines
     )
     rows = [line.split() for line in lines if line.startswith("  result_")]
     assert [row[2:6] for row in rows] == [["success", "52.00", "1,207,959,552", "24"]] * 3
@@ -72,11 +73,11 @@ def test_several_results_begin_with_a_leaderboard_and_the_reference_points(tmp_p
     fast = write_package(tmp_path / "b") / "results" / SYSTEM / "gpt3"
     lines = [line.split() for line in printed(review_of([slow, fast])) if line]
     assert lines[0] == ["ACCEPTABLE", "of", "2", "results", "2", "acceptable,", "in", "1.2", "s"]
-    assert lines[1] == ["rank", "system", "devices", "minutes", "verdict"]
+    assert lines[1] == ["rank", "benchmark", "system", "devices", "minutes", "verdict"]
     devices = ["512", "x", "NVIDIA", "H100-SXM5-80GB"]
-    assert lines[2:4] == [[f"{n}", SYSTEM, *devices, m, "acceptable"] for n, m in ((1, "52.00"), (2, "56.33"))]
-    assert lines[4] == ["reference", "points", "batch", "size", "mean", "tokens", "least", "median"]
-    assert [line[0] for line in lines[5:11]] == ["4.1.0"] * 6
+    assert lines[2:4] == [[f"{n}", "gpt3", SYSTEM, *devices, m, "acceptable"] for n, m in ((1, "52.00"), (2, "56.33"))]
+    assert lines[4] == ["reference", "points", "batch", "size", "mean", "least"]
+    assert [line[:2] for line in lines[5:11]] == [["gpt3", "4.1.0"]] * 6
     paths = [write_run(tmp_path / str(size), records(1, batch_size=size)) for size in (1536, 2048)]
     assert printed(review_of(paths, verdict("no")))[0] == "REJECTED  of 2 results 2 rejected, in 1.2 s"
 

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 from sentencepiece import SentencePieceProcessor
 
-from checkpoint_convert.export.to_huggingface import file_parts, gpt2_tensors, to_huggingface
+from checkpoint_convert.export.to_huggingface import file_parts, huggingface_tensors, to_huggingface
 from checkpoint_convert.formats.array_table import MASTER_WEIGHTS
 from checkpoint_convert.formats.distributed_checkpoint import dcp_arrays
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
@@ -107,7 +107,7 @@ def test_several_files_hold_the_same_tensors_as_one(megatron: dict[str, Path], t
 
 
 def test_a_file_is_full_or_holds_one_larger_tensor() -> None:
-    sizes, tensors = {**AXES, "H": 2, "N": 1, "D": 2, "F": 30, "V": 5, "P": 1}, list(gpt2_tensors(1))
+    sizes, tensors = {**AXES, "H": 2, "N": 1, "D": 2, "F": 30, "V": 5, "P": 1}, list(huggingface_tensors("gpt3", 1))
     found = list(file_parts(tensors, sizes, 15))
     assert [tensor for part in found for tensor in part] == tensors
     of_parts = [[math.prod(tensor.shape(sizes)) for tensor in part] for part in found]

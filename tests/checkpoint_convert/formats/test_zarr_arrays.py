@@ -119,8 +119,8 @@ def test_metadata_that_cannot_be_is_refused_in_a_line(fields: dict[str, Any], co
     with pytest.raises(InputError, match=complaint) as error:
         zarr_array(tmp_path / "a")
     assert len(str(error.value)) < 500
-    for text in ("[" * 100_000, "{"):
-        (tmp_path / "a" / ".zarray").write_text(text)
+    for text in (b"[" * 100_000, b"{", b'{"\xff": 1}'):
+        (tmp_path / "a" / ".zarray").write_bytes(text)
         with pytest.raises(InputError, match=r"\.zarray: "):
             zarr_array(tmp_path / "a")
     with pytest.raises(InputError, match="none: array is missing"):

@@ -15,7 +15,7 @@ from tests.support import assert_refused, command, forked_command
     [
         (lambda good: {**good, "--input": "none.json"}, "none.json: no such file"),
         (lambda good: {**good, "--tokenizer": "none.model"}, "none.model: no such file"),
-        (lambda good: {**good, "--tokenizer": good["--input"]}, "not a SentencePiece model"),
+        (lambda good: {**good, "--tokenizer": good["--input"]}, "not a tokenizer.json"),
         (lambda good: {**good, "--workers": "0"}, "--workers 0: expected 1 to 4096"),
         (lambda good: {**good, "--output-prefix": "/proc/none/x"}, "/proc/none"),
         (lambda good: {**good, "--typo": "1"}, "--typo"),

@@ -13,7 +13,7 @@ import pytest
 from sentencepiece import sentencepiece_model_pb2
 
 from data_prep.preparation import artifacts
-from data_prep.preparation.artifacts import ARTIFACTS, wanted_files
+from data_prep.preparation.artifacts import ARTIFACTS, LLAMA31_DATASET_BYTES, wanted_files
 from data_prep.preparation.fetch import fetch, files_there, require_all
 from stage.errors import CheckFailed, InputError
 from stage.outputs.digest import md5_file
@@ -193,6 +193,24 @@ def test_token_files_are_compared_with_the_published_sums(tmp_path: Path, monkey
     manifest = read_manifest(tmp_path / "c4" / path)
     assert manifest is not None
     assert manifest.outputs[0].md5 == md5_file(tmp_path / name)
+
+
+def test_llamas_token_files_are_compared_with_the_published_sizes(tmp_path: Path) -> None:
+    names = [name for name in LLAMA31_DATASET_BYTES if "validation" in name]
+    for name in names:
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(LLAMA31_DATASET_BYTES[name])
+    options = ["fetch", "--output", tmp_path / "c4", "--what", "llama31-dataset"]
+    done = command("data_prep", *options, "--from", tmp_path)
+    missing = "2 of 4 files are missing or not checked, first preprocessed_c4_llama31/c4-train.en_6_text_document.bin"
+    assert_refused(done, missing, status=1)
+    assert re.search(r"llama31-dataset +2 +4 +85.1 GB", done.stdout)
+    command_line = "-d llama3_1_8b_preprocessed_c4_dataset https://training.mlcommons-storage.org/metadata/"
+    assert f"{command_line}llama-3-1-8b-preprocessed-c4-dataset.uri" in done.stdout
+    assert all_files(tmp_path / "c4") == [f"preprocessed_c4_llama31/{name}" for name in names]
+    os.truncate(tmp_path / names[1], 1_824_141)
+    damaged = command("data_prep", *options, "--from", tmp_path, "--force")
+    assert_refused(damaged, f"{names[1]}: 1,824,141 bytes, expected 1,824,142; download it again", status=1)
 
 
 @pytest.mark.slow

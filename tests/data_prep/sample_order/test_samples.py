@@ -62,7 +62,7 @@ def test_samples_are_printed_as_text(corpus_tokenizer: Path, tmp_path: Path) -> 
     preprocess([tmp_path / "x.json"], corpus_tokenizer, tmp_path / "x", workers=1)
     arguments = ["--data-path", tmp_path / "x", "--seq-length", 100, "--num-samples", -1, "--seed", 1]
     arguments += ["--output", tmp_path / "s.npy", "--tokenizer"]
-    assert_refused(command("data_prep", "samples", *arguments, tmp_path / "x.json"), "not a SentencePiece model")
+    assert_refused(command("data_prep", "samples", *arguments, tmp_path / "x.json"), "not a tokenizer.json")
     assert not (tmp_path / "s.npy").exists()
     done = command("data_prep", "samples", *arguments, corpus_tokenizer)
     assert done.stdout.splitlines()[-1] == "tree house river stone"

@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmark.results.mllog import TOKEN
 from benchmark.results.run_summary import STEP_TIMING, VALIDATION_TIMING
-from benchmark.review.rules.curve_rules import expected
+from benchmark.review.rules.curve_rules import CURVES, expected
 from tests.benchmark.review.damage import Log
 from tests.benchmark.review.fixture import Record
 from tests.benchmark.review.trials.submission_on_trial import SubmissionOnTrial
@@ -62,7 +62,10 @@ def new_values(size: float, tokens: list[float], draw: random.Random) -> list[fl
     for place, count in enumerate(tokens):
         noise = 0.5 * noise + draw.gauss(0, 1.7e-4)
         values.append(
-            expected(size, count) + noise + draw.gauss(0, 1e-4) + (6e-4 if place == 0 else 0) * draw.gauss(0, 1)
+            expected(CURVES["gpt3"], size, count)
+            + noise
+            + draw.gauss(0, 1e-4)
+            + (6e-4 if place == 0 else 0) * draw.gauss(0, 1)
         )
     offset = draw.uniform(*LAST_VALUE) - values[-1]
     values = [value + offset for value in values]
