@@ -22,6 +22,7 @@ from stage.errors import InputError
 
 CONFIG_FILENAME = "config.json"
 """File of a run's folder with its resolved configuration; the MLPerf log names it, and ``package`` takes it along."""
+Precision = Literal["bf16", "fp32"]
 
 
 @dataclass(frozen=True)
@@ -174,7 +175,7 @@ class RunConfig:
     """Folder for logs and checkpoints. A run that was interrupted there is continued."""
     result_number: int = 0
     """This run's number among those submitted: it names result_N.txt."""
-    precision: Literal["bf16", "fp32"] = "bf16"
+    precision: Precision = "bf16"
     """bf16: BF16 compute, FP32 master weights, moments, gradient accumulation and reduction. fp32: all FP32."""
     deterministic: bool = False
     """Use only kernels that give the same bits each time; on GPUs that costs speed."""
@@ -244,18 +245,8 @@ class RunConfig:
             require_head_size(model, self.precision, system.tensor_parallel)
 
     @property
-    def needs_checkpoint(self) -> bool:
-        """True if the run begins with a checkpoint, False if it draws its weights from the seed."""
-        return self.benchmark.start_iterations > 0
-
-    @property
     def num_microbatches(self) -> int:
-        """Micro-batches per step and device: the gradient accumulation steps."""
-        return self.benchmark.global_batch_size // (self.system.micro_batch_size * self.system.data_parallel)
-
-    @property
-    def tokens_per_step(self) -> int:
-        return self.benchmark.tokens_per_step
+        return self.system.num_microbatches(self.benchmark.global_batch_size)
 
     def banner(self, seed: int) -> Iterator[str]:
         """Yield the lines that a person reads before hours of computing. ``seed``: of the data order."""
@@ -270,5 +261,5 @@ class RunConfig:
             f"data parallel {system.data_parallel}, micro-batch size {system.micro_batch_size}"
         )
         yield f"data {' '.join(data.train_data_path)}, evaluated on {' '.join(data.valid_data_path)}, seed {seed}"
-        own = "of the run itself" if self.needs_checkpoint else "none, or of the run itself"
+        own = "of the run itself" if benchmark.start_iterations else "none, or of the run itself"
         yield f"checkpoint {data.checkpoint or own}, run folder {self.run_dir}"

@@ -131,6 +131,10 @@ class System:
         """Devices, or groups of them, that read different samples."""
         return self.num_devices // (self.tensor_parallel * self.pipeline_parallel)
 
+    def num_microbatches(self, global_batch_size: int) -> int:
+        """Return the micro-batches per step and device: the gradient accumulation steps."""
+        return global_batch_size // (self.micro_batch_size * self.data_parallel)
+
     @property
     def peak_tflops(self) -> float | None:
         """Peak of one device in dense BF16, TFLOP/s; None if the table of accelerators lacks the device."""

@@ -8,7 +8,6 @@ from pathlib import Path
 import torch
 
 from benchmark.config.debug_switches import DebugSwitches
-from benchmark.config.run_config import RunConfig
 from benchmark.debugging.collective_trace import recorder_environment
 from benchmark.debugging.step_profiler import StepProfiler
 from benchmark.launch.attempt_folder import rank_file
@@ -31,9 +30,10 @@ def debug_environment(switches: DebugSwitches, device: str, attempt: Path) -> di
 
 
 @contextmanager
-def debugging(config: RunConfig, attempt: Path, rank: int, phases: PhaseLog) -> Iterator[None]:
+def debugging(
+    switches: DebugSwitches, device: str, run_dir: Path, attempt: Path, rank: int, phases: PhaseLog
+) -> Iterator[None]:
     """Observe the phases of this process as the switches say; at the end, finish the files being written."""
-    switches = config.debug
     if switches.memory_snapshot:
         attempt.mkdir(parents=True, exist_ok=True)
         snapshot_when_out_of_memory(rank_file(attempt, rank, "memory.pickle"))
@@ -44,8 +44,8 @@ def debugging(config: RunConfig, attempt: Path, rank: int, phases: PhaseLog) -> 
         yield
         return
     name = f"steps_{steps[0]}_{steps[1]}_rank_{rank:05d}.json.gz"
-    path = None if switches.nvtx else config.run_dir / "profile" / name
-    profiler = StepProfiler(path, config.system.device, *steps)
+    path = None if switches.nvtx else run_dir / "profile" / name
+    profiler = StepProfiler(path, device, *steps)
     phases.add(profiler)
     yield
     profiler.close()

@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmark.config.run_config import CONFIG_FILENAME, Benchmark, RunConfig
+from benchmark.config.run_config import CONFIG_FILENAME, Benchmark
+from benchmark.config.run_sections import LoggingOptions
 from benchmark.config.system_config import System
 from benchmark.events.event import Event
 from benchmark.events.event_log import EventLog
 from benchmark.events.line_files import LineFile
+from stage.json_files import UNREADABLE
 
 SYNC_LINES = 16
 """Lines after which the log waits for the disk. A 175B run has some 35 at its start and six for each evaluation."""
@@ -45,7 +47,7 @@ class MlperfLog:
 
     def __init__(self, path: Path) -> None:
         """Open the log; the lines of an earlier attempt stay until :meth:`go_on`."""
-        self.name = path.name
+        self.name, self.path = path.name, path
         self._file = LineFile(path)
         self._place = _Place(LogMark(self._file.size))
         self._put = 0
@@ -62,6 +64,21 @@ class MlperfLog:
         lost = max(0, mark.size - self._file.size)
         self._place, self._put = _Place(LogMark(self._file.size, mark.rest)), 0
         return lost
+
+    def started_clock(self) -> tuple[LogMark, int] | None:
+        """Return the place in the log where the run's clock started, and the number of restarts since; None if the
+        clock never started or the log cannot be read."""
+        size, restarts, started = 0, 0, None
+        try:
+            for line in self.path.read_bytes().splitlines(keepends=True):
+                size += len(line)
+                key = json.loads(line.removeprefix(b":::MLLOG "))["key"]
+                restarts += key == "restart"
+                if key == "epoch_start" and started is None:
+                    started = LogMark(size)
+        except UNREADABLE:
+            return None
+        return None if started is None else (started, restarts)
 
     def mark(self, pending: Sequence[Event]) -> LogMark:
         """Return the log's position, including the events given to it and those in ``pending`` that it has not taken.
@@ -138,22 +155,23 @@ def block_fields(benchmark: Benchmark, first: int, count: int, *, ended: bool) -
     return progress_fields(benchmark, first + count if ended else first)
 
 
-def log_configuration(events: EventLog, config: RunConfig, *, seed: int, eval_tokens: int) -> None:
+def log_configuration(
+    events: EventLog, benchmark: Benchmark, system: System, submission: LoggingOptions, *, seed: int, eval_tokens: int
+) -> None:
     """Log the keys about submitter and hyperparameters, in the order of published logs.
 
     Numbers of steps follow the rules' formula, ceil(samples / batch size). ``eval_tokens`` is the validation set's
     number of tokens, which most published logs give as eval_samples.
     """
-    benchmark, optimizer, submission = config.benchmark, config.benchmark.optimizer, config.logging
-    size, keys = benchmark.global_batch_size, benchmark.log_keys
+    size, keys, optimizer = benchmark.global_batch_size, benchmark.log_keys, benchmark.optimizer
     events.point("submission_benchmark", benchmark.mlperf_name)
     events.point("submission_org", submission.submission_org)
     events.point("submission_division", submission.submission_division)
     events.point("submission_status", submission.submission_status)
-    events.point("submission_platform", config.system.platform)
+    events.point("submission_platform", system.platform)
     events.point("seed", seed)
     events.point("global_batch_size", size)
-    events.point("gradient_accumulation_steps", config.num_microbatches)
+    events.point("gradient_accumulation_steps", system.num_microbatches(size))
     events.point("max_sequence_length", benchmark.model.seq_length)
     events.point("eval_samples", benchmark.evaluation_sequences or eval_tokens)
     events.point("init_checkpoint_step", math.ceil(benchmark.start_samples / size))

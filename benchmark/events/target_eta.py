@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from benchmark.config.run_config import RunConfig
+from benchmark.config.run_config import Benchmark
 from benchmark.config.target_forecast import forecast
 from benchmark.events.event import Event
 
@@ -26,13 +26,13 @@ class TargetEta:
 
     def __init__(
         self,
-        config: RunConfig,
+        benchmark: Benchmark,
         evaluations: Sequence[tuple[int, float]],
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``evaluations``: trained tokens and log perplexity of the evaluations before this process began."""
-        self._benchmark, self._tokens_per_step, self._clock = config.benchmark, config.tokens_per_step, clock
+        self._benchmark, self._tokens_per_step, self._clock = benchmark, benchmark.tokens_per_step, clock
         self._evaluations = list(evaluations)
         self._step_s: deque[float] = deque(maxlen=LATEST_STEPS)
         self._evaluation_s: list[float] = []

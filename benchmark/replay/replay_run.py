@@ -42,7 +42,7 @@ from benchmark.training.engine.distributed import read_environment
 from benchmark.training.engine.run_progress import Progress, starting_progress
 from benchmark.training.inputs import require_inputs
 from benchmark.training.observers.evidence import input_digests
-from benchmark.training.same_inputs import input_identities
+from benchmark.training.same_run import input_identities
 from model.architectures import ARCHITECTURES
 from model.decoder_sizes import DecoderSizes
 from stage.errors import InputError
@@ -158,13 +158,11 @@ def replay(options: ReplayOptions) -> ReplayResult | None:
     start = _start_of(options.run_dir, counting, first, last)
     begun = _begun(counting, start)
     config = _config(options, begun[1])
-    if other := _other_inputs(config, *begun):
+    if other := _other_inputs(config.data, *begun):
         faults += other
         return ended()
     if environment.rank == 0:
-        require_inputs(
-            config.data, config.benchmark.model.vocab_size, checkpoint=config.needs_checkpoint and start == 0
-        )
+        require_inputs(config.data, config.benchmark, begins=start == 0)
     progress, saved = starting_progress(config.benchmark, config.data.seed or 0), begun[0]
     if start:
         progress = read_progress(checkpoint_path(options.run_dir, start))
@@ -278,9 +276,9 @@ def _model(recorded: dict[str, Any]) -> DecoderSizes:
     raise msgspec.ValidationError(f"model: no architecture has just the sizes {', '.join(recorded)}"[:300])
 
 
-def _other_inputs(config: RunConfig, link: Link, begin: Begin) -> list[Fault]:
+def _other_inputs(data: DataOptions, link: Link, begin: Begin) -> list[Fault]:
     """Return the inputs of the replay that differ from those of the run, as faults."""
-    now, found = input_digests(input_identities(config.data)), []
+    now, found = input_digests(input_identities(data)), []
     for name, recorded in begin.inputs.items():
         if name == "checkpoint" and name not in now:
             continue  # not needed, or told when it is opened

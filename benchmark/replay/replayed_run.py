@@ -12,6 +12,7 @@ import torch
 
 from benchmark.config.run_config import RunConfig
 from benchmark.config.runtime_variables import runtime_environment
+from benchmark.config.system_config import System
 from benchmark.evidence.chain import EVIDENCE, Chain, read_chain
 from benchmark.launch.endings import RunEnd
 from benchmark.launch.forked_ranks import run_ranks
@@ -20,7 +21,6 @@ from benchmark.training.checkpoints.checkpoint_folder import progress_from_json
 from benchmark.training.checkpoints.checkpoint_reader import load_checkpoint
 from benchmark.training.engine.distributed import (
     Environment,
-    World,
     end_process,
     joined_world,
     read_environment,
@@ -28,13 +28,13 @@ from benchmark.training.engine.distributed import (
 )
 from benchmark.training.engine.micro_batches import TrainingBatches
 from benchmark.training.engine.settled_attention import settle_attention
-from benchmark.training.engine.train_state import TrainState, draw_initial, empty_state, load_initial
+from benchmark.training.engine.train_state import TrainState, begin_state, empty_state
 from benchmark.training.inputs import Data, open_data
 from benchmark.training.observer import StepDone
-from benchmark.training.observers.evidence import Evidence
-from benchmark.training.run_folder import RunFolder
+from benchmark.training.observers.evidence import Evidence, recorded_config
+from benchmark.training.run_log import RunLog
 from benchmark.training.step import evaluate, train_step
-from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
+from model.decoder_sizes import DecoderSizes
 from model.flops import num_parameters
 from stage.errors import InputError
 
@@ -69,7 +69,7 @@ def replay_on_ranks(stretch: Stretch, environment: Environment, folder: Path) ->
     if environment.world_size > 1:
         _train(stretch, environment)
         return read_chain(folder / EVIDENCE) if environment.rank == 0 else None
-    require_room(stretch.config)
+    require_room(stretch.config.benchmark.model, stretch.config.system)
     log = folder / "log.txt"
     status = run_ranks(_rank, [stretch], processes=stretch.config.system.num_devices, environment={}, log=log)
     if status:
@@ -80,9 +80,9 @@ def replay_on_ranks(stretch: Stretch, environment: Environment, folder: Path) ->
     return read_chain(folder / EVIDENCE)
 
 
-def require_room(config: RunConfig) -> None:
+def require_room(model: DecoderSizes, system: System) -> None:
     """Raise InputError if this machine does not have the devices or the memory."""
-    system, parameters = config.system, num_parameters(config.benchmark.model)
+    parameters = num_parameters(model)
     mend = "start replay on each device, as train is started, or choose another layout with --system"
     on_gpus = system.device == "cuda"
     if system.nodes > 1 or (on_gpus and torch.cuda.device_count() < system.devices_per_node):
@@ -112,38 +112,30 @@ def _rank(stretch: Stretch) -> None:
 
 def _train(stretch: Stretch, environment: Environment) -> None:
     """Load, train and evaluate. Raises InputError for a checkpoint or data that do not belong to the run."""
-    config = stretch.config
-    set_environment(runtime_environment(config.system, deterministic=config.deterministic))
+    config, benchmark, system = stretch.config, stretch.config.benchmark, stretch.config.system
+    set_environment(runtime_environment(system, deterministic=config.deterministic))
     if config.deterministic:
         use_deterministic_kernels()
-    with joined_world(config.system, environment) as world:
-        settle_attention(config, world)
+    with joined_world(system, environment) as world:
+        settle_attention(benchmark.model, system, config.precision, world)
         progress = progress_from_json(stretch.progress)
-        state = empty_state(config, world, progress)
-        _load(state, stretch, world)
-        data = open_data(config.data, config.benchmark, progress.seed)
-        folder = RunFolder(progress, resumed_at=progress.steps if stretch.start is not None else None)
-        evidence = Evidence(config, state, folder, None, ATTEMPT)
+        state = empty_state(benchmark, system, config.precision, world, progress)
+        if stretch.start is not None:
+            load_checkpoint(state, stretch.start)
+        else:
+            begin_state(state, config.data.checkpoint)
+        data = open_data(config.data, benchmark, progress.seed)
+        log = RunLog(benchmark, system, config.precision, config.logging, progress)
+        recorded = recorded_config(config, progress.seed)
+        evidence = Evidence(config.run_dir / EVIDENCE, recorded, None, ATTEMPT, state, log)
         evidence.begin()
-        _steps(state, world, data, evidence, stretch)
+        _steps(state, data, evidence, stretch)
         evidence.end(RunEnd("interrupted", "end of the stretch"))
 
 
-def _load(state: TrainState, stretch: Stretch, world: World) -> None:
-    if stretch.start is not None:
-        load_checkpoint(state, stretch.start, world)
-        return
-    initial = stretch.config.data.checkpoint
-    if not stretch.config.needs_checkpoint:
-        draw_initial(state)
-        return
-    if initial is None or not initial.is_dir():
-        raise InputError(f"{initial}: no such folder; name the initial checkpoint with --checkpoint")
-    load_initial(state, MegatronCheckpoint(initial))
-
-
-def _steps(state: TrainState, world: World, data: Data, evidence: Evidence, stretch: Stretch) -> None:
-    batches = TrainingBatches(data.training, stretch.config, rank=world.data_rank, reads=world.reads_tokens)
+def _steps(state: TrainState, data: Data, evidence: Evidence, stretch: Stretch) -> None:
+    rank, reads = state.world.data_rank, state.world.reads_tokens
+    batches = TrainingBatches(data.training, state.benchmark, state.system, rank=rank, reads=reads)
     progress = state.progress
     while progress.steps < stretch.last:
         began, first_sample = time.perf_counter(), progress.consumed_samples
@@ -151,4 +143,4 @@ def _steps(state: TrainState, world: World, data: Data, evidence: Evidence, stre
         progress.count_step(skipped=result.skipped)
         evidence.step_done(StepDone(result, first_sample, began))
         if progress.steps in stretch.evaluations:
-            evidence.evaluated(evaluate(state, world, data.validation))
+            evidence.evaluated(evaluate(state, data.validation))

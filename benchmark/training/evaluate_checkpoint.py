@@ -15,6 +15,7 @@ from benchmark.training.inputs import open_validation, require_inputs
 from benchmark.training.step import evaluate
 from checkpoint_convert.formats.distributed_checkpoint import METADATA
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
+from stage.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -34,30 +35,31 @@ def evaluate_checkpoint(config: RunConfig) -> CheckpointQuality | None:
 
     Only the weights are read, a third of the checkpoint's values.
     """
-    environment = read_environment()
-    if environment.rank == 0:
-        require_inputs(config.data, config.benchmark.model.vocab_size, training=False)
+    environment, benchmark, system = read_environment(), config.benchmark, config.system
     checkpoint = config.data.checkpoint
-    assert checkpoint is not None
-    set_environment(runtime_environment(config.system, deterministic=config.deterministic))
+    if checkpoint is None:
+        raise InputError("--checkpoint is missing: the converted initial checkpoint, or a run's own")
+    if environment.rank == 0:
+        require_inputs(config.data, benchmark, trains=False)
+    set_environment(runtime_environment(system, deterministic=config.deterministic))
     if config.deterministic:
         use_deterministic_kernels()
     own = (checkpoint / PROGRESS).is_file()
-    with joined_world(config.system, environment) as world:
-        settle_attention(config, world)
-        progress = read_progress(checkpoint) if own else starting_progress(config.benchmark, config.data.seed or 0)
-        state = empty_state(config, world, progress, updates=False)
+    with joined_world(system, environment) as world:
+        settle_attention(benchmark.model, system, config.precision, world)
+        progress = read_progress(checkpoint) if own else starting_progress(benchmark, config.data.seed or 0)
+        state = empty_state(benchmark, system, config.precision, world, progress, updates=False)
         if own:
             verify_checkpoint(checkpoint, world)
         if own or (checkpoint / METADATA).is_file():
             fill_from_dcp(state.weights(), checkpoint)
         else:
             load_initial_weights(state, MegatronCheckpoint(checkpoint))
-        validation = open_validation(config.data, config.benchmark, state.progress.seed)
-        result = evaluate(state, world, validation)
+        validation = open_validation(config.data, benchmark, state.progress.seed)
+        result = evaluate(state, validation)
     if environment.rank != 0:
         return None
-    expected = None if own else config.benchmark.initial_log_perplexity
+    expected = None if own else benchmark.initial_log_perplexity
     mean, distance = None, None
     if expected is not None:
         mean, distance = expected[0], (result.log_perplexity - expected[0]) / expected[1]

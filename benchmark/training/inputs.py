@@ -31,15 +31,15 @@ class Data:
     """Tokens of the validation set before it is cut into windows."""
 
 
-def require_inputs(data: DataOptions, vocab_size: int, *, training: bool = True, checkpoint: bool = True) -> None:
+def require_inputs(data: DataOptions, benchmark: Benchmark, *, trains: bool = True, begins: bool = True) -> None:
     """Raise InputError for inputs that are missing, incomplete, made for another vocabulary, or both trained on and
     evaluated on.
 
-    ``vocab_size`` is the model's. ``training`` and ``checkpoint`` say whether training data and an initial checkpoint
-    are needed.
+    ``trains``: training data are needed. ``begins``: the run has no checkpoint of its own to go on from.
     """
+    vocab_size = benchmark.model.vocab_size
     for name, data_path in (("train", data.train_data_path), ("valid", data.valid_data_path)):
-        if name == "train" and not training:
+        if name == "train" and not trains:
             continue
         if not data_path:
             raise InputError(f"--{name}-data-path is missing: one dataset prefix, or weights and prefixes in turn")
@@ -52,10 +52,10 @@ def require_inputs(data: DataOptions, vocab_size: int, *, training: bool = True,
                     f"{vocab_size}; use the data of this benchmark's tokenizer"
                 )
             IndexedDataset(prefix)
-    if training:
+    if trains:
         _require_apart(data)
-    if not checkpoint:
-        return
+    if not begins or (trains and benchmark.start_iterations == 0):
+        return  # it has a checkpoint of its own, or draws its weights
     if data.checkpoint is None:
         raise InputError("--checkpoint is missing: the converted initial checkpoint to start from")
     if not data.checkpoint.is_dir():

@@ -22,12 +22,15 @@ from data_prep.sample_order.token_windows import TokenWindows
 class Run:
     """Everything that the loop works on."""
 
-    benchmark: Benchmark
     state: TrainState
     batches: TrainingBatches
     validation: TokenWindows
     events: EventLog
     phases: PhaseLog
+
+    @property
+    def benchmark(self) -> Benchmark:
+        return self.state.benchmark
 
     @property
     def progress(self) -> Progress:
@@ -101,7 +104,7 @@ def _evaluate(run: Run) -> EvaluationResult:
     events.start("eval_start", **at)
     run.enter("evaluation")
     started = time.perf_counter()
-    result = evaluate(run.state, run.state.pipeline.world, run.validation)
+    result = evaluate(run.state, run.validation)
     seconds = time.perf_counter() - started
     progress.evaluations.append(Evaluation(tokens, result.log_perplexity))
     events.point("eval_accuracy", result.log_perplexity, **at)

@@ -10,7 +10,6 @@ from torch import Tensor
 from benchmark.config.schedule import learning_rate
 from benchmark.launch.phases import Phase
 from benchmark.training.engine.adam import clip_coefficient
-from benchmark.training.engine.distributed import World
 from benchmark.training.engine.micro_batches import MicroBatch, evaluation_sample_ids, read_micro_batch
 from benchmark.training.engine.nonfinite_step import NonFiniteStep, find_nonfinite
 from benchmark.training.engine.train_state import TrainState
@@ -51,7 +50,7 @@ def train_step(
     enter("passes")
     square_sum, loss, *sums = accumulate(state, batches, flags).tolist()
     norm = math.sqrt(square_sum) if math.isfinite(square_sum) else square_sum
-    rate = learning_rate(state.progress.scheduled_samples, state.config.benchmark.optimizer)
+    rate = learning_rate(state.progress.scheduled_samples, state.benchmark.optimizer)
     skipped = not math.isfinite(norm)
     enter("update")
     nonfinite = find_nonfinite(state) if skipped else None
@@ -69,7 +68,7 @@ def accumulate(
     The totals are the sum of squares of the whole gradient, the loss, and for each flag the number of processes that
     have set it. ``number``: micro-batches, a step's unless given.
     """
-    loss = state.pipeline.train(batches, number or state.config.num_microbatches)
+    loss = state.pipeline.train(batches, number or state.num_microbatches)
     state.tied_table.add_gradients(state.parameters)
     square_sum = state.optimizer.gradient_square_sum()
     # Made on the device, for a copy from the host would wait.
@@ -81,7 +80,7 @@ def accumulate(
 
 def update(state: TrainState, norm: float, rate: float) -> None:
     """Clip the gradient of norm ``norm`` and take one step of Adam."""
-    coefficient = clip_coefficient(norm, state.config.benchmark.optimizer.clip_grad)
+    coefficient = clip_coefficient(norm, state.benchmark.optimizer.clip_grad)
     if coefficient < 1.0:
         state.optimizer.scale_gradients(coefficient)
     state.optimizer.update(rate)
@@ -94,17 +93,18 @@ class EvaluationResult:
     scored_tokens: int
 
 
-def evaluate(state: TrainState, world: World, validation: TokenWindows) -> EvaluationResult:
+def evaluate(state: TrainState, validation: TokenWindows) -> EvaluationResult:
     """Return the log perplexity of the whole validation set: token-weighted, sums in float64 (docs/facts/reference.md
     c.3)."""
+    world = state.world
     ids = evaluation_sample_ids(
         len(validation),
-        micro_batch_size=state.config.system.micro_batch_size,
+        micro_batch_size=state.system.micro_batch_size,
         rank=world.data_rank,
         world_size=world.data_parallel,
     )
-    benchmark, pinned = state.config.benchmark, world.device.type == "cuda"
-    vocab_size, labels_last = benchmark.model.vocab_size, benchmark.labels_last_token
+    vocab_size, labels_last = state.benchmark.model.vocab_size, state.benchmark.labels_last_token
+    pinned = world.device.type == "cuda"
     batches = (read_micro_batch(validation, row, vocab_size, pinned=pinned, labels_last=labels_last) for row in ids)
     total = state.pipeline.evaluate(batches, len(ids))
     torch.distributed.all_reduce(total)

@@ -9,6 +9,7 @@ evaluations and checkpoints too.
 from benchmark.config.run_config import RunConfig
 from benchmark.config.runtime_variables import runtime_environment
 from benchmark.debugging.debug_observers import debug_environment, debugging
+from benchmark.evidence.chain import EVIDENCE
 from benchmark.launch.attempt_folder import attempt_path
 from benchmark.launch.endings import Ending
 from benchmark.launch.phases import PhaseLog
@@ -17,14 +18,15 @@ from benchmark.training.checkpoints.checkpoint_folder import newest_checkpoint
 from benchmark.training.engine.distributed import Environment, joined_world, read_environment, set_environment
 from benchmark.training.engine.micro_batches import TrainingBatches
 from benchmark.training.engine.settled_attention import settle_attention
+from benchmark.training.engine.train_state import empty_state
 from benchmark.training.inputs import open_data, provenance, require_inputs
 from benchmark.training.loop import Run, run_loop
-from benchmark.training.observers.evidence import Evidence
+from benchmark.training.observers.evidence import Evidence, recorded_config
 from benchmark.training.observers.observer_list import observers_of
 from benchmark.training.observers.run_requests import RunRequests
 from benchmark.training.restore_state import restore_state
 from benchmark.training.run_folder import open_run_folder
-from benchmark.training.same_inputs import input_identities
+from benchmark.training.same_run import input_identities
 from benchmark.training.warm_up import warm_up
 from stage.child_processes import end_with_parent
 from stage.errors import CheckFailed
@@ -37,60 +39,58 @@ def train(config: RunConfig, environment: Environment | None = None, phases: Pha
     example if copies of them differ.
     """
     environment, phases = environment or read_environment(), phases or PhaseLog()
+    benchmark, system, run_dir = config.benchmark, config.system, config.run_dir
     if environment.world_size > 1:
         end_with_parent()  # no process goes on alone once torchrun or Slurm's step is gone
     if environment.rank == 0:
-        require_inputs(
-            config.data,
-            config.benchmark.model.vocab_size,
-            checkpoint=config.needs_checkpoint and newest_checkpoint(config.run_dir) is None,
-        )
+        require_inputs(config.data, benchmark, begins=newest_checkpoint(run_dir) is None)
     identities = input_identities(config.data) if environment.rank == 0 else None
-    attempt = attempt_path(config.run_dir, environment.attempt)
-    set_environment(debug_environment(config.debug, config.system.device, attempt))
-    set_environment(runtime_environment(config.system, deterministic=config.deterministic))
+    attempt = attempt_path(run_dir, environment.attempt)
+    set_environment(debug_environment(config.debug, system.device, attempt))
+    set_environment(runtime_environment(system, deterministic=config.deterministic))
     if config.deterministic:
         use_deterministic_kernels()
     with (
         RunRequests(config.time_limit_s) as requests,
-        open_run_folder(config, environment.rank, environment.launch, identities) as folder,
-        debugging(config, attempt, environment.rank, phases),
+        open_run_folder(config, environment.rank, environment.launch, identities) as log,
+        debugging(config.debug, system.device, run_dir, attempt, environment.rank, phases),
     ):
-        folder.begin_init(config)
-        for line in config.banner(folder.progress.seed):
-            folder.events.note("message", line)
+        for line in config.banner(log.progress.seed):
+            log.events.note("message", line)
         phases.enter("join", -1)
-        with joined_world(config.system, environment) as world:
-            requests.obey_stops(config.run_dir if world.rank == 0 else None)
+        with joined_world(system, environment) as world:
+            requests.obey_stops(run_dir if world.rank == 0 else None)
             phases.enter("load", -1)
-            hosts, meant = world.hosts(), folder.resumed_at
-            folder.note_attempt(config, environment, hosts)
-            folder.note_last_incident(config, environment)
-            if said := settle_attention(config, world):
-                folder.events.note("message", said)  # rank 0's
+            hosts, meant = world.hosts(), log.resumed_at
+            log.note_attempt(run_dir, environment, hosts)
+            log.note_last_incident(run_dir, environment)
+            if said := settle_attention(benchmark.model, system, config.precision, world):
+                log.events.note("message", said)  # rank 0's
                 if world.rank > 0:
                     print(said, flush=True)  # to the process's own log
-            state = restore_state(config, world, folder, environment.launch, phases)
-            if folder.resumed_at != meant:  # that one is damaged
-                folder.note_attempt(config, environment, hosts)
-            data = open_data(config.data, config.benchmark, state.progress.seed)
+            state = empty_state(benchmark, system, config.precision, world, log.progress)
+            restore_state(state, log, run_dir, config.data.checkpoint, environment.launch, phases)
+            if log.resumed_at != meant:  # that one is damaged
+                log.note_attempt(run_dir, environment, hosts)
+            data = open_data(config.data, benchmark, state.progress.seed)
             if world.rank == 0:
-                folder.events.note("inputs", provenance(config.data))
+                log.events.note("inputs", provenance(config.data))
             if config.deterministic:
-                folder.events.note("message", "only kernels that give the same bits each time (--deterministic)")
-            evidence = (
-                Evidence(config, state, folder, identities, environment.attempt) if config.logging.evidence else None
-            )
-            batches = TrainingBatches(data.training, config, rank=world.data_rank, reads=world.reads_tokens)
-            run = Run(config.benchmark, state, batches, data.validation, folder.events, phases)
-            observers = observers_of(config, state, folder, phases, hosts, requests, evidence)
-            warmed_up = warm_up(state, world, phases)
+                log.events.note("message", "only kernels that give the same bits each time (--deterministic)")
+            evidence = None
+            if config.logging.evidence:
+                recorded = recorded_config(config, state.progress.seed)
+                evidence = Evidence(run_dir / EVIDENCE, recorded, identities, environment.attempt, state, log)
+            batches = TrainingBatches(data.training, benchmark, system, rank=world.data_rank, reads=world.reads_tokens)
+            run = Run(state, batches, data.validation, log.events, phases)
+            observers = observers_of(config, state, log, phases, hosts, requests, evidence)
+            warmed_up = warm_up(state, phases)
             if warmed_up is not None:
-                folder.events.note("message", warmed_up.line())
+                log.events.note("message", warmed_up.line())
             for observer in observers:
                 observer.begin()
-            folder.events.note("ready", seconds=seconds_since_process_start())
-            with folder.run_clock(config, eval_tokens=data.validation_tokens, barrier=world.barrier):
+            log.events.note("ready", seconds=seconds_since_process_start())
+            with log.run_clock(eval_tokens=data.validation_tokens, barrier=world.barrier):
                 end = run_loop(run, observers)
     if end.ending == "failed":
         raise CheckFailed(end.why)

@@ -14,13 +14,13 @@ import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor, Replicate
 
-from benchmark.config.run_config import RunConfig
+from benchmark.config.system_config import System
 from benchmark.launch.phases import PhaseLog
 from benchmark.training.engine.adam import Adam
-from benchmark.training.engine.distributed import World
 from benchmark.training.engine.micro_batches import MicroBatch, micro_batch
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.step import accumulate
+from model.decoder_sizes import DecoderSizes
 
 STRIDE = 997
 """Distance between neighbouring made-up tokens: a prime, so that they spread over the whole vocabulary."""
@@ -39,23 +39,24 @@ class WarmUp:
         return f"warmed up in {self.seconds:.1f} s: {self.steps} steps and an evaluation on made-up tokens"
 
 
-def warm_up(state: TrainState, world: World, phases: PhaseLog) -> WarmUp | None:
+def warm_up(state: TrainState, phases: PhaseLog) -> WarmUp | None:
     """Run the system's ``warm_up_steps`` and an evaluation; return None if there are no steps to run. Collective.
 
     Afterwards weights, moments, Adam's counter and progress are what they were, to the bit, there are no gradients, and
     the peak of the device's memory counts from here.
     """
-    steps = state.config.system.warm_up_steps
+    world, system, steps = state.world, state.system, state.system.warm_up_steps
     if not steps:
         return None
     started = time.perf_counter()
-    batches = made_up_batches(state.config, training_micro_batches(state.config))
+    number = training_micro_batches(system.pipeline_parallel, state.num_microbatches)
+    batches = made_up_batches(state.benchmark.model, system, number)
     for _ in range(steps):
         phases.enter("warm-up", -1)
         accumulate(state, batches, number=len(batches)).tolist()  # which waits for the device, as a step does
         state.optimizer.scale_gradients(1.0)
         state.optimizer.clear_gradients()
-        _update_scratch(state, world)
+        _update_scratch(state)
     phases.enter("warm-up", -1)
     dist.all_reduce(state.pipeline.evaluate(batches, len(batches)))
     if world.device.type == "cuda":
@@ -64,28 +65,27 @@ def warm_up(state: TrainState, world: World, phases: PhaseLog) -> WarmUp | None:
     return WarmUp(steps, time.perf_counter() - started)
 
 
-def training_micro_batches(config: RunConfig) -> int:
+def training_micro_batches(pipeline_parallel: int, of_a_step: int) -> int:
     """Return the micro-batches of a warm-up step: at least two, so that a gradient is added to, and enough to fill the
     pipeline twice."""
-    return min(2 * config.system.pipeline_parallel, config.num_microbatches)
+    return min(2 * pipeline_parallel, of_a_step)
 
 
-def made_up_batches(config: RunConfig, count: int) -> list[MicroBatch]:
+def made_up_batches(model: DecoderSizes, system: System, count: int) -> list[MicroBatch]:
     """Return ``count`` micro-batches of the same tokens from all over the vocabulary, in the kind of memory that real
     ones use."""
-    model = config.benchmark.model
-    tokens = np.arange(config.system.micro_batch_size * model.seq_length, dtype=np.int64) * STRIDE % model.vocab_size
-    windows = tokens.reshape(config.system.micro_batch_size, model.seq_length)
+    tokens = np.arange(system.micro_batch_size * model.seq_length, dtype=np.int64) * STRIDE % model.vocab_size
+    windows = tokens.reshape(system.micro_batch_size, model.seq_length)
     made = micro_batch(windows, np.zeros(len(windows), dtype=np.bool_))
-    return [made.pinned() if config.system.device == "cuda" else made] * count
+    return [made.pinned() if system.device == "cuda" else made] * count
 
 
-def _update_scratch(state: TrainState, world: World) -> None:
+def _update_scratch(state: TrainState) -> None:
     """Take a step of Adam with the run's kernels, on a tensor that is thrown away."""
-    values = torch.zeros(SCRATCH_VALUES, device=world.device)
-    scratch = DTensor.from_local(values, world.mesh["shard"], [Replicate()], run_check=False)
+    values = torch.zeros(SCRATCH_VALUES, device=state.world.device)
+    scratch = DTensor.from_local(values, state.world.mesh["shard"], [Replicate()], run_check=False)
     scratch.grad = torch.zeros_like(scratch)
-    adam = Adam({"scratch": scratch}, state.config.benchmark.optimizer)
-    adam.start_at(state.config.benchmark.start_iterations)
+    adam = Adam({"scratch": scratch}, state.benchmark.optimizer)
+    adam.start_at(state.benchmark.start_iterations)
     adam.gradient_square_sum()
-    adam.update(state.config.benchmark.optimizer.lr)
+    adam.update(state.benchmark.optimizer.lr)

@@ -7,6 +7,9 @@ from typing import Any
 
 from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import System
+from benchmark.training.engine.distributed import World
+from benchmark.training.engine.run_progress import starting_progress
+from benchmark.training.engine.train_state import TrainState, begin_state, empty_state
 from benchmark.training.train import train
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from model.gpt3 import GPT3
@@ -40,6 +43,14 @@ def run(inputs: Inputs, run_dir: Path, system: System = CPU, **fields: Any) -> l
     statuses = in_processes(system.num_devices, train, config)
     assert statuses == ["success"] * system.num_devices
     return figures(run_dir)
+
+
+def loaded_state(config: RunConfig, world: World) -> TrainState:
+    """The state with which a run begins at its initial checkpoint."""
+    progress = starting_progress(config.benchmark, 17)
+    state = empty_state(config.benchmark, config.system, config.precision, world, progress)
+    begin_state(state, config.data.checkpoint)
+    return state
 
 
 def plain_model(config: RunConfig) -> GPT3:

@@ -38,7 +38,8 @@ from tests.drills.practice import (
     practice_config,
     prepared_inputs,
 )
-from tests.drills.slurm_drills import SLURM_DRILLS, run_slurm_drills
+from tests.drills.slurm_drills import run_slurm_drills
+from tests.drills.slurm_faults import SLURM_FAULTS
 
 HEAD = f"{'drill':28} {'came of it':10} {'attempts':>8} {'lost':>5} {'told':>6} {'next loss':>9} {'took':>6}  right"
 
@@ -122,15 +123,15 @@ def _options(drill: Drill, folder: Path) -> dict[str, Any]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"slurm, {', '.join([*DRILLS, *SLURM_DRILLS])}")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"slurm, {', '.join([*DRILLS, *SLURM_FAULTS])}")
     parser.add_argument("--benchmark", choices=PRACTICES, default="rehearsal", help="whose run is disturbed")
     parser.add_argument("--fuzz", type=int, default=0, help="so many runs with faults at random instead")
     parser.add_argument("--seed", type=int, default=0, help="of the faults' steps, ranks and delays")
     parser.add_argument("--work-dir", type=Path, default=Path("runs/drills"), help="where inputs and runs go")
     options = parser.parse_args()
-    if unknown := set(options.names) - {"slurm", *DRILLS, *SLURM_DRILLS}:
+    if unknown := set(options.names) - {"slurm", *DRILLS, *SLURM_FAULTS}:
         parser.error(f"unknown drill {min(unknown)}; see --help")
-    job = [*SLURM_DRILLS] if "slurm" in options.names else [name for name in options.names if name in SLURM_DRILLS]
+    job = [*SLURM_FAULTS] if "slurm" in options.names else [name for name in options.names if name in SLURM_FAULTS]
     here = [DRILLS[name] for name in options.names if name in DRILLS]
     if options.fuzz:
         here = [mixed(number, options.seed) for number in range(options.fuzz)]

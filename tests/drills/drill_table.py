@@ -1,4 +1,4 @@
-"""What drills there are of the run itself: a row each. Those of the job under Slurm are in slurm_drills.py."""
+"""What drills there are of the run itself: a row each. Those of the job under Slurm are in slurm_faults.py."""
 
 import dataclasses
 from collections.abc import Mapping

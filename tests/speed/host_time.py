@@ -106,7 +106,8 @@ def tiny_config(options: argparse.Namespace, micro_batches: int) -> RunConfig:
 
 def made_state(config: RunConfig, world: World) -> TrainState:
     """Weights of zeros: what is computed does not matter."""
-    state = empty_state(config, world, starting_progress(config.benchmark, 0))
+    progress = starting_progress(config.benchmark, 0)
+    state = empty_state(config.benchmark, config.system, config.precision, world, progress)
     for tensor in state.tensors().values():
         tensor.zero_()
     return state

@@ -138,7 +138,8 @@ def main() -> None:
     set_environment(runtime_environment(config.system, deterministic=config.deterministic))
     torch.cuda.set_device(0)
     with fake_world(system, options.stage * system.data_parallel * system.tensor_parallel) as world:
-        state = empty_state(config, world, starting_progress(config.benchmark, 0))
+        progress = starting_progress(config.benchmark, 0)
+        state = empty_state(config.benchmark, config.system, config.precision, world, progress)
         for tensor in state.weights().values():
             _fill(tensor.to_local() if isinstance(tensor, DTensor) else tensor, matrix=tensor.dim() > 1)
         for part in state.pipeline._parts:

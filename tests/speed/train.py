@@ -25,7 +25,6 @@ import torch.distributed as dist
 from torch import Tensor
 
 from benchmark.config.benchmarks import REHEARSAL
-from benchmark.config.run_config import RunConfig
 from benchmark.config.systems import SYSTEMS
 from benchmark.training.engine.distributed import World, build_mesh
 from benchmark.training.engine.micro_batches import MicroBatch
@@ -77,9 +76,8 @@ def ours(shape: Shape, precision: Any) -> Step:
     benchmark = dataclasses.replace(
         REHEARSAL, model=shape.model, global_batch_size=shape.batch, start_global_batch_size=shape.batch
     )
-    config = RunConfig(benchmark=benchmark, system=system, precision=precision)
     world = World(0, 1, torch.device("cpu"), build_mesh(system, "cpu"))
-    state = empty_state(config, world, starting_progress(benchmark, 0))
+    state = empty_state(benchmark, system, precision, world, starting_progress(benchmark, 0))
     for name, tensor in state.tensors().items():
         tensor.normal_(0, 0.02) if name.endswith("weight") and "layernorm" not in name else tensor.zero_()
         if not name.startswith("model/"):

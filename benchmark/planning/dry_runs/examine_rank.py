@@ -4,12 +4,11 @@ The difference of the two steps is the work of a micro-batch; the remainder come
 of any number of micro-batches and its memory.
 """
 
-import dataclasses
 import gc
 import math
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -73,8 +72,7 @@ def examine(config: RunConfig, kind: str, rank: int) -> RankReport:
     torch.set_num_threads(1)
     gc.disable()  # as in training: it is collected between steps
     gc.freeze()
-    config = dataclasses.replace(config, system=dataclasses.replace(config.system, collectives=Collectives()))
-    system, model = config.system, config.benchmark.model
+    system, model = replace(config.system, collectives=Collectives()), config.benchmark.model
     pipeline_rank = rank * system.pipeline_parallel // system.num_devices
     few, more = counted_micro_batches(config, pipeline_rank)
     together = more - few
@@ -86,7 +84,8 @@ def examine(config: RunConfig, kind: str, rank: int) -> RankReport:
         )
         # one for the whole examination: tensors of another would be copied, and counted twice
         fake = fake_tensors() if gpu is None else nullcontext()
-        state = empty_state(config, world, starting_progress(config.benchmark, 0), within=_counted(tracker, fake))
+        progress = starting_progress(config.benchmark, 0)
+        state = empty_state(config.benchmark, system, config.precision, world, progress, within=_counted(tracker, fake))
         with _counted(tracker, fake):
             shards, gathered = _sizes(state)
             state.optimizer.start_at(config.benchmark.start_iterations)
@@ -133,10 +132,8 @@ def examine(config: RunConfig, kind: str, rank: int) -> RankReport:
 
 def _step(state: TrainState, tracker: Tracker, micro_batches: int, *, strict: bool) -> _Stepped:
     """Run a step of ``micro_batches`` and count it afresh; while ``strict``, the host may wait only in ``MAY_WAIT``."""
-    system = state.config.system
-    size = micro_batches * system.micro_batch_size * system.data_parallel
-    benchmark = dataclasses.replace(state.config.benchmark, global_batch_size=size)
-    state.config = dataclasses.replace(state.config, benchmark=benchmark)
+    system = state.system
+    state.progress.global_batch_size = micro_batches * system.micro_batch_size * system.data_parallel
     tracker.restart()
     with _noted(tracker.gpu, strict=strict, may_wait=MAY_WAIT) as waits:
         train_step(state, [_batch(state, tracker)] * micro_batches)
@@ -145,7 +142,7 @@ def _step(state: TrainState, tracker: Tracker, micro_batches: int, *, strict: bo
 
 
 def _batch(state: TrainState, tracker: Tracker) -> MicroBatch:
-    size = (state.config.system.micro_batch_size, state.config.benchmark.model.seq_length)
+    size = (state.system.micro_batch_size, state.benchmark.model.seq_length)
     tokens = torch.zeros(size, dtype=torch.int64)
     on_host = MicroBatch(tokens, tokens, torch.ones(size))
     return on_host.pinned() if tracker.gpu is not None else on_host

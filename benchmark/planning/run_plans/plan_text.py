@@ -195,7 +195,9 @@ def _messages(plan: RunPlan) -> Iterator[str]:
 
 def _besides(plan: RunPlan, config: RunConfig) -> Iterator[str]:
     system, costs = config.system, plan.costs
-    begins = "an initial checkpoint" if config.needs_checkpoint else "weights drawn from the seed: no checkpoint"
+    begins = (
+        "an initial checkpoint" if config.benchmark.start_iterations else "weights drawn from the seed: no checkpoint"
+    )
     yield f"{'begins with':<18}{begins}"
     yield (
         f"{'pipeline bubble':<18}(p-1)/(m v) = {system.pipeline_parallel - 1}/({config.num_microbatches} x "

@@ -105,9 +105,9 @@ def run_costs(
 
     Raises InputError where failures are so frequent that no run would ever end.
     """
-    devices = config.system.num_devices
-    pause_s = estimated_pause_s(config)
-    every_s = save_interval(config, pause_s=None, write_s=None, step_s=step_s).seconds
+    benchmark, system, devices = config.benchmark, config.system, config.system.num_devices
+    pause_s, save_minutes = estimated_pause_s(benchmark.model, system), config.checkpoints.save_minutes
+    every_s = save_interval(benchmark, system, save_minutes, pause_s=None, write_s=None, step_s=step_s).seconds
     init_s = INIT_S_AT_512 * (devices / 512) ** INIT_GROWTH
     failing = FailingRun(
         step_s=step_s,
@@ -123,7 +123,7 @@ def run_costs(
             f"{devices} devices and {failing.restart_s:.0f} s for a restart no run would end; expected more hours"
         )
     return RunCosts(
-        CheckpointCost(checkpoint_bytes(config), pause_s, _times(pause_s, PAUSE_RANGE), every_s),
+        CheckpointCost(checkpoint_bytes(benchmark.model), pause_s, _times(pause_s, PAUSE_RANGE), every_s),
         init_s,
         _times(init_s, INIT_RANGE),
         goodput,

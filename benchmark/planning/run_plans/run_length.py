@@ -95,24 +95,27 @@ def _validation_tokens(config: RunConfig) -> tuple[int | None, str]:
     return VALIDATION_TOKENS[name], f"validation set: {VALIDATION_TOKENS[name]:,} tokens, {name}'s own"
 
 
-def run_length(config: RunConfig, goal: float, step_s: float, evaluation_s: float) -> RunLength:
+def run_length(benchmark: Benchmark, goal: float, step_s: float, evaluation_s: float) -> RunLength:
     """Return the run up to the first evaluation after ``goal`` tokens; without a target, up to the last step."""
-    steps, interval = math.ceil(goal / config.tokens_per_step), config.benchmark.eval_interval
-    if config.benchmark.target_log_perplexity is None:
+    steps, interval = math.ceil(goal / benchmark.tokens_per_step), benchmark.eval_interval
+    if benchmark.target_log_perplexity is None:
         evaluations = steps // interval
     else:
         evaluations = math.ceil(steps / interval)
         steps = evaluations * interval
     seconds = steps * step_s + evaluations * evaluation_s
-    return RunLength(steps * config.tokens_per_step, steps, evaluations, seconds, evaluations * evaluation_s / seconds)
+    return RunLength(
+        steps * benchmark.tokens_per_step, steps, evaluations, seconds, evaluations * evaluation_s / seconds
+    )
 
 
-def expected_length(config: RunConfig, step_s: float, evaluation_s: float) -> RunLength:
+def expected_length(benchmark: Benchmark, step_s: float, evaluation_s: float) -> RunLength:
     """Return the run of the tokens that reference runs took on average: up to an evaluation where published runs tell
     what a run may take, else their mean."""
-    steps, interval = config.benchmark.expected_steps, config.benchmark.eval_interval
-    if config.benchmark.target_log_perplexity is None or config.benchmark.name in KNOWN_RUNS:
-        return run_length(config, steps * config.tokens_per_step, step_s, evaluation_s)
+    steps, interval = benchmark.expected_steps, benchmark.eval_interval
+    tokens = steps * benchmark.tokens_per_step
+    if benchmark.target_log_perplexity is None or benchmark.name in KNOWN_RUNS:
+        return run_length(benchmark, tokens, step_s, evaluation_s)
     evaluating_s = steps / interval * evaluation_s
     seconds = steps * step_s + evaluating_s
-    return RunLength(steps * config.tokens_per_step, steps, round(steps / interval), seconds, evaluating_s / seconds)
+    return RunLength(tokens, steps, round(steps / interval), seconds, evaluating_s / seconds)

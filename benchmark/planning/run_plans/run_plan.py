@@ -113,7 +113,8 @@ def make_plan(
     constants = committed_constants() if constants is None else constants
     system, (sequences, counted) = config.system, evaluation_sequences(config)
     memory, fits, memory_why = _memory(config, examined, options)
-    flops = config.tokens_per_step * train_flops_per_token(config.benchmark.model)
+    step_tokens = config.benchmark.tokens_per_step
+    flops = step_tokens * train_flops_per_token(config.benchmark.model)
     without_time = RunPlan(
         memory_bytes=memory,
         memory_fits=fits,
@@ -132,10 +133,10 @@ def make_plan(
     lengths: tuple[RunLength, ...] = ()
     run_s = None
     if goals and evaluation_s is not None:
-        expected = expected_length(config, step.step_s, evaluation_s)
-        lengths = tuple(dict.fromkeys(run_length(config, goal, step.step_s, evaluation_s) for goal in goals))
+        expected = expected_length(config.benchmark, step.step_s, evaluation_s)
+        lengths = tuple(dict.fromkeys(run_length(config.benchmark, goal, step.step_s, evaluation_s) for goal in goals))
         run_s = min(max(expected.seconds, lengths[0].seconds), lengths[-1].seconds)
-    tflops, tokens_per_s = flops / (step.step_s * system.num_devices * 1e12), config.tokens_per_step / step.step_s
+    tflops, tokens_per_s = flops / (step.step_s * system.num_devices * 1e12), step_tokens / step.step_s
     stack, error = STACKS[options.stack], constants[f"stacks.{options.stack}.error"].value
     simulated = (
         f"step simulated as {stack.title} would run it ({stack.source}); interval: the backtest's error, {error:.1%} "
@@ -234,7 +235,7 @@ def _references(config: RunConfig, options: PlanOptions, constants: Mapping[str,
         step, evaluation_s = _simulated(other, options, constants, evaluation_sequences(other)[0])
         if evaluation_s is None:
             continue
-        length = expected_length(other, step.step_s, evaluation_s)
+        length = expected_length(other.benchmark, step.step_s, evaluation_s)
         low, high = (length.seconds * end / step.step_s for end in (step.low_s, step.high_s))
         found.append(ReferenceRun(size, length.steps, step.step_s, length.seconds, (low, high)))
     return tuple(found)

@@ -173,7 +173,7 @@ def _layout(
     sequences, benchmark, system = evaluation_sequences(config)[0], config.benchmark, config.system
     run_s = parts.total * benchmark.expected_steps
     if sequences is not None and tokens_to_target(benchmark)[0]:
-        run_s = expected_length(config, parts.total, simulate_evaluation(work, values, sequences)).seconds
+        run_s = expected_length(benchmark, parts.total, simulate_evaluation(work, values, sequences)).seconds
     return FoundLayout(
         system.tensor_parallel,
         system.pipeline_parallel,

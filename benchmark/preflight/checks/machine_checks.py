@@ -135,7 +135,7 @@ def host_memory(place: Place) -> CheckResult:
     if not place.run.checkpoints.saves:
         return CheckResult("skipped", "no checkpoints to be saved")
     system = place.run.system
-    needed = checkpoint_bytes(place.run) * system.replicas / system.nodes
+    needed = checkpoint_bytes(place.run.benchmark.model) * system.replicas / system.nodes
     available = available_memory_bytes()
     found = f"{available / GIB:,.1f} GiB available, {needed / GIB:,.2f} GiB needed for a checkpoint's copy"
     if available < needed:
@@ -148,7 +148,7 @@ def disk_space(place: Place) -> CheckResult:
     there = checkpoints_folder(config.run_dir)
     held = sum(file.stat().st_size for file in there.rglob("*") if file.is_file()) if there.is_dir() else 0
     count = config.checkpoints.keep_checkpoints + 1 if config.checkpoints.saves else 0
-    needed = max(0, count * checkpoint_bytes(config) - held) + LOG_BYTES
+    needed = max(0, count * checkpoint_bytes(config.benchmark.model) - held) + LOG_BYTES
     folder = existing(config.run_dir)
     free = shutil.disk_usage(folder).free
     found = f"{free / 1e9:,.1f} GB free at {folder}, {needed / 1e9:,.1f} GB needed for logs and {count} checkpoints"
@@ -181,9 +181,7 @@ def inputs(place: Place) -> CheckResult:
         return CheckResult("skipped", "neither data nor checkpoint was named")
     continues = newest_checkpoint(config.run_dir) is not None
     try:
-        require_inputs(
-            config.data, config.benchmark.model.vocab_size, checkpoint=config.needs_checkpoint and not continues
-        )
+        require_inputs(config.data, config.benchmark, begins=not continues)
     except InputError as error:
         return CheckResult("FAILED", str(error))  # which says how to mend it
     also = "; the initial checkpoint is not needed, the run continues" if continues else ""

@@ -19,7 +19,7 @@ from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path
 from benchmark.training.checkpoints.checkpoint_reader import load_checkpoint
 from benchmark.training.checkpoints.checkpoint_writer import Checkpointer
 from benchmark.training.engine.adam import local
-from benchmark.training.engine.distributed import Environment, World, joined_world
+from benchmark.training.engine.distributed import Environment, joined_world
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.step import train_step
 
@@ -95,22 +95,22 @@ def _train(
             results.append(train_step(state, batches))
             state.progress.steps += 1
         if start:
-            _save_and_load(state, config, world)
+            _save_and_load(state, config)
         return TrainedSteps([one.loss for one in results], [one.grad_norm for one in results], begun)
 
 
-def _save_and_load(state: TrainState, config: RunConfig, world: World) -> None:
+def _save_and_load(state: TrainState, config: RunConfig) -> None:
     """Raise FeatureWrong if a saved and loaded checkpoint differs from the state in any bit."""
-    writer = Checkpointer(state, world.device)
+    writer = Checkpointer(state, config.run_dir, config.checkpoints)
     writer.save()
     written = writer.wait(SAVE_LIMIT_S)
     if written is None or written.failure is not None:
         raise FeatureWrong(f"a checkpoint could not be written: {written.failure if written else 'it takes too long'}")
-    loaded = made_up_state(config, world)
+    loaded = made_up_state(config, state.world)
     loaded.progress.steps = state.progress.steps
     for tensor in _own(loaded).values():
         tensor.fill_(torch.nan)
-    load_checkpoint(loaded, checkpoint_path(config.run_dir, state.progress.steps), world)
+    load_checkpoint(loaded, checkpoint_path(config.run_dir, state.progress.steps))
     theirs = _own(loaded)
     wrong = [name for name, tensor in _own(state).items() if not torch.equal(tensor, theirs[name])]
     if wrong:

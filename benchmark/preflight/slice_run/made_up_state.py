@@ -21,7 +21,9 @@ def made_up_state(config: RunConfig, world: World) -> TrainState:
     """Return a state at the step where the benchmark starts: matrices are random, gains and biases are as the
     architecture begins with them, moments are zero."""
     architecture = architecture_of(config.benchmark.model)
-    state = empty_state(config, world, starting_progress(config.benchmark, SEED))
+    state = empty_state(
+        config.benchmark, config.system, config.precision, world, starting_progress(config.benchmark, SEED)
+    )
     for name, tensor in state.tensors().items():
         assert isinstance(tensor, DTensor)
         local = tensor.to_local()

@@ -64,7 +64,7 @@ def run_rank(config: RunConfig, steps: int, folder: Path, trace: Path | None, *,
     set_environment(runtime_environment(config.system, deterministic=config.deterministic))
     with joined_world(config.system, read_environment()) as world:
         if only_steps:
-            settle_attention(config, world)
+            settle_attention(config.benchmark.model, config.system, config.precision, world)
             measured_steps(config, world, steps, folder, trace, profiled=False)
             world.barrier()
         else:
@@ -77,7 +77,7 @@ def measure(config: RunConfig, world: World, steps: int, folder: Path, trace: Pa
 
     The profiler's trace of rank 0's step goes to ``trace``. All ranks must call it.
     """
-    settle_attention(config, world)
+    settle_attention(config.benchmark.model, config.system, config.precision, world)
     found = measured_steps(config, world, steps, folder, trace)
     gc.collect()  # the state, whatever still points at it
     if world.device.type == "cuda":

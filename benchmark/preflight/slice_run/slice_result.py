@@ -37,7 +37,7 @@ def slice_result(
     steps = slowest_steps(ranks)
     step_s = statistics.median(steps)
     flops = train_flops_per_token(model)
-    tokens_per_s = config.tokens_per_step / step_s
+    tokens_per_s = config.benchmark.tokens_per_step / step_s
     tflops = tokens_per_s * flops / system.num_devices / 1e12
     times = asdict(first.times or StepTimes({}))
     host_s = times.pop("host_s")

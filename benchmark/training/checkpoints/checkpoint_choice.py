@@ -1,7 +1,7 @@
 """Choose the checkpoint that a run resumes from: the newest sound one, or the requested one."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmark.training.checkpoints.checkpoint_folder import (
@@ -58,6 +58,13 @@ def newest_readable(run_dir: Path) -> CheckpointChoice:
         else:
             return CheckpointChoice(steps, progress, False, tuple(lines))
     return CheckpointChoice(None, None, False, tuple(lines))
+
+
+def next_older(run_dir: Path, steps: int, damage: DamagedCheckpoint) -> CheckpointChoice:
+    """Set a checkpoint that proved damaged as it was loaded aside, and choose again."""
+    line = set_aside_damaged(run_dir, steps, damage)
+    choice = newest_readable(run_dir)
+    return replace(choice, lines=(line, *choice.lines))
 
 
 def set_aside_damaged(run_dir: Path, steps: int, damage: DamagedCheckpoint) -> str:

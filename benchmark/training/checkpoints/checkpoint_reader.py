@@ -28,16 +28,16 @@ class FilesSeenOtherwise(OSError):
     """This machine reads other contents of a checkpoint's files than rank 0 does."""
 
 
-def load_checkpoint(state: TrainState, folder: Path, world: World) -> None:
+def load_checkpoint(state: TrainState, folder: Path) -> None:
     """Fill weights and moments from ``folder``, written by any topology of the same model. Collective.
 
     ``state.progress`` must be the checkpoint's, from :func:`read_progress`. Raises DamagedCheckpoint, an InputError, on
     all processes and before anything is touched, when a file is damaged.
     """
-    verify_checkpoint(folder, world)
+    verify_checkpoint(folder, state.world)
     fill_from_dcp(state.tensors(), folder)
     updates = state.progress.steps - state.progress.skipped_steps
-    state.optimizer.start_at(state.config.benchmark.start_iterations + updates)
+    state.optimizer.start_at(state.benchmark.start_iterations + updates)
 
 
 def fill_from_dcp(tensors: Mapping[str, Tensor], folder: Path) -> None:

@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.distributed.checkpoint.metadata import MetadataIndex
 from torch.distributed.tensor import DTensor
 
+from benchmark.config.run_sections import SaveOptions
 from benchmark.training.checkpoints.checkpoint_folder import (
     checkpoint_path,
     progress_as_json,
@@ -67,8 +68,8 @@ class _Writing:
 class Checkpointer:
     """Copy the state while training pauses, and write the copy while training goes on. Collective."""
 
-    def __init__(self, state: TrainState, device: torch.device) -> None:
-        self._state, self._device = state, device
+    def __init__(self, state: TrainState, run_dir: Path, options: SaveOptions) -> None:
+        self._state, self._device, self._run_dir, self._options = state, state.world.device, run_dir, options
         self._group = self._new_group()
         self.broken = False
         """True if the background's messages failed: call :meth:`renew` before the next checkpoint."""
@@ -143,7 +144,7 @@ class Checkpointer:
     def _write(self, steps: int, progress: str, copying: str | None) -> Written:
         """Write the copies; this runs in the background. ``copying``: the failure of the copy, if any."""
         started = time.perf_counter()
-        final = checkpoint_path(self._state.config.run_dir, steps)
+        final = checkpoint_path(self._run_dir, steps)
         sizes: list[int] = []
         try:
             if self._device.type == "cuda":
@@ -206,13 +207,11 @@ class Checkpointer:
         An old one is removed only after a newer one is whole. Failed removals are tried again after the next
         checkpoint.
         """
-        config = self._state.config
+        options = self._options
         with contextlib.suppress(OSError):
-            retire_partial(config.run_dir)
-            retire_old_checkpoints(
-                config.run_dir, keep=config.checkpoints.keep_checkpoints, keep_every=config.checkpoints.keep_every
-            )
-            self._removing = remove_retired(config.run_dir)
+            retire_partial(self._run_dir)
+            retire_old_checkpoints(self._run_dir, keep=options.keep_checkpoints, keep_every=options.keep_every)
+            self._removing = remove_retired(self._run_dir)
 
 
 class _CopiesPlanner(dcp.DefaultSavePlanner):

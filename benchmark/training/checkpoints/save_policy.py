@@ -12,7 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
 
-from benchmark.config.run_config import RunConfig
+from benchmark.config.run_config import Benchmark
+from benchmark.config.run_sections import SaveOptions
+from benchmark.config.system_config import System
+from model.decoder_sizes import DecoderSizes
 from model.flops import num_parameters
 
 CHECKPOINT_BYTES_PER_PARAMETER = 12
@@ -57,27 +60,33 @@ class SaveInterval:
         return "; ".join(filter(None, (f"{every}: {why}", failures, self.bound)))
 
 
-def checkpoint_bytes(config: RunConfig) -> int:
-    return CHECKPOINT_BYTES_PER_PARAMETER * num_parameters(config.benchmark.model)
+def checkpoint_bytes(model: DecoderSizes) -> int:
+    return CHECKPOINT_BYTES_PER_PARAMETER * num_parameters(model)
 
 
-def estimated_pause_s(config: RunConfig) -> float:
+def estimated_pause_s(model: DecoderSizes, system: System) -> float:
     """Estimate the pause of a save before one was measured: each device copies its part."""
-    return checkpoint_bytes(config) * config.system.replicas / config.system.num_devices / COPY_BYTES_PER_S
+    return checkpoint_bytes(model) * system.replicas / system.num_devices / COPY_BYTES_PER_S
 
 
 def save_interval(
-    config: RunConfig, *, pause_s: float | None, write_s: float | None, step_s: float | None
+    benchmark: Benchmark,
+    system: System,
+    save_minutes: float | None,
+    *,
+    pause_s: float | None,
+    write_s: float | None,
+    step_s: float | None,
 ) -> SaveInterval:
     """Compute the interval from the medians measured so far; None stands for one that is not measured yet."""
-    mtbf_s = 3600 * config.system.device_mtbf_hours / config.system.num_devices
-    if config.checkpoints.save_minutes is not None:
-        return SaveInterval(60 * config.checkpoints.save_minutes, None, False, mtbf_s, step_s, "")
-    cost_s = estimated_pause_s(config) if pause_s is None else pause_s
+    mtbf_s = 3600 * system.device_mtbf_hours / system.num_devices
+    if save_minutes is not None:
+        return SaveInterval(60 * save_minutes, None, False, mtbf_s, step_s, "")
+    cost_s = estimated_pause_s(benchmark.model, system) if pause_s is None else pause_s
     seconds, bound = math.sqrt(2 * cost_s * mtbf_s), ""
     if write_s is not None and seconds < write_s / WRITING_SHARE:
         seconds, bound = write_s / WRITING_SHARE, f"the background takes {write_s:.1f} s to write one"
-    expected = config.benchmark.expected_steps
+    expected = benchmark.expected_steps
     if step_s is not None and seconds > MOST_OF_A_RUN * expected * step_s:
         seconds = MOST_OF_A_RUN * expected * step_s
         bound = f"at most {MOST_OF_A_RUN:.0%} of the {expected} steps that a run takes"
@@ -87,9 +96,11 @@ def save_interval(
 class SavePolicy:
     """Rank 0's clock: tells when to save, from the durations of saves and steps so far."""
 
-    def __init__(self, config: RunConfig, clock: Callable[[], float] = time.monotonic) -> None:
-        self._config, self._clock = config, clock
-        self._by_time = config.checkpoints.saves and config.checkpoints.save_interval is None
+    def __init__(
+        self, benchmark: Benchmark, system: System, options: SaveOptions, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._benchmark, self._system, self._save_minutes, self._clock = benchmark, system, options.save_minutes, clock
+        self._by_time = options.saves and options.save_interval is None
         self._begun = clock()
         """Time when the newest checkpoint, or else the run, was begun."""
         self._steps: deque[float] = deque(maxlen=KEPT_STEPS)
@@ -103,7 +114,9 @@ class SavePolicy:
         if not self._by_time or len(self._steps) < MEASURED_STEPS:
             return None
         return save_interval(
-            self._config,
+            self._benchmark,
+            self._system,
+            self._save_minutes,
             pause_s=_median(self._pauses),
             write_s=_median(self._writes),
             step_s=_median(self._steps),

@@ -11,7 +11,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from benchmark.config.run_config import RunConfig
+from benchmark.config.run_config import Benchmark
+from benchmark.config.system_config import System
 from data_prep.sample_order.token_windows import PADDING, TokenWindows
 from stage.errors import InputError
 
@@ -104,8 +105,10 @@ class TrainingBatches:
     (``World.reads_tokens``).
     """
 
-    def __init__(self, windows: TokenWindows, config: RunConfig, *, rank: int, reads: bool = True) -> None:
-        self._windows, self._config, self._rank, self._reads = windows, config, rank, reads
+    def __init__(
+        self, windows: TokenWindows, benchmark: Benchmark, system: System, *, rank: int, reads: bool = True
+    ) -> None:
+        self._windows, self._benchmark, self._system, self._rank, self._reads = windows, benchmark, system, rank, reads
         self._thread = ThreadPoolExecutor(1)
         self._ahead: tuple[int, Future[list[MicroBatch]]] | None = None
 
@@ -117,19 +120,19 @@ class TrainingBatches:
         if self._ahead is None or self._ahead[0] != consumed_samples:
             self._ahead = (consumed_samples, self._thread.submit(self._read, consumed_samples))
         batches = self._ahead[1].result()
-        following = consumed_samples + self._config.benchmark.global_batch_size
-        if following + self._config.benchmark.global_batch_size <= self._config.benchmark.train_samples:
+        following = consumed_samples + self._benchmark.global_batch_size
+        if following + self._benchmark.global_batch_size <= self._benchmark.train_samples:
             self._ahead = (following, self._thread.submit(self._read, following))
         return batches
 
     def _read(self, consumed_samples: int) -> list[MicroBatch]:
+        benchmark, system, pinned = self._benchmark, self._system, self._system.device == "cuda"
         ids = training_sample_ids(
             consumed_samples,
-            micro_batch_size=self._config.system.micro_batch_size,
-            num_microbatches=self._config.num_microbatches,
+            micro_batch_size=system.micro_batch_size,
+            num_microbatches=system.num_microbatches(benchmark.global_batch_size),
             rank=self._rank,
-            world_size=self._config.system.data_parallel,
+            world_size=system.data_parallel,
         )
-        benchmark, pinned = self._config.benchmark, self._config.system.device == "cuda"
         vocab_size, labels_last = benchmark.model.vocab_size, benchmark.labels_last_token
         return [read_micro_batch(self._windows, row, vocab_size, pinned=pinned, labels_last=labels_last) for row in ids]

@@ -77,13 +77,13 @@ class NonFiniteStep:
 
 def find_nonfinite(state: TrainState) -> NonFiniteStep:
     """Check the gradients and micro-batch losses of the step that was just computed. Collective."""
-    world, config = state.pipeline.world, state.config
+    world = state.world
     first = state.progress.consumed_samples
     bad = (~torch.isfinite(state.pipeline.micro_batch_losses)).nonzero().flatten().tolist()
     ids = training_sample_ids(
         first,
-        micro_batch_size=config.system.micro_batch_size,
-        num_microbatches=config.num_microbatches,
+        micro_batch_size=state.system.micro_batch_size,
+        num_microbatches=state.num_microbatches,
         rank=world.data_rank,
         world_size=world.data_parallel,
     )
@@ -102,7 +102,7 @@ def find_nonfinite(state: TrainState) -> NonFiniteStep:
     dist.all_gather_object(everywhere, own if parts or bad else None)
     return NonFiniteStep(
         first_sample=first,
-        num_samples=config.benchmark.global_batch_size,
+        num_samples=state.progress.global_batch_size,
         data_parallel=world.data_parallel,
         ranks=tuple(one for one in everywhere if one is not None),
     )

@@ -14,11 +14,13 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-from benchmark.config.run_config import RunConfig
+from benchmark.config.run_config import Precision
+from benchmark.config.system_config import System
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.micro_batches import MicroBatch
 from benchmark.training.engine.pipeline_order import PipelineShape, Slot, Turn, evaluation_slots, training_slots
 from model.cpu_bf16 import Bf16ByFp32, cpu_has_bf16
+from model.decoder_sizes import DecoderSizes
 from model.passes.end_passes import sequence_first
 from model.passes.part_pass import KeptPart, PartBatch, PartPass
 from model.passes.tensor_group import ForwardWatch, Passing, TensorGroup, run_together, together
@@ -31,13 +33,20 @@ class Pipeline:
     See pipeline_order.py for what is done when, and model/passes/part_pass.py for how.
     """
 
-    def __init__(self, config: RunConfig, world: World, chunks: Sequence[Mapping[str, DTensor]]) -> None:
+    def __init__(
+        self,
+        model: DecoderSizes,
+        system: System,
+        precision: Precision,
+        world: World,
+        chunks: Sequence[Mapping[str, DTensor]],
+    ) -> None:
         """``chunks``: the parameters of each part."""
         self.world = world
         self.micro_batch_losses = torch.zeros(0)
         """[micro-batches] of the last training step, each divided by their number; [0] where this process has none."""
-        system, model = config.system, config.benchmark.model
-        slow_bf16 = config.precision == "bf16" and world.device.type == "cpu" and not cpu_has_bf16()
+        bf16 = precision == "bf16"
+        slow_bf16 = bf16 and world.device.type == "cpu" and not cpu_has_bf16()
         self._context: AbstractContextManager[Any] = Bf16ByFp32() if slow_bf16 else nullcontext()
         """All passes run in it."""
         mesh = world.mesh["pipeline"]
@@ -50,14 +59,14 @@ class Pipeline:
                 parameters,
                 model,
                 tensor,
-                bf16=config.precision == "bf16",
+                bf16=bf16,
                 batch=system.micro_batch_size,
                 recompute=system.recompute,
             )
             for parameters in chunks
         ]
         rows = model.seq_length // system.tensor_parallel * system.micro_batch_size
-        dtype = torch.bfloat16 if config.precision == "bf16" else torch.float32
+        dtype = torch.bfloat16 if bf16 else torch.float32
         room = partial(torch.empty, dtype=dtype, device=world.device)
         group = mesh.get_group()
         self._exchange = Exchange(group, self._shape, partial(room, rows, model.hidden_size))

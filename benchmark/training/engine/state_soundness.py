@@ -43,7 +43,7 @@ class StateSoundness:
 
 def check_state(state: TrainState) -> StateSoundness:
     """Check weights and moments, in one pass over them. Collective."""
-    world = state.pipeline.world
+    world = state.world
     tensors = {name: local(tensor) for name, tensor in state.tensors().items()}
     table = torch.stack([_look_at(tensor) for tensor in tensors.values()]).tolist()
     own = [

@@ -82,7 +82,7 @@ class StateFingerprints:
         self._device = next(iter(state.parameters.values())).to_local().device
         elsewhere = state.tied_table.second_copies
         self._factors: dict[str, Factors] = {}
-        for number, name in enumerate(parameter_shapes(state.config.benchmark.model)):
+        for number, name in enumerate(parameter_shapes(state.benchmark.model)):
             if name in state.parameters and name not in elsewhere and is_first_copy(state.parameters[name]):
                 _, box = own_part(state.parameters[name])
                 self._factors[name] = place_factors(box, number, self._device)

@@ -1,13 +1,15 @@
-"""Everything a run is: what a checkpoint holds is one of these objects, no more and no less."""
+"""The state of a run: what a checkpoint holds is one of these objects, and the benchmark and system that it is for."""
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-from benchmark.config.run_config import RunConfig
+from benchmark.config.run_config import Benchmark, Precision
+from benchmark.config.system_config import System
 from benchmark.training.engine.adam import MOMENTS, Adam
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.pipeline import Pipeline
@@ -24,7 +26,8 @@ from stage.errors import InputError
 class TrainState:
     """Model, optimizer and progress of a run."""
 
-    config: RunConfig
+    benchmark: Benchmark
+    system: System
     pipeline: Pipeline
     """Forward and backward passes."""
     optimizer: Adam
@@ -32,6 +35,15 @@ class TrainState:
     parameters: dict[str, DTensor]
     """Those that this process has a part of, by name."""
     tied_table: TiedTable
+
+    @property
+    def world(self) -> World:
+        return self.pipeline.world
+
+    @property
+    def num_microbatches(self) -> int:
+        """Micro-batches of a step on each device."""
+        return self.system.num_microbatches(self.progress.global_batch_size)
 
     def weights(self) -> dict[str, Tensor]:
         """By checkpoint name; writing to them changes the state."""
@@ -46,7 +58,9 @@ class TrainState:
 
 
 def empty_state(
-    config: RunConfig,
+    benchmark: Benchmark,
+    system: System,
+    precision: Precision,
     world: World,
     progress: Progress,
     *,
@@ -58,31 +72,44 @@ def empty_state(
     ``updates``: whether it will be trained; else it has no moments. ``within``: memory is allocated in this context;
     the dry run gives one in which tensors have none. Collective.
     """
-    tied_table = TiedTable(world, architecture_of(config.benchmark.model).tied)
+    model = benchmark.model
+    tied_table = TiedTable(world, architecture_of(model).tied)
     with within or nullcontext():
-        chunks = empty_chunks(config.benchmark.model, world.mesh, config.system.pipeline_chunks)
+        chunks = empty_chunks(model, world.mesh, system.pipeline_chunks)
         parameters = {name: parameter for chunk in chunks for name, parameter in chunk.items()}
         not_counted = tied_table.second_copies
-        adam = Adam(parameters, config.benchmark.optimizer, counted_elsewhere=not_counted, updates=updates)
-        pipeline = Pipeline(config, world, chunks)
-    return TrainState(config, pipeline, adam, progress, parameters, tied_table)
+        adam = Adam(parameters, benchmark.optimizer, counted_elsewhere=not_counted, updates=updates)
+        pipeline = Pipeline(model, system, precision, world, chunks)
+    return TrainState(benchmark, system, pipeline, adam, progress, parameters, tied_table)
 
 
-def draw_initial(state: TrainState) -> None:
-    """Fill the state of a run that no checkpoint comes before: weights drawn from its seed, no moments."""
-    draw_initial_weights(state.parameters, state.config.benchmark.model, state.progress.seed)
-    state.optimizer.start_at(0)
+def begin_state(state: TrainState, checkpoint: Path | None) -> str:
+    """Fill the state that a run begins with: the initial checkpoint's, or, if the benchmark has none, weights drawn
+    from the run's seed. Returns the origin in words.
+
+    Raises InputError for a checkpoint that is missing, and as :func:`load_initial_weights`.
+    """
+    if state.benchmark.start_iterations == 0:
+        draw_initial_weights(state.parameters, state.benchmark.model, state.progress.seed)
+        state.optimizer.start_at(0)
+        return "weights drawn at random"
+    if checkpoint is None:
+        raise InputError("no sound checkpoint is left; name the initial one with --checkpoint")
+    if not checkpoint.is_dir():
+        raise InputError(f"{checkpoint}: no such folder; name the initial checkpoint with --checkpoint")
+    load_initial(state, MegatronCheckpoint(checkpoint))
+    return str(checkpoint)
 
 
 def load_initial(state: TrainState, checkpoint: MegatronCheckpoint) -> None:
-    """Fill the state from the initial checkpoint: weights, moments, Adam's step counter (docs/facts/reference.md e, f).
+    """Fill weights, moments and Adam's step counter from the initial checkpoint (docs/facts/reference.md e, f).
 
     Raises InputError as :func:`load_initial_weights`.
     """
     load_initial_weights(state, checkpoint)
     moments = state.optimizer.moments()
     checkpoint.load_moments(*(moments[moment] for moment in MOMENTS))
-    state.optimizer.start_at(state.config.benchmark.start_iterations)
+    state.optimizer.start_at(state.benchmark.start_iterations)
 
 
 def load_initial_weights(state: TrainState, checkpoint: MegatronCheckpoint) -> None:
@@ -91,14 +118,14 @@ def load_initial_weights(state: TrainState, checkpoint: MegatronCheckpoint) -> N
     Raises InputError when the checkpoint's counter is not the step the benchmark starts at, or when it belongs to
     another model.
     """
-    layers = state.config.benchmark.model.num_layers
+    layers = state.benchmark.model.num_layers
     if checkpoint.num_layers() != layers:
         raise InputError(
             f"{checkpoint.folder}: {checkpoint.num_layers()} layers, but the model has {layers}; the checkpoint "
             "belongs to another model"
         )
     step = checkpoint.adam_step()
-    expected = state.config.benchmark.start_iterations
+    expected = state.benchmark.start_iterations
     if step is not None and step != expected:
         raise InputError(
             f"{checkpoint.folder / 'common.pt'}: trained for {step} steps, but the run starts at {expected}; "

@@ -63,7 +63,7 @@ class CopyAudit(Observer):
         self._audited_after = progress.steps
         self._phases.enter("audit", progress.steps)
         started = time.perf_counter()
-        found = audit_replicas(self._state, self._state.pipeline.world)
+        found = audit_replicas(self._state)
         seconds = time.perf_counter() - started
         self._events.note("audit", steps=progress.steps, differences=found, seconds=seconds)
         for line in found:
@@ -74,11 +74,12 @@ class CopyAudit(Observer):
         return RunEnd("failed", f"copies differ between devices, {found[0]}{more}; nothing of it was saved")
 
 
-def audit_replicas(state: TrainState, world: World) -> list[str]:
+def audit_replicas(state: TrainState) -> list[str]:
     """Return the differences between copies on any process, as "NAME: ranks 1, 3 differ from rank 0". Collective.
 
     Costs one pass over the tensors that have copies, and 8 bytes for each of them between the processes.
     """
+    world = state.world
     found = [line for copies in _copies(state, world) for line in _differences(copies)]
     number = torch.tensor(len(found), device=world.device)
     dist.all_reduce(number, dist.ReduceOp.MAX)

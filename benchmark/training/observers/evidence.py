@@ -5,6 +5,7 @@ training.
 """
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -34,8 +35,8 @@ from benchmark.machine.run_environment import kernel_facts
 from benchmark.training.engine.tensor_fingerprint import StateFingerprints, as_text
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.observer import Observer, StepDone
-from benchmark.training.run_folder import RunFolder
-from benchmark.training.same_inputs import ContentIdentity, InputIdentities
+from benchmark.training.run_log import RunLog
+from benchmark.training.same_run import ContentIdentity, InputIdentities
 from benchmark.training.step import EvaluationResult
 from stage.errors import InputError
 
@@ -44,11 +45,18 @@ class Evidence(Observer):
     """Record the run in the chain of evidence; only rank 0 writes."""
 
     def __init__(
-        self, config: RunConfig, state: TrainState, folder: RunFolder, inputs: InputIdentities | None, attempt: str
+        self,
+        path: Path,
+        config: Mapping[str, Any],
+        inputs: InputIdentities | None,
+        attempt: str,
+        state: TrainState,
+        log: RunLog,
     ) -> None:
-        """``inputs``: the inputs' identities, on rank 0. ``attempt``: the name of the attempt."""
-        self._config, self._state, self._folder = config, state, folder
-        self._inputs, self._attempt = inputs, attempt
+        """``path``: of the chain. ``config``: what :func:`recorded_config` returned. ``inputs``: the inputs'
+        identities, on rank 0. ``attempt``: its name."""
+        self._path, self._config, self._inputs, self._attempt = path, config, inputs, attempt
+        self._state, self._log = state, log
         self._fingerprints = StateFingerprints(state)
         self._background: Background | None = None
         self._head = NOTHING
@@ -57,19 +65,19 @@ class Evidence(Observer):
     def begin(self) -> None:
         """Record the state that training starts with. Collective."""
         weights, moments = self._state_fingerprints()
-        progress, world = self._state.progress, self._state.pipeline.world
+        progress, world = self._state.progress, self._state.world
         if world.rank != 0:
             return
-        file = _ChainFile(self._config.run_dir / EVIDENCE)
+        file = _ChainFile(self._path)
         self._background, self._head = Background(file), file.head
         self._add(
             Begin(
                 attempt=self._attempt,
                 step=progress.steps,
                 version=VERSION,
-                continues=progress.evidence_head if self._folder.resumed else "",
-                config=recorded_config(self._config, progress.seed),
-                kernels=kernel_facts(world.device, deterministic=self._config.deterministic),
+                continues=progress.evidence_head,
+                config=dict(self._config),
+                kernels=kernel_facts(world.device, deterministic=self._config["deterministic"]),
                 inputs=input_digests(self._inputs) if self._inputs is not None else {},
                 weights=weights,
                 moments=moments,
@@ -99,11 +107,11 @@ class Evidence(Observer):
         """
         if self._background is None:
             return
-        events, log = self._folder.events, self._folder.mlperf_log
+        events, log = self._log.events, self._log.mlperf_log
         events.point("evidence", self._head, step=self._state.progress.trained_tokens)
-        self._folder.end(end)
+        self._log.end(end)
         if log is not None and events.drain(log):
-            with (self._config.run_dir / log.name).open("rb") as file:
+            with log.path.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
             self._add(End(self._attempt, self._state.progress.steps, end.ending, digest))
         elif log is not None:

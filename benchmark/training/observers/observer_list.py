@@ -18,13 +18,14 @@ from benchmark.training.observers.speed_watch import SpeedWatch
 from benchmark.training.observers.spikes import SpikeGuard
 from benchmark.training.observers.step_record import StepRecord
 from benchmark.training.observers.summary_file import SummaryFile
-from benchmark.training.run_folder import RunFolder, result_path
+from benchmark.training.run_folder import result_path
+from benchmark.training.run_log import RunLog
 
 
 def observers_of(
     config: RunConfig,
     state: TrainState,
-    folder: RunFolder,
+    log: RunLog,
     phases: PhaseLog,
     hosts: Sequence[str],
     requests: RunRequests,
@@ -34,31 +35,23 @@ def observers_of(
 
     ``hosts``: names of the machines by rank. Collective.
     """
-    benchmark, system, events, progress = config.benchmark, config.system, folder.events, state.progress
-    samples = partial(samples_command, config.data.train_data_path, benchmark, progress.seed)
+    events = log.events
+    samples = partial(samples_command, config.data.train_data_path, state.benchmark, state.progress.seed)
     copies = CopyAudit(config.guards.audit_interval, state, events, phases)
     observers: list[Observer] = [
-        SpeedWatch(config.guards.speed_interval, system, state, hosts, events),
+        SpeedWatch(config.guards.speed_interval, state, hosts, events),
         GarbagePauses(),
         requests,
         SkipGuard(state, events, phases, samples),
         SpikeGuard(state, events, phases, copies.compare, samples),
         copies,
         *([evidence] if evidence is not None else []),
-        StepRecord(benchmark, system, state.pipeline.world, progress, events),
-        folder,
+        StepRecord(state, events),
+        log,
     ]
-    observers.append(Saves(config, state, events, phases, told=tuple(observers)))
-    if state.pipeline.world.rank == 0:
-        observers.append(
-            SummaryFile(
-                config.run_dir,
-                result_path(config),
-                progress,
-                events,
-                lambda phase: phases.enter(phase, progress.steps),
-                saves=config.checkpoints.saves,
-                patience_s=system.start_limit_s / 2,  # less than the watchdog's
-            )
-        )
+    run_dir, saves = config.run_dir, config.checkpoints
+    observers.append(Saves(run_dir, saves, state, events, phases, told=tuple(observers)))
+    if state.world.rank == 0:
+        result = result_path(run_dir, config.result_number)
+        observers.append(SummaryFile(run_dir, result, state, events, phases, saves=saves.saves))
     return observers

@@ -3,11 +3,12 @@
 import dataclasses
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
-from benchmark.config.run_config import RunConfig
+from benchmark.config.run_sections import SaveOptions
 from benchmark.events.event_log import EventLog
 from benchmark.launch.endings import RunEnd
 from benchmark.launch.phases import PhaseLog
@@ -32,18 +33,18 @@ class Saves(Observer):
 
     def __init__(
         self,
-        config: RunConfig,
+        run_dir: Path,
+        options: SaveOptions,
         state: TrainState,
         events: EventLog,
         phases: PhaseLog,
         told: Sequence[Observer],
     ) -> None:
         """``told``: observers that are told before a checkpoint is begun. Collective."""
-        self._options, self._told = config.checkpoints, told
+        self._options, self._told = options, told
         self._state, self._events, self._phases = state, events, phases
-        world = self._world = state.pipeline.world
-        self._policy = SavePolicy(config) if world.rank == 0 else None
-        self._checkpointer = Checkpointer(state, world.device)
+        self._policy = SavePolicy(state.benchmark, state.system, options) if state.world.rank == 0 else None
+        self._checkpointer = Checkpointer(state, run_dir, options)
         self._owes_save = False
         """True if a checkpoint was due after some step and could not be begun yet."""
         self._told_late = self._waited = False
@@ -143,7 +144,7 @@ class Saves(Observer):
 
     def _any_of(self, *values: bool) -> list[bool]:
         """Return, for each value, whether it is true on any process. Collective."""
-        together = torch.tensor(values, dtype=torch.int32, device=self._world.device)
+        together = torch.tensor(values, dtype=torch.int32, device=self._state.world.device)
         dist.all_reduce(together, dist.ReduceOp.MAX)
         return [value > 0 for value in together.tolist()]
 

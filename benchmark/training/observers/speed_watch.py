@@ -6,7 +6,6 @@ GPU, to all ranks (engine/rank_table.py); rank 0 judges (benchmark/speed_watch/)
 
 from collections.abc import Sequence
 
-from benchmark.config.system_config import System
 from benchmark.events.event_log import EventLog
 from benchmark.launch.endings import RunEnd
 from benchmark.machine.gpu_health import turned_bad, watch_device
@@ -27,12 +26,10 @@ MOST_NAMED = 8
 class SpeedWatch(Observer):
     """Time the steps of this process; rank 0 also judges all of them."""
 
-    def __init__(
-        self, interval: int, system: System, state: TrainState, hosts: Sequence[str], events: EventLog
-    ) -> None:
+    def __init__(self, interval: int, state: TrainState, hosts: Sequence[str], events: EventLog) -> None:
         """``interval``: steps between comparisons of the ranks; 0 compares none. ``hosts``: names of the machines by
         rank."""
-        world = state.pipeline.world
+        world, system = state.world, state.system
         self._interval, self._world, self._hosts, self._events = interval, world, hosts, events
         self._progress = state.progress
         self._devices_per_node = system.devices_per_node

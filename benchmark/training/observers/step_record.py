@@ -1,10 +1,7 @@
 """Note the event ``step``, from which console, TensorBoard and reports take their figures of a step."""
 
-from benchmark.config.run_config import Benchmark
-from benchmark.config.system_config import System
 from benchmark.events.event_log import EventLog
-from benchmark.training.engine.distributed import World
-from benchmark.training.engine.run_progress import Progress
+from benchmark.training.engine.train_state import TrainState
 from benchmark.training.observer import Observer, StepDone
 from model.flops import train_flops_per_token
 
@@ -12,10 +9,9 @@ from model.flops import train_flops_per_token
 class StepRecord(Observer):
     """Note each step. Its time includes the work of the observers listed before this one."""
 
-    def __init__(
-        self, benchmark: Benchmark, system: System, world: World, progress: Progress, events: EventLog
-    ) -> None:
-        self._world, self._progress, self._events = world, progress, events
+    def __init__(self, state: TrainState, events: EventLog) -> None:
+        benchmark, system = state.benchmark, state.system
+        self._world, self._progress, self._events = state.world, state.progress, events
         self._tokens = benchmark.tokens_per_step
         self._device_flops = self._tokens * train_flops_per_token(benchmark.model) / system.num_devices
         """Floating-point operations of a step on each device."""

@@ -2,17 +2,17 @@
 
 import json
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmark.events.event_log import EventLog
 from benchmark.launch.endings import Ending, RunEnd
-from benchmark.launch.phases import Phase
+from benchmark.launch.phases import PhaseLog
 from benchmark.launch.stop_note import StopNote, write_stop_note
 from benchmark.machine.run_environment import seconds_since_process_start
 from benchmark.training.checkpoints.checkpoint_folder import newest_checkpoint
-from benchmark.training.engine.run_progress import Evaluation, Progress
+from benchmark.training.engine.run_progress import Evaluation
+from benchmark.training.engine.train_state import TrainState
 from benchmark.training.observer import Observer, StepDone
 from benchmark.training.run_folder import summary_path
 from stage.outputs.publish import write_text
@@ -43,20 +43,13 @@ class SummaryFile(Observer):
     """Write how the run ended, on rank 0, after the last checkpoint is finished."""
 
     def __init__(
-        self,
-        run_dir: Path,
-        result: Path,
-        progress: Progress,
-        events: EventLog,
-        enter: Callable[[Phase], None],
-        *,
-        saves: bool,
-        patience_s: float,
+        self, run_dir: Path, result: Path, state: TrainState, events: EventLog, phases: PhaseLog, *, saves: bool
     ) -> None:
-        """``result``: path of the MLPerf log. ``saves``: whether the run writes checkpoints. ``patience_s``: seconds
-        that a failed write is tried again; less than the watchdog's limit."""
-        self._run_dir, self._result, self._progress = run_dir, result, progress
-        self._events, self._enter, self._saves, self._patience_s = events, enter, saves, patience_s
+        """``result``: path of the MLPerf log. ``saves``: whether the run writes checkpoints."""
+        self._run_dir, self._result, self._progress = run_dir, result, state.progress
+        self._events, self._phases, self._saves = events, phases, saves
+        self._patience_s = state.system.start_limit_s / 2
+        """Seconds that a failed write is tried again; less than the watchdog's limit."""
         self._first_loss_s: float | None = None
 
     def begin(self) -> None:
@@ -69,7 +62,7 @@ class SummaryFile(Observer):
     def end(self, end: RunEnd) -> None:
         if end.ending == "interrupted":
             self._note_stop(end)
-        self._enter("end")
+        self._phases.enter("end", self._progress.steps)
         if end.ending in ("success", "target not reached"):
             self._write(self._summary(end.ending))
 

@@ -37,7 +37,7 @@ def test_a_folder_stands_for_the_benchmarks_datasets() -> None:
 def test_micro_batches_and_tokens_of_a_step() -> None:
     run = config({"global_batch_size": 2048}, {"micro_batch_size": 2})
     assert run.num_microbatches == 64
-    assert run.tokens_per_step == 2048 * 2048
+    assert run.benchmark.tokens_per_step == 2048 * 2048
 
 
 def test_listed_benchmarks_fit_their_systems() -> None:

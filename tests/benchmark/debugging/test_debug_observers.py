@@ -33,10 +33,10 @@ def test_logs_of_nccl_go_to_the_attempt(inputs: Inputs) -> None:
     assert "NCCL_DEBUG" not in debug_environment(DebugSwitches(), "cuda", attempt)
 
 
-def test_nobody_observes_where_nothing_is_switched_on(inputs: Inputs, tmp_path: Path) -> None:
+def test_nobody_observes_where_nothing_is_switched_on(tmp_path: Path) -> None:
     phases = PhaseLog()
     for switches in (DebugSwitches(), DebugSwitches(profile="1:2", profile_ranks=(1,))):
-        with debugging(inputs.config(tmp_path, debug=switches), tmp_path, 0, phases):
+        with debugging(switches, "cpu", tmp_path, tmp_path, 0, phases):
             pass
     assert phases._observers == []
 

@@ -1,18 +1,14 @@
 """What a run says about when it will meet its target."""
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 from benchmark.config.benchmarks import REHEARSAL
 from benchmark.config.reference_curves import REFERENCE_CURVES
-from benchmark.config.run_config import RunConfig
-from benchmark.config.systems import SYSTEMS
 from benchmark.events.target_eta import TargetEta
 from tests.benchmark.events.recorder import event
 
-CONFIG = RunConfig(benchmark=REHEARSAL, system=SYSTEMS["cpu_p2"], run_dir=Path("run"))
-TOKENS = CONFIG.tokens_per_step
+TOKENS = REHEARSAL.tokens_per_step
 CURVE = REFERENCE_CURVES["rehearsal"][0].log_perplexities
 
 
@@ -36,7 +32,7 @@ def evaluation(eta: TargetEta, number: int, value: float, seconds: float = 10.0)
 
 
 def test_seconds_are_those_of_steps_evaluations_and_pauses() -> None:
-    eta = TargetEta(CONFIG, [], clock=Clock())
+    eta = TargetEta(REHEARSAL, [], clock=Clock())
     for number in range(1, 17):
         step(eta, number, step_s=20.0 if number == 1 else 2.0)  # the first is no measure
     eta.follow(event("checkpoint", steps=16, seconds=6.0))
@@ -54,7 +50,7 @@ def test_seconds_are_those_of_steps_evaluations_and_pauses() -> None:
 
 def test_between_evaluations_it_is_said_every_few_minutes_from_the_third_step_on() -> None:
     clock = Clock()
-    eta = TargetEta(CONFIG, [], clock=clock)
+    eta = TargetEta(REHEARSAL, [], clock=clock)
     said = []
     for number in range(1, 12):
         clock.now_s += 50.0
@@ -67,7 +63,7 @@ def test_a_restart_knows_the_evaluations_before_it() -> None:
     seen = [(number * 16 * TOKENS, value + 0.2) for number, value in enumerate(CURVE[:6], 1)]
     found = {}
     for name, known in (("continued", seen), ("fresh", [])):
-        eta = TargetEta(CONFIG, known, clock=Clock())
+        eta = TargetEta(REHEARSAL, known, clock=Clock())
         found[name] = [step(eta, number) for number in (97, 98, 99)][-1]
     assert found["continued"] is not None
     assert found["fresh"] is not None
@@ -75,19 +71,19 @@ def test_a_restart_knows_the_evaluations_before_it() -> None:
 
 
 def test_nothing_is_said_once_the_target_is_met_or_training_at_its_end() -> None:
-    eta = TargetEta(CONFIG, [], clock=Clock())
+    eta = TargetEta(REHEARSAL, [], clock=Clock())
     for number in range(1, 4):
         step(eta, number)
     assert evaluation(eta, 13, 2.43) is None
     last = REHEARSAL.last_iteration - REHEARSAL.start_iteration
-    assert TargetEta(CONFIG, [], clock=Clock()).follow(event("message", "x")) is None
-    ended = TargetEta(CONFIG, [], clock=Clock())
+    assert TargetEta(REHEARSAL, [], clock=Clock()).follow(event("message", "x")) is None
+    ended = TargetEta(REHEARSAL, [], clock=Clock())
     assert [step(ended, last) for _ in range(4)] == [None] * 4
 
 
 def test_a_target_beyond_the_end_of_training_is_not_promised() -> None:
     short = dataclasses.replace(REHEARSAL, train_samples=4050 * 16)
-    eta = TargetEta(dataclasses.replace(CONFIG, benchmark=short), [], clock=Clock())
+    eta = TargetEta(short, [], clock=Clock())
     found = [step(eta, number) for number in (1, 2, 3)][-1]
     assert found is not None
     assert found["reaches_target"] is False
@@ -96,7 +92,7 @@ def test_a_target_beyond_the_end_of_training_is_not_promised() -> None:
 
 def test_without_a_target_it_is_the_end_of_training() -> None:
     endless = dataclasses.replace(REHEARSAL, target_log_perplexity=None, train_samples=4050 * 16)
-    eta = TargetEta(dataclasses.replace(CONFIG, benchmark=endless), [], clock=Clock())
+    eta = TargetEta(endless, [], clock=Clock())
     found = [step(eta, number) for number in (1, 2, 3)][-1]
     assert found is not None
     assert (found["basis"], found["seconds"]) == ("end of training", 47 * 2.0)

@@ -32,23 +32,22 @@ def write_log(
     config = RunConfig(benchmark, system, run_dir=run_dir).changed(log_interval=10**9)
     supplied = iter(values)
     ending: Ending | None = None
-    with open_run_folder(config, rank=0) as folder, pytest.MonkeyPatch.context() as patch:
+    with open_run_folder(config, rank=0) as log, pytest.MonkeyPatch.context() as patch:
 
         def step(*_: Any, **__: Any) -> StepResult:
-            if folder.progress.steps == error_at_step:
+            if log.progress.steps == error_at_step:
                 raise ZeroDivisionError
-            return StepResult(2.7, 0.3, 2e-5, False, StepFlags(sigterm=folder.progress.steps == stop_at_step))
+            return StepResult(2.7, 0.3, 2e-5, False, StepFlags(sigterm=log.progress.steps == stop_at_step))
 
         patch.setattr(loop, "train_step", step)
         patch.setattr(loop, "evaluate", lambda *_: EvaluationResult(next(supplied), 11_584_344))
-        state: Any = SimpleNamespace(progress=folder.progress, pipeline=SimpleNamespace(world=None))
+        state: Any = SimpleNamespace(benchmark=benchmark, progress=log.progress)
         batches: Any = SimpleNamespace(at=lambda _: [])
         windows: Any = None
         try:
-            folder.begin_init(config)
-            with folder.run_clock(config, eval_tokens=11_590_004, barrier=lambda: None):
-                run = loop.Run(benchmark, state, batches, windows, folder.events, PhaseLog())
-                ending = loop.run_loop(run, [folder]).ending
+            with log.run_clock(eval_tokens=11_590_004, barrier=lambda: None):
+                run = loop.Run(state, batches, windows, log.events, PhaseLog())
+                ending = loop.run_loop(run, [log]).ending
         except ZeroDivisionError:
             pass
     lines = (run_dir / "result_0.txt").read_text().splitlines()

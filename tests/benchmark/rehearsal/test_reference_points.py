@@ -10,7 +10,7 @@ from benchmark.config.benchmarks import REHEARSAL, REHEARSAL_LLAMA, REHEARSALS
 from benchmark.config.run_config import Benchmark
 from benchmark.rehearsal import reference_points
 from benchmark.rehearsal.reference_points import rehearse_seeds, write_reference_points
-from benchmark.training.run_folder import as_json
+from benchmark.training.same_run import as_json
 from stage.errors import CheckFailed
 from tests.support import REPOSITORY, assert_refused, command
 

@@ -14,7 +14,6 @@ import pytest
 import benchmark.replay.replay_run as replay_module
 from benchmark.__main__ import main
 from benchmark.config.benchmarks import GPT3_175B
-from benchmark.config.run_config import RunConfig
 from benchmark.config.systems import SYSTEMS
 from benchmark.evidence.chain import EVIDENCE, AnyRecord, Begin, Chain, CheckpointRecord, EvaluationRecord, read_chain
 from benchmark.replay.replay_run import ReplayOptions, ReplayResult, replay
@@ -212,7 +211,7 @@ def test_bad_input(steps: str, change: dict[str, Any], told: str, honest_run: Pa
 )
 def test_machines_that_are_too_small(system: str, told: str) -> None:
     with pytest.raises(InputError, match=told):
-        require_room(RunConfig(GPT3_175B, SYSTEMS[system]))
+        require_room(GPT3_175B.model, SYSTEMS[system])
 
 
 @pytest.mark.parametrize(

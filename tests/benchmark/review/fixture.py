@@ -144,7 +144,7 @@ def records_of(made: MadeUp, seed: int) -> list[Record]:
     log.point("cache_clear", True)
     log.start("init_start")
     log.now_ms += 199_999
-    log_configuration(log, config, seed=seed, eval_tokens=11_590_004)
+    log_configuration(log, benchmark, config.system, config.logging, seed=seed, eval_tokens=11_590_004)
     log_disclosure(log, config.system, precision="bf16", fp32_products="fp32")
     log.end("init_stop")
     log.start("run_start")

@@ -17,7 +17,7 @@ from benchmark.results.system_description import MARK
 from benchmark.review.verdict import review
 from benchmark.submission.package import make_package
 from benchmark.submission.package_inputs import require_same_submitter
-from benchmark.training.run_folder import as_json
+from benchmark.training.same_run import as_json
 from stage.errors import InputError
 from stage.git import commit_of
 from tests.benchmark.review.fixture import (

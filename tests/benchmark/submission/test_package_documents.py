@@ -15,7 +15,7 @@ from benchmark.results.judged import GPT3
 from benchmark.results.recorded_run import RecordedRun, read_recorded_run
 from benchmark.submission.package_claims import PUBLISHED_DATA, claims_of
 from benchmark.submission.package_documents import Contents, write_documents
-from benchmark.training.run_folder import as_json
+from benchmark.training.same_run import as_json
 from stage.errors import InputError
 from tests.benchmark.review.damage import Log
 from tests.benchmark.review.fixture import GPT3_MADE, records, system_description, write_run

@@ -10,14 +10,11 @@ import pytest
 from benchmark.config.run_config import RunConfig
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path
 from benchmark.training.engine.distributed import joined_world, read_environment
-from benchmark.training.engine.run_progress import starting_progress
-from benchmark.training.engine.train_state import empty_state, load_initial
 from benchmark.training.evaluate_checkpoint import CheckpointQuality, evaluate_checkpoint, format_quality
 from benchmark.training.train import train
 from checkpoint_convert.formats import stored_array
-from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from model.flops import num_parameters
-from tests.benchmark.runs import command_line, events, system_of
+from tests.benchmark.runs import command_line, events, loaded_state, system_of
 from tests.benchmark.tiny import SHORT, TINY, Inputs, in_processes
 from tests.support import command
 
@@ -50,10 +47,8 @@ def _bytes_read(config: RunConfig) -> tuple[int, int]:
     setattr(stored_array, "_read_exactly", counted)  # noqa: B010
     evaluate_checkpoint(config)
     evaluated, count = count, 0
-    assert config.data.checkpoint is not None
     with joined_world(config.system, read_environment()) as world:
-        state = empty_state(config, world, starting_progress(config.benchmark, 0))
-        load_initial(state, MegatronCheckpoint(config.data.checkpoint))
+        loaded_state(config, world)
     return evaluated, count
 
 

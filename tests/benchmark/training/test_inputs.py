@@ -32,21 +32,21 @@ from tests.benchmark.tiny import TINY, Inputs
 def test_missing_inputs_are_named(change: dict[str, Any], complaint: str, inputs: Inputs, tmp_path: Path) -> None:
     config = inputs.config(tmp_path).changed(**change)
     with pytest.raises(InputError, match=complaint):
-        require_inputs(config.data, config.benchmark.model.vocab_size)
+        require_inputs(config.data, config.benchmark)
 
 
 def test_data_of_another_tokenizer_are_refused(inputs: Inputs, tmp_path: Path) -> None:
     model = dataclasses.replace(TINY.model, vocab_size=90)
     config = inputs.config(tmp_path, benchmark=dataclasses.replace(TINY, model=model))
     with pytest.raises(InputError, match="tokenised with a vocabulary of 100 pieces, but the model has 90"):
-        require_inputs(config.data, config.benchmark.model.vocab_size)
+        require_inputs(config.data, config.benchmark)
 
 
 def test_what_a_command_does_not_need_may_be_missing(inputs: Inputs, tmp_path: Path) -> None:
     config = inputs.config(tmp_path)
-    require_inputs(config.data, config.benchmark.model.vocab_size)
-    require_inputs(config.changed(train_data_path=()).data, 100, training=False)
-    require_inputs(config.changed(checkpoint=None).data, 100, checkpoint=False)
+    require_inputs(config.data, config.benchmark)
+    require_inputs(config.changed(train_data_path=()).data, TINY, trains=False)
+    require_inputs(config.changed(checkpoint=None).data, TINY, begins=False)
 
 
 def test_no_run_trains_on_its_validation_set(inputs: Inputs, tmp_path: Path) -> None:
@@ -57,22 +57,22 @@ def test_no_run_trains_on_its_validation_set(inputs: Inputs, tmp_path: Path) -> 
     for prefix in (inputs.folder / "valid", tmp_path / "more"):
         blended = config.changed(train_data_path=(*inputs.training, "0.1", str(prefix)))
         with pytest.raises(InputError, match=f"--train-data-path {prefix}: has the tokens of --valid-data-path"):
-            require_inputs(blended.data, blended.benchmark.model.vocab_size)
-        require_inputs(blended.data, 100, training=False)
+            require_inputs(blended.data, TINY)
+        require_inputs(blended.data, TINY, trains=False)
     with (tmp_path / "more.bin").open("r+b") as file:
         file.write(b"\x01\x00\x02\x00")  # another one of the same size
-    require_inputs(blended.data, blended.benchmark.model.vocab_size)
+    require_inputs(blended.data, TINY)
 
 
 def test_changed_files_are_refused(inputs: Inputs, tmp_path: Path) -> None:
     for name in ("valid.bin", "valid.idx", "valid.manifest.json"):
         (tmp_path / name).write_bytes((inputs.folder / name).read_bytes())
     config = inputs.config(tmp_path).changed(valid_data_path=(str(tmp_path / "valid"),))
-    require_inputs(config.data, config.benchmark.model.vocab_size)
+    require_inputs(config.data, config.benchmark)
     with (tmp_path / "valid.bin").open("ab") as file:
         file.write(b"more")
     with pytest.raises(InputError, match=r"valid\.bin: .* bytes instead of .*, valid\.manifest\.json says otherwise"):
-        require_inputs(config.data, config.benchmark.model.vocab_size)
+        require_inputs(config.data, config.benchmark)
 
 
 def test_each_file_is_asked_for_once(inputs: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +85,7 @@ def test_each_file_is_asked_for_once(inputs: Inputs, tmp_path: Path, monkeypatch
         return ask(files)
 
     monkeypatch.setattr(stage.outputs.manifest, "_stats_of", counted)
-    require_inputs(config.data, config.benchmark.model.vocab_size)
+    require_inputs(config.data, config.benchmark)
     provenance(config.data)
     assert sorted(asked) == sorted(str(path) for path in inputs.checkpoint.rglob("*") if path.is_file())
 

@@ -62,7 +62,7 @@ def loop(
     """Six steps, an evaluation after each third; ``of_step`` changes the result of the step with that number."""
     progress = progress or starting_progress(benchmark, 1)
     supplied: Iterator[float] = iter(values)
-    state: Any = SimpleNamespace(progress=progress, pipeline=SimpleNamespace(world=None))
+    state: Any = SimpleNamespace(benchmark=benchmark, progress=progress)
 
     def train_step(*_: Any, flags: StepFlags) -> StepResult:
         assert flags == StepFlags(save=True)
@@ -75,7 +75,7 @@ def loop(
     log, told = EventLog([Recorder(seen.append)]), told or Told()
     batches: Any = SimpleNamespace(at=lambda _: [])
     windows: Any = None
-    end = run_loop(Run(benchmark, state, batches, windows, log, PhaseLog()), [told])
+    end = run_loop(Run(state, batches, windows, log, PhaseLog()), [told])
     log.close()
     return end, progress, seen, told.calls
 

@@ -17,11 +17,13 @@ from benchmark.events.event import Event
 from benchmark.events.mlperf_log import MlperfLog
 from benchmark.launch.attempt_folder import AttemptEnd, AttemptStart, attempt_path, write_end, write_start
 from benchmark.launch.endings import RunEnd
+from benchmark.training.checkpoints.checkpoint_choice import CheckpointChoice
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, progress_as_json, publish_checkpoint
 from benchmark.training.engine.distributed import Environment
 from benchmark.training.engine.run_progress import Evaluation
-from benchmark.training.run_folder import RunFolder, as_json, open_run_folder, summary_path
-from benchmark.training.same_inputs import ContentIdentity, InputIdentities, read_identities
+from benchmark.training.run_folder import open_run_folder, summary_path
+from benchmark.training.run_log import RunLog
+from benchmark.training.same_run import ContentIdentity, InputIdentities, as_json, read_identities
 from stage.errors import InputError
 from tests.benchmark.runs import events, mlperf
 from tests.benchmark.tiny import CPU, SHORT
@@ -32,75 +34,73 @@ def configured(run_dir: Path, **fields: Any) -> RunConfig:
     return RunConfig(benchmark=SHORT, system=system, run_dir=run_dir).changed(**{"seed": 17, **fields})
 
 
-def clock(folder: RunFolder, config: RunConfig) -> Any:
-    return folder.run_clock(config, eval_tokens=289, barrier=lambda: None)
+def clock(log: RunLog) -> Any:
+    return log.run_clock(eval_tokens=289, barrier=lambda: None)
 
 
 def run_to_checkpoint(config: RunConfig, *, steps: int, lost_steps: int, inputs: InputIdentities | None = None) -> None:
     """A run that saved after ``steps`` steps, and was killed when it had logged ``lost_steps`` more."""
-    with open_run_folder(config, rank=0, inputs=inputs) as folder:
-        folder.begin_init(config)
-        with clock(folder, config):
-            for _ in range(steps):
-                folder.progress.steps += 1
-                folder.events.point("tracked_stats", step=folder.progress.steps)
-            folder.progress.evaluations.append(Evaluation(folder.progress.trained_tokens, 4.5))
-            folder.about_to_save()
-            _write_checkpoint(config.run_dir, folder)
-            for number in range(lost_steps):
-                folder.events.point("tracked_stats", step=steps + 1 + number)
+    with open_run_folder(config, rank=0, inputs=inputs) as log, clock(log):
+        for _ in range(steps):
+            log.progress.steps += 1
+            log.events.point("tracked_stats", step=log.progress.steps)
+        log.progress.evaluations.append(Evaluation(log.progress.trained_tokens, 4.5))
+        log.about_to_save()
+        _write_checkpoint(config.run_dir, log)
+        for number in range(lost_steps):
+            log.events.point("tracked_stats", step=steps + 1 + number)
 
 
-def _write_checkpoint(run_dir: Path, folder: RunFolder) -> None:
-    final = checkpoint_path(run_dir, folder.progress.steps)
+def _write_checkpoint(run_dir: Path, log: RunLog) -> None:
+    final = checkpoint_path(run_dir, log.progress.steps)
     partial = final.with_name(f"{final.name}.partial")
     partial.mkdir(parents=True)
     (partial / ".metadata").touch()
-    publish_checkpoint(partial, final, {}, progress_as_json(folder.progress))
+    publish_checkpoint(partial, final, {}, progress_as_json(log.progress))
 
 
 def test_new_run_writes_its_configuration_with_the_seed(tmp_path: Path) -> None:
     config = configured(tmp_path / "deep" / "run", train_data_path=("a", "b"), result_number=3)
-    with open_run_folder(config, rank=0) as folder:
-        assert not folder.resumed
-        assert (folder.progress.steps, folder.progress.seed, folder.progress.start_samples) == (0, 17, 48_000)
+    with open_run_folder(config, rank=0) as log:
+        assert log.resumed_at is None
+        assert (log.progress.steps, log.progress.seed, log.progress.start_samples) == (0, 17, 48_000)
     written = json.loads((config.run_dir / "config.json").read_text())
     assert written == as_json(config)
     assert written["data"]["train_data_path"] == ["a", "b"]
     assert written["benchmark"]["model"]["num_layers"] == 4
     assert written["run_dir"] == str(config.run_dir)
-    assert (config.run_dir / "result_3.txt").read_text() == ""
+    keys = [json.loads(line[9:])["key"] for line in (config.run_dir / "result_3.txt").read_text().splitlines()]
+    assert keys == ["cache_clear", "init_start"]
     assert [event["key"] for event in events(config.run_dir, "environment")] == ["environment"]
 
 
 def test_other_ranks_write_nothing(tmp_path: Path) -> None:
     config = configured(tmp_path / "run", seed=None)
-    with open_run_folder(config, rank=1) as folder, clock(folder, config):
-        folder.begin_init(config)
-        folder.about_to_save()
-        folder.end(RunEnd("success", ""))
+    with open_run_folder(config, rank=1) as log, clock(log):
+        log.about_to_save()
+        log.end(RunEnd("success", ""))
     assert not config.run_dir.exists()
 
 
 def test_seed_is_drawn_anew_and_in_range(tmp_path: Path) -> None:
     seeds = []
     for name in ("a", "b", "c"):
-        with open_run_folder(configured(tmp_path / name, seed=None), rank=0) as folder:
-            seeds.append(folder.progress.seed)
+        with open_run_folder(configured(tmp_path / name, seed=None), rank=0) as log:
+            seeds.append(log.progress.seed)
         assert json.loads((tmp_path / name / "config.json").read_text())["data"]["seed"] == seeds[-1]
     assert len(set(seeds)) == 3
     assert all(0 <= seed < 2**31 for seed in seeds)
 
 
 def test_killed_before_its_first_checkpoint_it_begins_again_with_its_seed(tmp_path: Path) -> None:
-    with open_run_folder(configured(tmp_path, seed=None), rank=0) as folder:
-        seed = folder.progress.seed
-        folder.begin_init(configured(tmp_path))
-    with open_run_folder(configured(tmp_path, seed=None), rank=0) as folder:
-        assert (folder.progress.seed, folder.resumed) == (seed, False)
-    assert (tmp_path / "result_0.txt").read_text() == ""
-    with open_run_folder(configured(tmp_path, seed=5), rank=0) as folder:
-        assert folder.progress.seed == 5  # nothing is lost yet, so another one may be given
+    with open_run_folder(configured(tmp_path, seed=None), rank=0) as log:
+        seed = log.progress.seed
+    (tmp_path / "result_0.txt").write_text("half a li")
+    with open_run_folder(configured(tmp_path, seed=None), rank=0) as log:
+        assert (log.progress.seed, log.resumed_at) == (seed, None)
+    assert [event["key"] for event in mlperf(tmp_path)] == ["cache_clear", "init_start"]
+    with open_run_folder(configured(tmp_path, seed=5), rank=0) as log:
+        assert log.progress.seed == 5  # nothing is lost yet, so another one may be given
 
 
 def test_finished_run_is_refused(tmp_path: Path) -> None:
@@ -139,8 +139,8 @@ def test_another_run_is_not_continued(change: dict[str, Any], complaint: str, tm
     with pytest.raises(InputError, match=complaint), open_run_folder(config.changed(**change), rank=0):
         pass
     system = dataclasses.replace(config.system, micro_batch_size=1)
-    with open_run_folder(config.changed(system=system, save_interval=7, seed=None), rank=0) as folder:
-        assert folder.resumed
+    with open_run_folder(config.changed(system=system, save_interval=7, seed=None), rank=0) as log:
+        assert log.resumed_at is not None
 
 
 def test_what_it_reads_is_compared_by_contents_once_that_is_noted(tmp_path: Path) -> None:
@@ -150,14 +150,14 @@ def test_what_it_reads_is_compared_by_contents_once_that_is_noted(tmp_path: Path
     config = configured(tmp_path, train_data_path=("a",))
     run_to_checkpoint(config, steps=2, lost_steps=0, inputs=reading("1"))
     moved = config.changed(train_data_path=("elsewhere/a",))
-    with open_run_folder(moved, rank=0, inputs=reading("1")) as folder:
-        assert folder.resumed
+    with open_run_folder(moved, rank=0, inputs=reading("1")) as log:
+        assert log.resumed_at is not None
     changed = pytest.raises(InputError, match=r"--train-data-path a: not the contents .* \(lengths_md5 1, now 2\)")
     with changed, open_run_folder(config, rank=0, inputs=reading("2")):
         pass
     shutil.rmtree(tmp_path / "checkpoints")
-    with open_run_folder(config, rank=0, inputs=reading("2")) as folder:
-        assert not folder.resumed  # it begins anew, with what is there now
+    with open_run_folder(config, rank=0, inputs=reading("2")) as log:
+        assert log.resumed_at is None  # it begins anew, with what is there now
     assert read_identities(tmp_path) == reading("2")
 
 
@@ -177,26 +177,39 @@ def test_continued_run_has_the_log_of_its_checkpoint(tmp_path: Path) -> None:
     killed = mlperf(tmp_path)
     assert [event["key"] for event in killed].count("run_stop") == 1
     steps_logged = len(events(tmp_path, "tracked_stats"))
-    with open_run_folder(config.changed(seed=None), rank=0) as folder:
-        assert folder.resumed
-        assert (folder.progress.steps, folder.progress.restarts, folder.progress.seed) == (2, 1, 17)
-        assert folder.progress.evaluations == [Evaluation(384, 4.5)]
-        folder.begin_init(config)
-        with clock(folder, config):
+    with open_run_folder(config.changed(seed=None), rank=0) as log:
+        assert log.resumed_at is not None
+        assert (log.progress.steps, log.progress.restarts, log.progress.seed) == (2, 1, 17)
+        assert log.progress.evaluations == [Evaluation(384, 4.5)]
+        with clock(log):
             pass
-    log = mlperf(tmp_path)
+    logged = mlperf(tmp_path)
     kept = killed.index(next(event for event in killed if event["metadata"].get("step") == 3))
-    assert log[:kept] == killed[:kept]
-    assert [event["key"] for event in log[kept:]] == [
+    assert logged[:kept] == killed[:kept]
+    assert [event["key"] for event in logged[kept:]] == [
         "restart",
         "run_stop",
         "train_samples",
         "trained_samples",
         "epoch_stop",
     ]
-    assert (log[kept]["value"], log[kept]["metadata"]["step"]) == (1, 384)
-    assert [event["key"] for event in log].count("run_start") == 1
+    assert (logged[kept]["value"], logged[kept]["metadata"]["step"]) == (1, 384)
+    assert [event["key"] for event in logged].count("run_start") == 1
     assert len(events(tmp_path, "tracked_stats")) == steps_logged  # events.jsonl keeps what was lost
+
+
+def test_log_begins_anew_where_neither_a_checkpoint_nor_a_clock_is_left(tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    run_to_checkpoint(config, steps=2, lost_steps=0)
+    with open_run_folder(config, rank=0) as log:
+        os.truncate(tmp_path / "result_0.txt", 0)
+        log.go_on_from(CheckpointChoice(None, None, False, ("the checkpoint after 2 steps is damaged",)))
+        assert (log.progress.steps, log.progress.restarts, log.progress.seed) == (0, 0, 17)
+        with clock(log):
+            pass
+    keys = [event["key"] for event in mlperf(tmp_path)]
+    assert keys[:2] == ["cache_clear", "init_start"]
+    assert [keys.count(key) for key in ("run_start", "run_stop", "restart")] == [1, 1, 0]
 
 
 @pytest.mark.parametrize("kind", [errno.ENOSPC, errno.EROFS])
@@ -216,27 +229,27 @@ def test_a_disk_that_fails_at_a_checkpoint_loses_no_line_of_the_log(
         failing.setattr(Background, "close", functools.partialmethod(Background.close, 0.05))
         run_to_checkpoint(config, steps=2, lost_steps=1)
     assert "tracked_stats" not in [event["key"] for event in mlperf(tmp_path)]
-    with open_run_folder(config, rank=0) as folder, clock(folder, config):
-        folder.about_to_save()  # before anything of the rest may have been written
-        assert len(folder.progress.mlperf_log_rest) >= 2
-    log = mlperf(tmp_path)
-    steps = [event["metadata"]["step"] for event in log if event["key"] == "tracked_stats"]
+    with open_run_folder(config, rank=0) as log, clock(log):
+        log.about_to_save()  # before anything of the rest may have been written
+        assert len(log.progress.mlperf_log_rest) >= 2
+    logged = mlperf(tmp_path)
+    steps = [event["metadata"]["step"] for event in logged if event["key"] == "tracked_stats"]
     assert steps == [1, 2]
-    assert [event["key"] for event in log].count("restart") == 1
+    assert [event["key"] for event in logged].count("restart") == 1
 
 
 def test_a_log_that_lost_lines_since_its_checkpoint_is_told(tmp_path: Path) -> None:
     config = configured(tmp_path)
-    with open_run_folder(config, rank=0) as folder, clock(folder, config):
+    with open_run_folder(config, rank=0) as log, clock(log):
         for step in range(40):
-            folder.events.point("tracked_stats", step=step)
-        assert folder.mlperf_log is not None and folder.events.drain(folder.mlperf_log)
-        folder.about_to_save()
-        kept = folder.progress.mlperf_log_bytes
+            log.events.point("tracked_stats", step=step)
+        assert log.mlperf_log is not None and log.events.drain(log.mlperf_log)
+        log.about_to_save()
+        kept = log.progress.mlperf_log_bytes
         assert kept > 1000
-        _write_checkpoint(config.run_dir, folder)
+        _write_checkpoint(config.run_dir, log)
     os.truncate(tmp_path / "result_0.txt", 500)
-    with open_run_folder(config, rank=0) as folder, clock(folder, config):
+    with open_run_folder(config, rank=0) as log, clock(log):
         pass
     told = [event["value"] for event in events(tmp_path, "message")]
     shorter = " bytes shorter than when the checkpoint was written: lines are lost"
@@ -244,7 +257,7 @@ def test_a_log_that_lost_lines_since_its_checkpoint_is_told(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("end", "logged"),
+    ("end", "status"),
     [
         (RunEnd("success", "", reached_target=True), "success"),
         (RunEnd("success", ""), "aborted"),
@@ -252,25 +265,23 @@ def test_a_log_that_lost_lines_since_its_checkpoint_is_told(tmp_path: Path) -> N
         (RunEnd("failed", ""), "aborted"),
     ],
 )
-def test_run_that_ends_by_itself_has_one_run_stop(end: RunEnd, logged: str, tmp_path: Path) -> None:
+def test_run_that_ends_by_itself_has_one_run_stop(end: RunEnd, status: str, tmp_path: Path) -> None:
     config = configured(tmp_path)
-    with open_run_folder(config, rank=0) as folder:
-        folder.begin_init(config)
-        with clock(folder, config):
-            folder.progress.steps = 3
-            folder.end(end)
-            folder.end(RunEnd("interrupted", ""))
-    log = mlperf(tmp_path)
-    assert [event["key"] for event in log][-4:] == ["run_stop", "train_samples", "trained_samples", "epoch_stop"]
-    assert [event["metadata"]["status"] for event in log if event["key"] == "run_stop"] == [logged]
-    assert log[-2]["value"] == log[-1]["metadata"]["epoch_num"] == 576
+    with open_run_folder(config, rank=0) as log, clock(log):
+        log.progress.steps = 3
+        log.end(end)
+        log.end(RunEnd("interrupted", ""))
+    logged = mlperf(tmp_path)
+    assert [event["key"] for event in logged][-4:] == ["run_stop", "train_samples", "trained_samples", "epoch_stop"]
+    assert [event["metadata"]["status"] for event in logged if event["key"] == "run_stop"] == [status]
+    assert logged[-2]["value"] == logged[-1]["metadata"]["epoch_num"] == 576
     assert [event["value"] for event in events(tmp_path, "message")] == [f"{end.ending} after 576 tokens"]
 
 
 @pytest.mark.parametrize("failure", [ZeroDivisionError, KeyboardInterrupt, SystemExit])
 def test_run_that_something_ends_has_one_run_stop(failure: type[BaseException], tmp_path: Path) -> None:
     config = configured(tmp_path)
-    with pytest.raises(failure), open_run_folder(config, rank=0) as folder, clock(folder, config):
+    with pytest.raises(failure), open_run_folder(config, rank=0) as log, clock(log):
         raise failure
     stops = [event["metadata"]["status"] for event in mlperf(tmp_path) if event["key"] == "run_stop"]
     assert stops == ["aborted"]
@@ -279,15 +290,14 @@ def test_run_that_something_ends_has_one_run_stop(failure: type[BaseException], 
 def test_clock_starts_when_all_processes_are_ready(tmp_path: Path) -> None:
     config = configured(tmp_path)
     keys: list[list[str]] = []
-    with open_run_folder(config, rank=0) as folder:
+    with open_run_folder(config, rank=0) as log:
 
         def barrier() -> None:
-            assert folder.mlperf_log is not None
-            folder.events.drain(folder.mlperf_log)
+            assert log.mlperf_log is not None
+            log.events.drain(log.mlperf_log)
             keys.append([event["key"] for event in mlperf(tmp_path)])
 
-        folder.begin_init(config)
-        with folder.run_clock(config, eval_tokens=289, barrier=barrier):
+        with log.run_clock(eval_tokens=289, barrier=barrier):
             pass
     assert keys[0] == ["cache_clear", "init_start"]
     assert keys[1][-3:] == ["init_stop", "run_start", "epoch_start"]
@@ -303,8 +313,8 @@ def test_events_tell_how_the_attempt_before_ended(tmp_path: Path) -> None:
         if name != "0003":
             write_end(folder, AttemptEnd(second, 137, "again", f"rank 1 was killed in {name}"))
     with open_run_folder(config, 0) as opened:
-        opened.note_last_incident(config, Environment(0, 1, 0, attempt="0003"))
-        opened.note_last_incident(config, Environment(0, 1, 0, attempt="0001"))  # 0003 says nothing
+        opened.note_last_incident(tmp_path, Environment(0, 1, 0, attempt="0003"))
+        opened.note_last_incident(tmp_path, Environment(0, 1, 0, attempt="0001"))  # 0003 says nothing
     (incident,) = events(tmp_path, "incident")
     assert (incident["value"], incident["attempt"], incident["action"]) == (
         "rank 1 was killed in 0002",
@@ -319,14 +329,12 @@ def test_clock_goes_on_where_all_checkpoints_are_damaged(tmp_path: Path) -> None
     run_to_checkpoint(config, steps=2, lost_steps=0)
     began = next(event["time_ms"] for event in mlperf(tmp_path) if event["key"] == "run_start")
     (checkpoint_path(tmp_path, 2) / "progress.json").write_text("{")
-    with open_run_folder(config, rank=0) as folder:
-        folder.begin_init(config)
-        with clock(folder, config):
-            assert (folder.progress.steps, folder.progress.restarts, folder.resumed) == (0, 1, False)
-    log = mlperf(tmp_path)
-    keys = [event["key"] for event in log]
+    with open_run_folder(config, rank=0) as log, clock(log):
+        assert (log.progress.steps, log.progress.restarts, log.resumed_at) == (0, 1, None)
+    logged = mlperf(tmp_path)
+    keys = [event["key"] for event in logged]
     for key in ("init_start", "seed", "run_start", "epoch_start", "restart", "run_stop"):
         assert keys.count(key) == 1, key
     assert keys[keys.index("epoch_start") + 1] == "restart"
-    assert [event["time_ms"] for event in log if event["key"] == "run_start"] == [began]
-    assert next(event["metadata"]["step"] for event in log if event["key"] == "restart") == 0
+    assert [event["time_ms"] for event in logged if event["key"] == "run_start"] == [began]
+    assert next(event["metadata"]["step"] for event in logged if event["key"] == "restart") == 0

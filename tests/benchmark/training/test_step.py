@@ -12,14 +12,11 @@ from benchmark.config.schedule import learning_rate
 from benchmark.training.engine.adam import Adam, local
 from benchmark.training.engine.distributed import joined_world, read_environment
 from benchmark.training.engine.micro_batches import TrainingBatches, read_micro_batch
-from benchmark.training.engine.run_progress import starting_progress
-from benchmark.training.engine.train_state import empty_state, load_initial
 from benchmark.training.inputs import open_data
 from benchmark.training.step import EvaluationResult, StepResult, evaluate, train_step
 from benchmark.training.step_flags import StepFlags
-from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from model.gpt3 import token_losses
-from tests.benchmark.runs import plain_model, system_of
+from tests.benchmark.runs import loaded_state, plain_model, system_of
 from tests.benchmark.tiny import Inputs, in_processes
 
 
@@ -37,13 +34,11 @@ class Seen:
 def _step_and_evaluate(config: RunConfig) -> Seen:
     """An evaluation; then a step, one for which the last process asks to stop, and one with a bad gradient."""
     with joined_world(config.system, read_environment()) as world:
-        state = empty_state(config, world, starting_progress(config.benchmark, 17))
-        assert config.data.checkpoint is not None
-        load_initial(state, MegatronCheckpoint(config.data.checkpoint))
+        state = loaded_state(config, world)
         data = open_data(config.data, config.benchmark, 17)
-        quality = evaluate(state, world, data.validation)
+        quality = evaluate(state, data.validation)
         by_hand = _losses_by_hand(config, data.validation) if world.size == 1 else None
-        batches = TrainingBatches(data.training, config, rank=world.data_rank)
+        batches = TrainingBatches(data.training, config.benchmark, config.system, rank=world.data_rank)
         steps, changed = [], []
         for number in range(3):
             if number == 2:

@@ -11,11 +11,8 @@ from torch.distributed.tensor import DTensor
 from benchmark.config.run_config import Benchmark, RunConfig
 from benchmark.config.system_config import System
 from benchmark.training.engine.distributed import joined_world, read_environment
-from benchmark.training.engine.run_progress import starting_progress
-from benchmark.training.engine.train_state import empty_state, load_initial
-from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from tests.benchmark.llama import TINY_LLAMA
-from tests.benchmark.runs import run, system_of
+from tests.benchmark.runs import loaded_state, run, system_of
 from tests.benchmark.tiny import SHORT, Inputs, in_processes
 
 TOPOLOGIES = {
@@ -79,9 +76,7 @@ def whole(tensor: torch.Tensor) -> torch.Tensor:
 
 def _weights(config: RunConfig) -> dict[str, "np.ndarray[Any, Any]"]:
     with joined_world(config.system, read_environment()) as world:
-        state = empty_state(config, world, starting_progress(config.benchmark, 1))
-        assert config.data.checkpoint is not None
-        load_initial(state, MegatronCheckpoint(config.data.checkpoint))
+        state = loaded_state(config, world)
         return {name: whole(value).numpy() for name, value in state.tensors().items()}
 
 

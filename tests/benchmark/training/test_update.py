@@ -18,7 +18,7 @@ import benchmark.training.restore_state as restore_state_module
 import benchmark.training.train as train_module
 from benchmark.config.run_config import RunConfig
 from benchmark.training.engine.adam import Adam
-from benchmark.training.engine.train_state import TrainState, load_initial
+from benchmark.training.engine.train_state import TrainState, begin_state
 from tests.benchmark.runs import events, system_of
 from tests.benchmark.tiny import TINY, Inputs, in_processes
 
@@ -47,10 +47,11 @@ def _train_recording(config: RunConfig) -> Recorded:
     states: list[TrainState] = []
     square_sum = Adam.gradient_square_sum
 
-    def remember(state: TrainState, checkpoint: Any) -> None:
-        load_initial(state, checkpoint)
+    def remember(state: TrainState, checkpoint: Any) -> str:
+        told = begin_state(state, checkpoint)
         states.append(state)
         recorded.start = {name: whole(tensor) for name, tensor in state.tensors().items()}
+        return told
 
     def recording(adam: Adam) -> torch.Tensor:
         if len(recorded.gradients) == BAD_STEP:
@@ -59,7 +60,7 @@ def _train_recording(config: RunConfig) -> Recorded:
         return square_sum(adam)
 
     setattr(Adam, "gradient_square_sum", recording)  # noqa: B010
-    setattr(restore_state_module, "load_initial", remember)  # noqa: B010
+    setattr(restore_state_module, "begin_state", remember)  # noqa: B010
     run_loop = loop_module.run_loop
 
     def run_and_look(*arguments: Any) -> Any:

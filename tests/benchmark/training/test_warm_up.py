@@ -6,25 +6,21 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmark.config.benchmarks import BENCHMARKS
 from benchmark.config.run_config import RunConfig
 from benchmark.config.systems import SYSTEMS
 from benchmark.launch.phases import Phase, PhaseLog
 from benchmark.training.checkpoints.checkpoint_folder import DIGESTS, checkpoint_path
 from benchmark.training.engine.adam import Adam, local
 from benchmark.training.engine.distributed import joined_world, read_environment
-from benchmark.training.engine.run_progress import starting_progress
-from benchmark.training.engine.train_state import empty_state, load_initial
 from benchmark.training.warm_up import (
     WarmUp,
     made_up_batches,
     training_micro_batches,
     warm_up,
 )
-from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from checksums.md5_list import read_list
 from stage.errors import InputError
-from tests.benchmark.runs import events, mlperf, run, system_of
+from tests.benchmark.runs import events, loaded_state, mlperf, run, system_of
 from tests.benchmark.tiny import SHORT, TINY, Inputs, in_processes
 
 TOPOLOGIES = {
@@ -56,13 +52,11 @@ class _Heard:
 
 def _traces(config: RunConfig) -> Traces:
     with joined_world(config.system, read_environment()) as world:
-        state = empty_state(config, world, starting_progress(config.benchmark, 17))
-        assert config.data.checkpoint is not None
-        load_initial(state, MegatronCheckpoint(config.data.checkpoint))
+        state = loaded_state(config, world)
         before = {name: local(tensor).clone() for name, tensor in state.tensors().items()}
         progress = dataclasses.replace(state.progress)
         heard = _Heard()
-        done = warm_up(state, world, PhaseLog(heard))
+        done = warm_up(state, PhaseLog(heard))
         assert done is not None
         return Traces(
             changed=[name for name, tensor in state.tensors().items() if not torch.equal(local(tensor), before[name])],
@@ -120,7 +114,7 @@ def test_adam_of_the_run_is_not_asked_to_update(inputs: Inputs, tmp_path: Path) 
 
 def test_made_up_tokens_are_tokens(inputs: Inputs, tmp_path: Path) -> None:
     config = inputs.config(tmp_path, system=system_of(1, warm_up_steps=1))
-    batch, again = made_up_batches(config, 2)
+    batch, again = made_up_batches(TINY.model, config.system, 2)
     assert batch is again
     shape = (config.system.micro_batch_size, TINY.model.seq_length)
     assert batch.tokens.shape == batch.labels.shape == batch.loss_mask.shape == shape
@@ -130,12 +124,8 @@ def test_made_up_tokens_are_tokens(inputs: Inputs, tmp_path: Path) -> None:
     assert batch.loss_mask.sum() == shape[0] * (shape[1] - 1)  # the last position has no label
 
 
-def test_numbers_of_micro_batches(inputs: Inputs, tmp_path: Path) -> None:
-    assert training_micro_batches(inputs.config(tmp_path)) == 2
-    one = dataclasses.replace(TINY, global_batch_size=2)
-    assert training_micro_batches(inputs.config(tmp_path, one)) == 1
-    full = RunConfig(benchmark=BENCHMARKS["gpt3_175b"], system=SYSTEMS["dgxh100_n64"])
-    assert training_micro_batches(full) == 16
+def test_numbers_of_micro_batches() -> None:
+    assert [training_micro_batches(*sizes) for sizes in ((1, 6), (1, 1), (8, 96))] == [2, 1, 16]
     assert {system.warm_up_steps for system in SYSTEMS.values() if system.device == "cuda"} == {2}
 
 

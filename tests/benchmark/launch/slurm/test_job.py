@@ -228,23 +228,11 @@ def test_interpreter_that_cannot_run_it_is_one_line(job: Job) -> None:
     assert not job.calls("srun")
 
 
-@pytest.mark.parametrize(("system_nodes", "used"), [("64", 3), ("3", 3), ("2", 3)])
-def test_all_nodes_are_used_unless_a_few_are_beyond_the_system(job: Job, system_nodes: str, used: int) -> None:
-    job.answer(interpreter=f"nodes {system_nodes}")
-    job.run(NODES="")
-    assert option(job.attempts()[0], "--nodes") == str(used)
-
-
-def test_up_to_an_eighth_more_nodes_are_spare(job: Job) -> None:
+def test_up_to_an_eighth_more_nodes_than_the_system_s_are_spare(job: Job) -> None:
     names = ",".join(f"n{number}" for number in range(9))
     job.answer(interpreter="nodes 8", nodes=names, states="")
     job.run(NODES="", SLURM_JOB_NODELIST=names)
     assert option(job.attempts()[0], "--nodes") == "8"
-
-
-def test_job_with_fewer_nodes_than_asked_for_is_refused(job: Job) -> None:
-    done = job.run(NODES="4")
-    assert (done.returncode, "NODES=4, but the job has 3 nodes" in done.stdout) == (2, True)
 
 
 def test_plan_is_written_beside_the_run_once(job: Job) -> None:

@@ -30,9 +30,9 @@ def test_without_published_runs_the_mean_of_reference_runs_lies_between_two_eval
     """161,109 samples at batch 16 are 13.1 evaluations' worth."""
     config = RunConfig(LLAMA31_8B, SYSTEMS["cpu_p1"])
     assert evaluation_sequences(config)[0] == 1024
-    first, last = (run_length(config, goal, 1.0, 10.0) for goal in tokens_to_target(LLAMA31_8B)[0])
+    first, last = (run_length(LLAMA31_8B, goal, 1.0, 10.0) for goal in tokens_to_target(LLAMA31_8B)[0])
     assert (first.evaluations, last.evaluations, last.steps) == (13, 14, 14 * 768)
-    expected = expected_length(config, 1.0, 10.0)
+    expected = expected_length(LLAMA31_8B, 1.0, 10.0)
     assert expected.steps == 10_070
     assert expected.seconds == pytest.approx(10_070 * (1 + 10 / 768))
     assert first.seconds < expected.seconds < last.seconds

@@ -32,4 +32,4 @@ def test_a_run_becomes_a_workload() -> None:
     )
     assert workload_of(fsdp, stack="torchtitan", precision="bf16").layout.sharding == "fsdp"
     per_token = part_flops_per_token(GPT3, num_layers=96, output_columns=51200)
-    assert work.flops == pytest.approx(config.tokens_per_step * per_token)
+    assert work.flops == pytest.approx(config.benchmark.tokens_per_step * per_token)

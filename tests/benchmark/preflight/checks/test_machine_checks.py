@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmark.config.benchmarks import GPT3_175B
 from benchmark.preflight.checks import machine_checks
 from benchmark.training.checkpoints.save_policy import checkpoint_bytes
 from tests.benchmark.preflight.checks.places import alone, large
@@ -28,7 +29,7 @@ def test_inputs_as_train_would_check_them(inputs: Inputs, tmp_path: Path) -> Non
 def test_space_for_checkpoints_of_the_real_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three of 12 bytes for each of 174.6e9 parameters (docs/facts/peers.md 1.0), 64 machines to hold one."""
     place = alone(large(tmp_path / "run"))
-    assert checkpoint_bytes(large(tmp_path)) == pytest.approx(2.095e12, rel=1e-3)
+    assert checkpoint_bytes(GPT3_175B.model) == pytest.approx(2.095e12, rel=1e-3)
     for free, outcome in ((6.2e12, "FAILED"), (6.3e12, "ok")):
         usage = shutil._ntuple_diskusage(int(1e13), 0, int(free))
         monkeypatch.setattr(shutil, "disk_usage", lambda _, usage=usage: usage)

@@ -16,12 +16,9 @@ from benchmark.training.checkpoints.checkpoint_reader import load_checkpoint
 from benchmark.training.checkpoints.checkpoint_writer import Checkpointer
 from benchmark.training.engine.adam import local
 from benchmark.training.engine.distributed import joined_world, read_environment
-from benchmark.training.engine.run_progress import starting_progress
-from benchmark.training.engine.train_state import empty_state, load_initial
 from benchmark.training.train import train
-from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from stage.errors import InputError
-from tests.benchmark.runs import events, figures, system_of
+from tests.benchmark.runs import events, figures, loaded_state, system_of
 from tests.benchmark.tiny import SHORT, Inputs, in_processes
 from tests.support import command
 
@@ -113,10 +110,8 @@ def test_checkpoint_of_another_model_is_refused(begun: RunConfig, tmp_path: Path
 def _save(config: RunConfig) -> float:
     """Save the initial state; the sum of this process's parts of it."""
     with joined_world(config.system, read_environment()) as world:
-        state = empty_state(config, world, starting_progress(config.benchmark, 1))
-        assert config.data.checkpoint is not None
-        load_initial(state, MegatronCheckpoint(config.data.checkpoint))
-        writer = Checkpointer(state, world.device)
+        state = loaded_state(config, world)
+        writer = Checkpointer(state, config.run_dir, config.checkpoints)
         writer.save()
         written = writer.wait()
         assert written is not None and written.failure is None
@@ -126,12 +121,12 @@ def _save(config: RunConfig) -> float:
 def _load(config: RunConfig) -> tuple[str, float]:
     """What is complained of, and the sum of what is loaded over zeros."""
     with joined_world(config.system, read_environment()) as world:
-        state = empty_state(config, world, starting_progress(config.benchmark, 1))
+        state = loaded_state(config, world)
         for tensor in state.tensors().values():
             tensor.zero_()
         complaint = ""
         try:
-            load_checkpoint(state, checkpoint_path(config.run_dir, 0), world)
+            load_checkpoint(state, checkpoint_path(config.run_dir, 0))
         except InputError as error:
             complaint = str(error)
         return complaint, sum(float(local(tensor).double().abs().sum()) for tensor in state.tensors().values())

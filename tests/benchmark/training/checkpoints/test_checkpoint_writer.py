@@ -16,11 +16,9 @@ from benchmark.training.checkpoints.checkpoint_reader import load_checkpoint
 from benchmark.training.checkpoints.checkpoint_writer import Checkpointer
 from benchmark.training.engine.adam import local
 from benchmark.training.engine.distributed import joined_world, read_environment
-from benchmark.training.engine.run_progress import starting_progress
-from benchmark.training.engine.train_state import TrainState, empty_state, load_initial
+from benchmark.training.engine.train_state import TrainState
 from benchmark.training.train import train
-from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
-from tests.benchmark.runs import events, figures, run, system_of
+from tests.benchmark.runs import events, figures, loaded_state, run, system_of
 from tests.benchmark.tiny import SHORT, Inputs, in_processes
 
 
@@ -99,10 +97,8 @@ def test_checkpoint_that_cannot_be_written_is_reported_and_training_goes_on(inpu
 def _save_and_change_weights(config: RunConfig) -> tuple[str, str, dict[str, str]]:
     """Digests of the weights when saved and after they were changed; and those that are loaded back."""
     with joined_world(config.system, read_environment()) as world:
-        state = empty_state(config, world, starting_progress(config.benchmark, 1))
-        assert config.data.checkpoint is not None
-        load_initial(state, MegatronCheckpoint(config.data.checkpoint))
-        checkpoints = Checkpointer(state, world.device)
+        state = loaded_state(config, world)
+        checkpoints = Checkpointer(state, config.run_dir, config.checkpoints)
         saved = _digest(state)
         checkpoints.save()
         for tensor in state.tensors().values():
@@ -110,7 +106,7 @@ def _save_and_change_weights(config: RunConfig) -> tuple[str, str, dict[str, str
         written = checkpoints.wait()
         assert written is not None and written.failure is None
         changed = _digest(state)
-        load_checkpoint(state, checkpoint_path(config.run_dir, 0), world)
+        load_checkpoint(state, checkpoint_path(config.run_dir, 0))
         return saved, changed, {"loaded": _digest(state)}
 
 

@@ -9,7 +9,7 @@ import pytest
 from benchmark.config.benchmarks import GPT3_175B
 from benchmark.config.run_config import RunConfig
 from benchmark.config.systems import SYSTEMS
-from benchmark.training.checkpoints.save_policy import SavePolicy, estimated_pause_s, save_interval
+from benchmark.training.checkpoints.save_policy import SaveInterval, SavePolicy, estimated_pause_s, save_interval
 from tests.benchmark.tiny import CPU, SHORT
 
 
@@ -18,9 +18,15 @@ def large(system: str = "dgxh100_n64", batch_size: int = 1536, **fields: Any) ->
     return RunConfig(benchmark=benchmark, system=SYSTEMS[system]).changed(**fields)
 
 
+def interval_of(config: RunConfig, **measured: float | None) -> SaveInterval:
+    pause_s, write_s, step_s = (measured.get(name) for name in ("pause_s", "write_s", "step_s"))
+    minutes = config.checkpoints.save_minutes
+    return save_interval(config.benchmark, config.system, minutes, pause_s=pause_s, write_s=write_s, step_s=step_s)
+
+
 def test_interval_is_youngs_for_512_devices() -> None:
     """2 s for a save and 2 hours between failures: sqrt(2 x 2 x 7200) = 169.7 s."""
-    found = save_interval(large(), pause_s=2.0, write_s=40.0, step_s=8.0)
+    found = interval_of(large(), pause_s=2.0, write_s=40.0, step_s=8.0)
     assert found.seconds == pytest.approx(169.7, abs=0.01)
     assert (found.mtbf_s, found.bound) == (7200, "")
     assert found.line() == (
@@ -29,17 +35,17 @@ def test_interval_is_youngs_for_512_devices() -> None:
     )
     longer = dataclasses.replace(large().system, device_mtbf_hours=2 * 1024)
     config = dataclasses.replace(large(), system=longer)
-    assert save_interval(config, pause_s=2.0, write_s=None, step_s=8.0).seconds == pytest.approx(240.0, abs=0.01)
+    assert interval_of(config, pause_s=2.0, step_s=8.0).seconds == pytest.approx(240.0, abs=0.01)
 
 
 def test_half_of_the_time_is_left_to_the_background() -> None:
-    found = save_interval(large(batch_size=2048), pause_s=2.0, write_s=120.0, step_s=9.49)
+    found = interval_of(large(batch_size=2048), pause_s=2.0, write_s=120.0, step_s=9.49)
     assert (found.seconds, found.bound) == (240, "the background takes 120.0 s to write one")
 
 
 def test_no_failure_costs_more_than_a_tenth_of_a_run() -> None:
-    slow_disk = save_interval(large(), pause_s=2.0, write_s=1000.0, step_s=8.0)
-    dear = save_interval(large(), pause_s=60.0, write_s=None, step_s=8.0)
+    slow_disk = interval_of(large(), pause_s=2.0, write_s=1000.0, step_s=8.0)
+    dear = interval_of(large(), pause_s=60.0, step_s=8.0)
     assert slow_disk.seconds == dear.seconds == pytest.approx(0.1 * 380 * 8)
     assert dear.line().endswith("; at most 10% of the 380 steps that a run takes")
 
@@ -49,7 +55,7 @@ def test_no_failure_costs_more_than_a_tenth_of_a_run() -> None:
 def test_default_loses_at_most_a_tenth_on_every_system(system: str, batch_size: int) -> None:
     config = large(system, batch_size)
     for step_s in (1.0, 8.0, 60.0):
-        found = save_interval(config, pause_s=None, write_s=None, step_s=step_s)
+        found = interval_of(config, step_s=step_s)
         assert 0 < found.seconds <= 0.1 * config.benchmark.expected_steps * step_s
         assert not found.pause_measured
 
@@ -62,14 +68,14 @@ def test_expected_steps_are_those_of_the_reference_runs() -> None:
 
 def test_pause_is_estimated_before_it_is_measured() -> None:
     """12 bytes for 174.6e9 parameters over 512 devices, at 2 GB/s."""
-    assert estimated_pause_s(large()) == pytest.approx(2.046, abs=0.001)
-    found = save_interval(large(), pause_s=None, write_s=None, step_s=None)
+    assert estimated_pause_s(GPT3_175B.model, SYSTEMS["dgxh100_n64"]) == pytest.approx(2.046, abs=0.001)
+    found = interval_of(large())
     assert found.seconds == pytest.approx(math.sqrt(2 * 2.046 * 7200), abs=0.1)
     assert "2.05 s (estimated)" in found.line()
 
 
 def test_minutes_are_what_was_asked_for() -> None:
-    found = save_interval(large(save_minutes=30), pause_s=2.0, write_s=4000.0, step_s=8.0)
+    found = interval_of(large(save_minutes=30), pause_s=2.0, write_s=4000.0, step_s=8.0)
     assert (found.seconds, found.line()) == (1800, "checkpoints every 30.0 min, about 225 steps (--save-minutes)")
 
 
@@ -81,8 +87,8 @@ class MadeUpClock:
 
 
 def policy(**fields: Any) -> tuple[SavePolicy, MadeUpClock]:
-    clock = MadeUpClock()
-    return SavePolicy(large(**fields), clock), clock
+    clock, config = MadeUpClock(), large(**fields)
+    return SavePolicy(config.benchmark, config.system, config.checkpoints, clock), clock
 
 
 def test_it_is_due_when_the_interval_has_passed_since_the_last_was_begun() -> None:
@@ -139,4 +145,4 @@ def test_where_steps_are_counted_the_clock_says_nothing(interval: int) -> None:
 
 def test_system_of_one_device_fails_seldom() -> None:
     config = RunConfig(benchmark=SHORT, system=dataclasses.replace(CPU, micro_batch_size=2))
-    assert save_interval(config, pause_s=1.0, write_s=None, step_s=None).mtbf_s == 1024 * 3600
+    assert interval_of(config, pause_s=1.0).mtbf_s == 1024 * 3600

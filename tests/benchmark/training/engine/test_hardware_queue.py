@@ -54,7 +54,7 @@ def _handed_over(system: System, rank: int, copied: bool) -> list[Command]:
     ones = torch.ones(system.micro_batch_size, TINY.model.seq_length, dtype=torch.int64)
     batch = MicroBatch(ones, ones, ones.float())
     with fake_world(system, rank) as world:
-        state = empty_state(config, world, starting_progress(TINY, 17))
+        state = empty_state(config.benchmark, config.system, config.precision, world, starting_progress(TINY, 17))
         if copied:
             group: Any = state.pipeline._parts[0]._group
             group._copied_gathers = SimpleNamespace(gather=partial(recorder.copied_gather, group.group))

@@ -13,9 +13,8 @@ from benchmark.config.run_config import Benchmark, RunConfig
 from benchmark.config.system_config import System
 from benchmark.training.engine.distributed import joined_world, read_environment
 from benchmark.training.engine.run_progress import starting_progress
-from benchmark.training.engine.train_state import empty_state
+from benchmark.training.engine.train_state import begin_state, empty_state
 from benchmark.training.observers.copy_audit import audit_replicas
-from benchmark.training.restore_state import _load_initial
 from model.initial_weights import drawn_rows
 from tests.benchmark.llama import TINY_LLAMA
 from tests.benchmark.runs import system_of
@@ -29,9 +28,10 @@ Weights = dict[str, "np.ndarray[Any, Any]"]
 def _weights(config: RunConfig, seed: int) -> Weights:
     """Weights and moments, whole."""
     with joined_world(config.system, read_environment()) as world:
-        state = empty_state(config, world, starting_progress(config.benchmark, seed))
-        _load_initial(state, config)
-        assert audit_replicas(state, world) == []
+        progress = starting_progress(config.benchmark, seed)
+        state = empty_state(config.benchmark, config.system, config.precision, world, progress)
+        begin_state(state, None)
+        assert audit_replicas(state) == []
         found = {}
         for name, tensor in state.tensors().items():
             assert isinstance(tensor, DTensor)

@@ -14,13 +14,10 @@ from benchmark.training.engine.adam import Adam
 from benchmark.training.engine.distributed import joined_world, read_environment
 from benchmark.training.engine.micro_batches import TrainingBatches
 from benchmark.training.engine.nonfinite_step import BadMicroBatch, NonFiniteStep, bad_parts
-from benchmark.training.engine.run_progress import starting_progress
-from benchmark.training.engine.train_state import empty_state, load_initial
 from benchmark.training.inputs import open_data
 from benchmark.training.step import StepResult, train_step
-from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from model.passes.end_passes import OutputPass
-from tests.benchmark.runs import system_of
+from tests.benchmark.runs import loaded_state, system_of
 from tests.benchmark.tiny import Inputs, in_processes
 
 
@@ -28,10 +25,9 @@ def _steps(config: RunConfig) -> list[StepResult]:
     """A good step; one with an inf in a gradient that rank 1 holds; one whose loss is not finite in micro-batch 2 of
     rank 1, on which the others' gradients depend; a good one."""
     with joined_world(config.system, read_environment()) as world:
-        state = empty_state(config, world, starting_progress(config.benchmark, 17))
-        assert config.data.checkpoint is not None
-        load_initial(state, MegatronCheckpoint(config.data.checkpoint))
-        batches = TrainingBatches(open_data(config.data, config.benchmark, 17).training, config, rank=world.data_rank)
+        state = loaded_state(config, world)
+        windows = open_data(config.data, config.benchmark, 17).training
+        batches = TrainingBatches(windows, config.benchmark, config.system, rank=world.data_rank)
         results = []
         for number in range(4):
             if number == 1 and world.rank == 1:

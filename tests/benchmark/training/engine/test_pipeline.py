@@ -17,12 +17,9 @@ from benchmark.config.system_config import System
 from benchmark.training.engine.adam import gradient_of
 from benchmark.training.engine.distributed import joined_world, read_environment
 from benchmark.training.engine.micro_batches import MicroBatch, read_micro_batch
-from benchmark.training.engine.run_progress import starting_progress
-from benchmark.training.engine.train_state import empty_state, load_initial
 from benchmark.training.inputs import open_data
-from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from model.gpt3 import mean_loss, token_losses
-from tests.benchmark.runs import plain_model, system_of
+from tests.benchmark.runs import loaded_state, plain_model, system_of
 from tests.benchmark.tiny import Inputs, in_processes
 
 SYSTEMS = {
@@ -51,9 +48,7 @@ def _batches(config: RunConfig, rank: int, parts: int, number: int) -> list[Micr
 def _passes(config: RunConfig) -> dict[str, Any]:
     """Twice the loss and the gradients of a step, and an evaluation of an odd number of micro-batches."""
     with joined_world(config.system, read_environment()) as world:
-        state = empty_state(config, world, starting_progress(config.benchmark, 17))
-        assert config.data.checkpoint is not None
-        load_initial(state, MegatronCheckpoint(config.data.checkpoint))
+        state = loaded_state(config, world)
         passes, found = state.pipeline, dict[str, Any]()
         for repeat in range(2):  # what is left of the first step must not reach into the second
             batches = _batches(config, world.data_rank, world.data_parallel, config.num_microbatches)
@@ -128,9 +123,7 @@ def test_gradients_are_those_of_autograd(name: str, inputs: Inputs, by_autograd:
 def _most_alive(config: RunConfig) -> tuple[int, int, int]:
     """Most bytes of tensors made by passes and alive at once in a step; in an evaluation; and left after both."""
     with joined_world(config.system, read_environment()) as world:
-        state = empty_state(config, world, starting_progress(config.benchmark, 17))
-        assert config.data.checkpoint is not None
-        load_initial(state, MegatronCheckpoint(config.data.checkpoint))
+        state = loaded_state(config, world)
         number = config.num_microbatches
         batches = _batches(config, world.data_rank, world.data_parallel, number)
         with _Living() as living:

@@ -4,13 +4,15 @@ import pytest
 import torch
 
 from benchmark.config.benchmarks import GPT3_175B
-from benchmark.config.run_config import RunConfig
+from benchmark.config.run_config import Precision
+from benchmark.config.system_config import System
 from benchmark.config.systems import SYSTEMS
 from benchmark.training.engine import settled_attention
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.settled_attention import settle_attention
+from model.decoder_sizes import DecoderSizes
 
-CONFIG = RunConfig(benchmark=GPT3_175B, system=SYSTEMS["dgxh100_n64"], precision="bf16")
+RUN: tuple[DecoderSizes, System, Precision] = (GPT3_175B.model, SYSTEMS["dgxh100_n64"], "bf16")
 MESH: Any = None
 
 
@@ -23,9 +25,9 @@ def test_the_kernel_is_proved_on_the_shape_of_this_ranks_passes(monkeypatch: pyt
 
     monkeypatch.setattr(settled_attention, "proved_attention", proved)
     gpu = torch.device("cuda", 0)
-    assert settle_attention(CONFIG, World(0, 512, gpu, MESH)) == "attention by CudnnFlash"
+    assert settle_attention(*RUN, World(0, 512, gpu, MESH)) == "attention by CudnnFlash"
     assert asked == [(gpu, torch.bfloat16, GPT3_175B.model, {"ranks": 4, "batch": 2})]
 
 
 def test_a_cpu_has_nothing_to_settle() -> None:
-    assert settle_attention(CONFIG, World(0, 1, torch.device("cpu"), MESH)) == ""
+    assert settle_attention(*RUN, World(0, 1, torch.device("cpu"), MESH)) == ""

@@ -6,11 +6,8 @@ from pathlib import Path
 from benchmark.config.run_config import RunConfig
 from benchmark.training.engine.adam import local
 from benchmark.training.engine.distributed import joined_world, read_environment
-from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.state_soundness import StateSoundness, check_state
-from benchmark.training.engine.train_state import empty_state, load_initial
-from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
-from tests.benchmark.runs import system_of
+from tests.benchmark.runs import loaded_state, system_of
 from tests.benchmark.tiny import Inputs, in_processes
 
 NAME = "embedding.word_embeddings.weight"
@@ -19,9 +16,7 @@ NAME = "embedding.word_embeddings.weight"
 def _checks(config: RunConfig) -> list[StateSoundness]:
     """As it is; with a flipped bit of a weight on rank 1; then also with a moment that is not a number on rank 0."""
     with joined_world(config.system, read_environment()) as world:
-        state = empty_state(config, world, starting_progress(config.benchmark, 17))
-        assert config.data.checkpoint is not None
-        load_initial(state, MegatronCheckpoint(config.data.checkpoint))
+        state = loaded_state(config, world)
         found = [check_state(state)]
         if world.rank == 1:
             local(state.parameters[NAME].detach())[0, 0] = -1.7e38

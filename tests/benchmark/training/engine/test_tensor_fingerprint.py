@@ -11,18 +11,15 @@ from benchmark.config.benchmarks import GPT3_175B
 from benchmark.config.run_config import RunConfig
 from benchmark.training.engine import tensor_fingerprint
 from benchmark.training.engine.distributed import joined_world, read_environment
-from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.tensor_fingerprint import (
     StateFingerprints,
     as_text,
     fingerprint,
     place_factors,
 )
-from benchmark.training.engine.train_state import empty_state, load_initial
 from checkpoint_convert.formats.boxes import Box, whole_box
-from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from model.sharding import parameter_shapes
-from tests.benchmark.runs import system_of
+from tests.benchmark.runs import loaded_state, system_of
 from tests.benchmark.tiny import Inputs, in_processes
 from tests.benchmark.training.test_topologies import whole
 
@@ -114,9 +111,7 @@ def test_names_of_the_whole_model() -> None:
 def _fingerprints(config: RunConfig) -> tuple[str, str, str]:
     """Of weights and moments as all processes have them; of the weights as one process computes them alone."""
     with joined_world(config.system, read_environment()) as world:
-        state = empty_state(config, world, starting_progress(config.benchmark, 1))
-        assert config.data.checkpoint is not None
-        load_initial(state, MegatronCheckpoint(config.data.checkpoint))
+        state = loaded_state(config, world)
         own = StateFingerprints(state)
         sums = [own.weights(), own.moments()]
         for one in sums:

@@ -9,10 +9,7 @@ import torch
 
 from benchmark.config.run_config import RunConfig
 from benchmark.training.engine.distributed import joined_world, read_environment
-from benchmark.training.engine.run_progress import starting_progress
-from benchmark.training.engine.train_state import empty_state, load_initial
-from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
-from tests.benchmark.runs import system_of
+from tests.benchmark.runs import loaded_state, system_of
 from tests.benchmark.tiny import TINY, Inputs, in_processes
 
 H, LAYERS = 40, 4
@@ -42,9 +39,7 @@ WORDS = "embedding.word_embeddings.weight"
 
 def _look(config: RunConfig) -> dict[str, Any]:
     with joined_world(config.system, read_environment()) as world:
-        state = empty_state(config, world, starting_progress(config.benchmark, 1))
-        assert config.data.checkpoint is not None
-        load_initial(state, MegatronCheckpoint(config.data.checkpoint))
+        state = loaded_state(config, world)
         tensors = state.tensors()
         shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
         types = {tensor.dtype for tensor in tensors.values()}

@@ -13,13 +13,10 @@ from benchmark.config.system_config import System
 from benchmark.training.checkpoints.checkpoint_folder import newest_checkpoint
 from benchmark.training.engine.adam import Adam, local
 from benchmark.training.engine.distributed import joined_world, read_environment
-from benchmark.training.engine.run_progress import starting_progress
-from benchmark.training.engine.train_state import empty_state, load_initial
 from benchmark.training.observers.copy_audit import audit_replicas
 from benchmark.training.train import train
-from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from stage.errors import CheckFailed
-from tests.benchmark.runs import events, system_of
+from tests.benchmark.runs import events, loaded_state, system_of
 from tests.benchmark.tiny import TINY, Inputs, in_processes
 
 SYSTEM = system_of(4, tensor_parallel=2, pipeline_parallel=2)
@@ -86,13 +83,11 @@ def test_layernorms_that_clipping_left_out_are_found(inputs: Inputs, tmp_path: P
 def _audit_after(config: RunConfig, rank: int, name: str) -> list[str]:
     """Change one bit of one process's part of a parameter."""
     with joined_world(config.system, read_environment()) as world:
-        state = empty_state(config, world, starting_progress(config.benchmark, 1))
-        assert config.data.checkpoint is not None
-        load_initial(state, MegatronCheckpoint(config.data.checkpoint))
-        assert audit_replicas(state, world) == []
+        state = loaded_state(config, world)
+        assert audit_replicas(state) == []
         if world.rank == rank:
             local(state.tensors()[f"model/{name}"]).view(torch.int32).flatten()[0] ^= 1
-        return audit_replicas(state, world)
+        return audit_replicas(state)
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from benchmark.training.checkpoints.checkpoint_folder import whole_checkpoints
 from benchmark.training.engine.adam import Adam, local
 from benchmark.training.train import train
 from stage.errors import CheckFailed
-from tests.benchmark.runs import events, system_of
+from tests.benchmark.runs import events, mlperf, system_of
 from tests.benchmark.tiny import TINY, Inputs, in_processes
 
 pytestmark = pytest.mark.slow
@@ -105,4 +105,5 @@ def test_wall_of_skipped_steps_is_explained_and_ends_the_run(inputs: Inputs, tmp
     assert f"held by rank 1 ({host})" in first and "--documents --output samples.npy" in first
     assert last.startswith("10 steps in a row")
     assert len(events(tmp_path / "run", "nonfinite")) == 10
+    assert [one["metadata"]["status"] for one in mlperf(tmp_path / "run") if one["key"] == "run_stop"] == ["aborted"]
     assert whole_checkpoints(tmp_path / "run") == []

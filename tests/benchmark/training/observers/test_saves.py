@@ -182,7 +182,7 @@ def _without_disk_after(config: RunConfig, steps: int, at_step: dict[int, str]) 
 class Written:
     """Stands in for the checkpointer: notes after which steps it saves."""
 
-    def __init__(self, state: Any, device: Any) -> None:
+    def __init__(self, state: Any, *_: Any) -> None:
         self._progress = state.progress
         self.busy = self.broken = False
         self.writing = None
@@ -209,7 +209,7 @@ def saves_of(
 ) -> tuple[list[int], list[RunEnd | None]]:
     """After which of six steps there is a checkpoint, and what each step says to the run; ``flags`` by step."""
     world: Any = SimpleNamespace(rank=1, size=2, device=None)
-    state: Any = SimpleNamespace(progress=starting_progress(SHORT, 1), pipeline=SimpleNamespace(world=world))
+    state: Any = SimpleNamespace(progress=starting_progress(SHORT, 1), world=world)
     monkeypatch.setattr(saves, "Checkpointer", Written)
     monkeypatch.setattr(saves, "STEP_PATIENCE_S", patience_s)
     monkeypatch.setattr(saves, "STOP_PATIENCE_S", patience_s)
@@ -217,7 +217,7 @@ def saves_of(
     config = RunConfig(SHORT, dataclasses.replace(CPU, micro_batch_size=2)).changed(**fields)
     other = Observer()
     monkeypatch.setattr(other, "about_to_save", lambda: veto)
-    observer: Any = saves.Saves(config, state, EventLog(), PhaseLog(), told=[other])
+    observer: Any = saves.Saves(config.run_dir, config.checkpoints, state, EventLog(), PhaseLog(), told=[other])
     said = []
     for number in range(1, 7):
         state.progress.count_step(skipped=False)

@@ -47,9 +47,9 @@ class Reports:
         world: Any = SimpleNamespace(rank=0, size=ranks, device=torch.device("cuda"))
         hosts = [f"n{rank // 8 + 1}" for rank in range(ranks)]
         self._progress = starting_progress(TINY, 1)
-        passes = SimpleNamespace(world=world, watch=lambda _: None)
-        state: Any = SimpleNamespace(pipeline=passes, progress=self._progress)
-        self.reports = SpeedWatch(2, system, state, hosts, self._log)
+        passes = SimpleNamespace(watch=lambda _: None)
+        state: Any = SimpleNamespace(system=system, world=world, pipeline=passes, progress=self._progress)
+        self.reports = SpeedWatch(2, state, hosts, self._log)
         self.rows: list[list[float]] | None = None
         table = SimpleNamespace(receive=lambda: self.rows, send=lambda row: None)
         setattr(self.reports, "_table", table)  # noqa: B010

@@ -23,7 +23,8 @@ def test_step_as_it_is_noted(accelerator: str) -> None:
     log, progress = EventLog([Recorder(seen.append)]), starting_progress(SHORT, 1)
     system = dataclasses.replace(CPU, accelerator=accelerator)
     world: Any = SimpleNamespace(peak_memory_bytes=lambda: 3 * 2**29)
-    record = StepRecord(SHORT, system, world, progress, log)
+    state: Any = SimpleNamespace(benchmark=SHORT, system=system, world=world, progress=progress)
+    record = StepRecord(state, log)
     for _ in range(2):
         progress.count_step(skipped=False)
         record.step_done(StepDone(StepResult(3.5, 0.25, 1e-3, False), 48_000, time.perf_counter() - 2.0))

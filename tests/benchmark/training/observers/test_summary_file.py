@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,18 +10,20 @@ import pytest
 from benchmark.events.event import Event
 from benchmark.events.event_log import EventLog
 from benchmark.launch.endings import Ending, RunEnd
+from benchmark.launch.phases import PhaseLog
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path
 from benchmark.training.engine.run_progress import Evaluation, starting_progress
 from benchmark.training.observers.summary_file import SummaryFile
 from tests.benchmark.events.recorder import Recorder
-from tests.benchmark.tiny import SHORT
+from tests.benchmark.tiny import CPU, SHORT
 
 
 def ended(run_dir: Path, ending: Ending, why: str = "") -> tuple[list[str], list[Any]]:
     """Names of the files that a run of six steps leaves, and what it says."""
     progress, seen = starting_progress(SHORT, 17), list[Event]()
     log = EventLog([Recorder(seen.append)])
-    summary = SummaryFile(run_dir, Path("r.txt"), progress, log, lambda _: None, saves=True, patience_s=0.0)
+    state: Any = SimpleNamespace(progress=progress, system=CPU)
+    summary = SummaryFile(run_dir, Path("r.txt"), state, log, PhaseLog(), saves=True)
     summary.begin()
     progress.steps, progress.evaluations = 6, [Evaluation(1152, 4.5)]
     summary.end(RunEnd(ending, why))

@@ -1,6 +1,7 @@
-"""Check that a continued run reads the data and the initial checkpoint that it began with, even if they have moved.
+"""Check that a continued run is the one that began: its configuration, and the contents of what it reads.
 
-    RUN_DIR/inputs.json     identities of the inputs, by their contents, as the run began
+    RUN_DIR/config.json     the resolved configuration, with the seed, as the newest attempt began
+    RUN_DIR/inputs.json     identities of the inputs, by their contents, as the run began; they may have moved since
 
 The identity of a dataset consists of: the lengths of all documents, which decide on the order of the samples; size and
 type of its tokens; the MD5 of 1,024 places of them; and the MD5 of the whole file, if a manifest beside it gives one.
@@ -11,11 +12,15 @@ the whole, if a manifest gives one. Paths are stored for messages only.
 import hashlib
 import json
 import os
+import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from benchmark.config.run_config import CONFIG_FILENAME, RunConfig
 from benchmark.config.run_sections import DataOptions
 from checksums.md5_list import MAY_DIFFER
 from data_prep.sample_order.blend import normalized
@@ -23,14 +28,16 @@ from data_prep.sample_order.blend_file import is_blend_file
 from data_prep.sample_order.token_windows import parse_data_path
 from data_prep.token_files.indexed_dataset import IndexedDataset, bin_path
 from stage.errors import InputError
-from stage.json_files import read_json
+from stage.json_files import DAMAGED, read_json
 from stage.outputs.digest import md5_samples, md5_text
 from stage.outputs.manifest import read_manifest
 from stage.outputs.publish import write_text
 
 SAMPLED_FILES = 256
 """Most files of a checkpoint that are read; the checkpoint has 123,520."""
-NAME = "inputs.json"
+INPUTS = "inputs.json"
+MUST_NOT_CHANGE = ("benchmark", "precision")
+"""Fields of the configuration that must be the same when a run is continued."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,82 @@ class InputIdentities:
     valid_weights: Sequence[float] | None
     checkpoint: ContentIdentity | None
     """None if the initial checkpoint was not given or no longer exists."""
+
+
+def as_json(config: Any) -> Any:
+    """Return a configuration as JSON values."""
+    return msgspec.json.decode(msgspec.json.encode(config, enc_hook=str))
+
+
+def begun_with(folder: Path) -> dict[str, Any] | None:
+    """Return the fixed part of the configuration that an earlier, unfinished run in this folder began with."""
+    path = folder / CONFIG_FILENAME
+    try:
+        begun = read_json(path, dict)
+        return {**{name: begun[name] for name in MUST_NOT_CHANGE}, "seed": begun["data"]["seed"]}
+    except FileNotFoundError:
+        return None
+    except (InputError, *DAMAGED) as error:
+        raise InputError(f"{path}: not a run's configuration ({error}); choose another --run-dir") from error
+
+
+def settle_run(
+    config: RunConfig, begun: dict[str, Any] | None, saved_seed: int | None, inputs: InputIdentities | None
+) -> int:
+    """Return the seed of the run that begins or goes on in its folder, and record what it must go on with.
+
+    ``begun``: what :func:`begun_with` returned. ``saved_seed``: the seed in the checkpoint that the run goes on from;
+    None if it begins. Raises InputError if a run would go on with another configuration or other inputs.
+    """
+    folder = config.run_dir
+    if saved_seed is not None:
+        seed = saved_seed
+        _require_same_config(config, begun, folder)
+        noted = read_identities(folder)
+        if noted is not None and inputs is not None:
+            require_same_inputs(folder, noted, inputs)
+    else:
+        seed = _choose_seed(config.data.seed, begun)
+        if inputs is not None:
+            write_identities(folder, inputs)
+    resolved = replace(config, data=replace(config.data, seed=seed))
+    write_text(folder / CONFIG_FILENAME, json.dumps(as_json(resolved), indent=1) + "\n")
+    return seed
+
+
+def _choose_seed(given: int | None, begun: dict[str, Any] | None) -> int:
+    """Return the given seed, else that of the run that was killed here before its first checkpoint, else a new one.
+
+    Seeds must come from the clock or the system's randomness (the rules: docs/facts/mlperf_review.md 7.10).
+    """
+    if given is not None:
+        return given
+    return int(begun["seed"]) if begun is not None else secrets.randbelow(2**31)
+
+
+def _require_same_config(config: RunConfig, begun: dict[str, Any] | None, folder: Path) -> None:
+    """Raise InputError if ``config`` would not continue the run that began with ``begun``."""
+    if begun is None:
+        return
+    now = as_json(config)
+    for found in (begun, now):
+        found["benchmark"].pop("samples_to_target", None)  # what other runs took changes nothing in this one
+    now["benchmark"] = _fields_of(begun["benchmark"], now["benchmark"])
+    for name in MUST_NOT_CHANGE:
+        if begun[name] != now[name]:
+            raise InputError(
+                f"{folder}: the run began with {name} {begun[name]}, now it is {now[name]}; give the same options, or "
+                "choose another --run-dir"
+            )
+    if config.data.seed not in (None, begun["seed"]):
+        raise InputError(f"{folder}: the run began with seed {begun['seed']}; leave --seed out to continue it")
+
+
+def _fields_of(begun: Any, now: Any) -> Any:
+    """Return ``now`` without fields that the version which wrote ``begun`` did not have."""
+    if not (isinstance(begun, dict) and isinstance(now, dict)):
+        return now
+    return {name: _fields_of(begun[name], value) for name, value in now.items() if name in begun}
 
 
 def input_identities(data: DataOptions) -> InputIdentities:
@@ -120,14 +203,14 @@ def _md5_by_manifest(output: Path, name: str) -> str | None:
 
 
 def write_identities(run_dir: Path, found: InputIdentities) -> None:
-    write_text(run_dir / NAME, json.dumps(asdict(found), indent=1) + "\n")
+    write_text(run_dir / INPUTS, json.dumps(asdict(found), indent=1) + "\n")
 
 
 def read_identities(run_dir: Path) -> InputIdentities | None:
     """Return the identities that the run began with; None if there are none. Raises InputError if the file is
     damaged."""
     try:
-        return read_json(run_dir / NAME, InputIdentities, mend="not what a run writes; choose another --run-dir")
+        return read_json(run_dir / INPUTS, InputIdentities, mend="not what a run writes; choose another --run-dir")
     except FileNotFoundError:
         return None
 

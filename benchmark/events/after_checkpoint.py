@@ -7,13 +7,12 @@ whether the command succeeds or fails; its outcome is noted (``after_checkpoint`
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from benchmark.config.run_config import RunConfig
+from benchmark.config.run_config import Benchmark
 from benchmark.events.event import Event
-from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path
 
 CLOSE_S = 5.0
 """Seconds that the end of a run waits for the command: long enough for an sbatch."""
@@ -49,8 +48,20 @@ class AfterCheckpoint:
 
     name = "command after a checkpoint"
 
-    def __init__(self, command: Sequence[str], config: RunConfig, *, close_s: float = CLOSE_S) -> None:
-        self._command, self._config, self._close_s = tuple(command), config, close_s
+    def __init__(
+        self,
+        command: Sequence[str],
+        run_dir: Path,
+        benchmark: Benchmark,
+        system: str,
+        path_of: Callable[[Path, int], Path],
+        *,
+        close_s: float = CLOSE_S,
+    ) -> None:
+        """``system``: its name. ``path_of``: function of the run's folder and a number of steps that returns the
+        checkpoint's path."""
+        self._command, self._close_s, self._path_of = tuple(command), close_s, path_of
+        self._run_dir, self._benchmark, self._system = run_dir, benchmark, system
         self.notes: Notes | None = None
         self._changed = threading.Condition()
         self._running: int | None = None
@@ -86,7 +97,7 @@ class AfterCheckpoint:
     def output(self, steps: int) -> Path:
         """Return the file with the command's output; if a checkpoint is written twice, the second output is
         appended."""
-        return self._config.run_dir / "after_checkpoint" / f"step_{steps:08d}.log"
+        return self._run_dir / "after_checkpoint" / f"step_{steps:08d}.log"
 
     def _start(self, steps: int) -> None:
         self.output(steps).parent.mkdir(exist_ok=True)
@@ -107,16 +118,16 @@ class AfterCheckpoint:
         ).start()
 
     def _variables(self, steps: int) -> list[str]:
-        run_dir = self._config.run_dir.absolute()
+        run_dir = self._run_dir.absolute()
         values = {
-            "CHECKPOINT_DIR": checkpoint_path(run_dir, steps),
+            "CHECKPOINT_DIR": self._path_of(run_dir, steps),
             "CHECKPOINT_STEPS": steps,
-            "CHECKPOINT_TOKENS": steps * self._config.tokens_per_step,
-            "CHECKPOINT_SAMPLES": steps * self._config.benchmark.global_batch_size,
+            "CHECKPOINT_TOKENS": steps * self._benchmark.tokens_per_step,
+            "CHECKPOINT_SAMPLES": steps * self._benchmark.global_batch_size,
             "RUN_DIR": run_dir,
             "RUN_CONFIG": run_dir / "config.json",
-            "RUN_BENCHMARK": self._config.benchmark.name,
-            "RUN_SYSTEM": self._config.system.name,
+            "RUN_BENCHMARK": self._benchmark.name,
+            "RUN_SYSTEM": self._system,
         }
         return [f"{name}={value}" for name, value in values.items()]
 

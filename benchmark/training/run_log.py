@@ -1,0 +1,150 @@
+"""What a run logs on rank 0: its events, and among them those of the MLPerf log, which has one clock for all attempts.
+
+The log of a run has one run_start and one run_stop. An attempt that goes on from a checkpoint truncates it to the
+checkpoint's lines, and writes restart.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from benchmark.config.run_config import Benchmark, Precision
+from benchmark.config.run_sections import LoggingOptions
+from benchmark.config.system_config import System
+from benchmark.events.event_log import EventLog
+from benchmark.events.mlperf_log import (
+    LogMark,
+    MlperfLog,
+    log_configuration,
+    log_disclosure,
+    logged_progress,
+    progress_fields,
+)
+from benchmark.launch.attempt_folder import AttemptStart, all_attempts, attempt_path, read_end, write_start
+from benchmark.launch.endings import RunEnd
+from benchmark.machine.run_environment import float32_products, seconds_since_process_start
+from benchmark.training.checkpoints.checkpoint_choice import CheckpointChoice
+from benchmark.training.engine.distributed import Environment
+from benchmark.training.engine.run_progress import Progress, starting_progress
+from benchmark.training.observer import Observer
+
+
+@dataclass
+class RunLog(Observer):
+    """The log of this attempt. That of other ranks is silent; they learn from rank 0 where the run goes on."""
+
+    benchmark: Benchmark
+    system: System
+    precision: Precision
+    options: LoggingOptions
+    progress: Progress
+    events: EventLog = field(default_factory=EventLog)
+    mlperf_log: MlperfLog | None = None
+    resumed_at: int | None = None
+    """Steps of the run's own checkpoint that it continues from; None if it begins at the initial one."""
+    asked_for: bool = False
+    """True if ``--resume-from`` asked for that checkpoint, so that no other is used."""
+    _goes_on_at: LogMark | None = None
+    """The place from which the MLPerf log goes on; None if its clock is still to be started."""
+    _run_is_open: bool = False
+
+    def go_on_from(self, choice: CheckpointChoice) -> None:
+        """Continue from the chosen checkpoint; begin the log of a run that has none. Called on rank 0.
+
+        The seed of the data order stays. If all checkpoints were damaged, the clock goes on, and the run begins again.
+        """
+        assert self.mlperf_log is not None
+        self.resumed_at, self.asked_for = choice.steps, choice.asked_for
+        self.progress = choice.progress or starting_progress(self.benchmark, self.progress.seed)
+        self._goes_on_at = None
+        if choice.progress is not None:
+            self.progress.restarts += 1
+            self._goes_on_at = LogMark(self.progress.mlperf_log_bytes, tuple(self.progress.mlperf_log_rest))
+        elif choice.lines and (begun := self.mlperf_log.started_clock()) is not None:
+            self._goes_on_at, self.progress.restarts = begun[0], begun[1] + 1
+        behind_s = self.events.clock.behind_s
+        late = f"this machine's clock is {behind_s:.0f} s behind the checkpoint's, whose time the log goes on from"
+        for line in (*choice.lines, *([late] if behind_s >= 1 else [])):
+            self.events.warn(line)
+        if self._goes_on_at is None:
+            self._truncate(self.mlperf_log, LogMark())
+            self.events.point("cache_clear", self.options.cache_cleared)
+            self.events.start("init_start")
+
+    def note_attempt(self, run_dir: Path, environment: Environment, hosts: Sequence[str]) -> None:
+        """Record, on rank 0, when and where the attempt began, in its folder and in the events."""
+        if environment.rank != 0:
+            return
+        start = AttemptStart(
+            attempt=environment.attempt,
+            job=environment.job,
+            submitted_s=environment.submitted_s,
+            launched_s=environment.launched_s,
+            started_s=time.time() - seconds_since_process_start(),
+            resumed_at=self.resumed_at,
+            hosts=tuple(hosts),
+        )
+        write_start(attempt_path(run_dir, environment.attempt), start)
+        self.events.note("attempt", **asdict(start))
+
+    def note_last_incident(self, run_dir: Path, environment: Environment) -> None:
+        """Note, on rank 0, how the attempt before this one ended, according to its launcher; nothing if it left no
+        record."""
+        if environment.rank != 0:
+            return
+        before = [folder for folder in all_attempts(run_dir) if folder.name != environment.attempt]
+        end = read_end(before[-1]) if before else None
+        if end is not None:
+            self.events.note("incident", end.reason, attempt=before[-1].name, status=end.status, action=end.action)
+
+    @contextmanager
+    def run_clock(self, *, eval_tokens: int, barrier: Callable[[], None]) -> Iterator[None]:
+        """Start the clock of the run on all processes at once, and log one run_stop on every way out."""
+        barrier()
+        if self._goes_on_at is not None and self.mlperf_log is not None:
+            self._truncate(self.mlperf_log, self._goes_on_at)
+            self.events.point("restart", self.progress.restarts, step=self.progress.trained_tokens)
+        else:
+            seed = self.progress.seed
+            log_configuration(
+                self.events, self.benchmark, self.system, self.options, seed=seed, eval_tokens=eval_tokens
+            )
+            products = float32_products(self.system.device)
+            log_disclosure(self.events, self.system, precision=self.precision, fp32_products=products)
+            self.events.end("init_stop")
+            self.events.start("run_start")
+            self.events.start("epoch_start", **progress_fields(self.benchmark, 0))
+        self._run_is_open = True
+        barrier()
+        try:
+            yield
+        finally:
+            self.end(RunEnd("failed", ""))  # does nothing if the run has ended by itself
+
+    def about_to_save(self) -> None:
+        """Store the MLPerf log's position and clock in the checkpoint about to be written."""
+        if self.mlperf_log is not None:
+            mark = self.mlperf_log.mark(self.events.pending(self.mlperf_log))
+            self.progress.mlperf_log_bytes, self.progress.mlperf_log_rest = mark.size, list(mark.rest)
+            self.progress.clock = self.events.clock.mark()
+
+    def end(self, end: RunEnd) -> None:
+        """Log run_stop and the entries that follow it in published logs; do nothing if the run is not open."""
+        if not self._run_is_open:
+            return
+        self._run_is_open = False
+        tokens = self.progress.trained_tokens
+        self.events.end("run_stop", status="success" if end.reached_target else "aborted")
+        for key in ("train_samples", "trained_samples"):
+            self.events.point(key, logged_progress(self.benchmark, tokens))
+        self.events.end("epoch_stop", **progress_fields(self.benchmark, tokens))
+        self.events.note("message", f"{end.ending} after {tokens:,} tokens")
+
+    def _truncate(self, log: MlperfLog, mark: LogMark) -> None:
+        """Truncate the MLPerf log to ``mark``, so that later lines count as never written."""
+        lost = log.go_on(mark)
+        if lost:
+            text = f"is {lost:,} bytes shorter than when the checkpoint was written: lines are lost"
+            self.events.warn(f"{log.name} {text}")

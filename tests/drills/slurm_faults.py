@@ -1,0 +1,164 @@
+"""The faults of a job under Slurm, as a table: how the job is submitted, what happens to it, what mends the cluster."""
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from tests.drills.slurm_run import SlurmDrill
+
+Act = Callable[[SlurmDrill, str], None]
+"""Act on a run; the second argument is the number of its job."""
+
+
+@dataclass(frozen=True)
+class SlurmFault:
+    """One drill. The act comes after FAULT_AT steps; then the end of all jobs is waited for."""
+
+    act: Act | None = None
+    mend: Act | None = None
+    """Make the cluster whole again, whatever came of the run."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    sbatch: tuple[str, ...] = ()
+    """More options of sbatch; later ones win."""
+    submitted_again: bool = False
+    """The same command is given once more after the end."""
+    refused: str = ""
+    """A line with which one of the jobs must have ended."""
+    most_attempts: int | None = None
+    goes_on: bool = True
+    """False if the run cannot begin and must end at once."""
+
+    def run(self, drill: SlurmDrill) -> None:
+        drill.variables |= self.variables
+        drill.sbatch = (*drill.sbatch, *self.sbatch)
+        job = drill.submit()
+        try:
+            if self.act is not None:
+                drill.wait_for_step()
+                drill.strike()
+                self.act(drill, job)
+            drill.wait_for_end()
+        finally:
+            if self.mend is not None:
+                self.mend(drill, job)
+        if self.submitted_again:
+            drill.submit()
+            drill.wait_for_end()
+
+
+def _rank_1(number: int) -> Act:
+    return lambda drill, _: drill.signal_rank_1(number)
+
+
+def _run(*words: str) -> Act:
+    """Give Slurm a command; JOB stands for the number of the job."""
+
+    def act(drill: SlurmDrill, job: str) -> None:
+        drill.cluster.run(*(job if word == "JOB" else word for word in words))
+
+    return act
+
+
+def _slurmd_killed(drill: SlurmDrill, _: str) -> None:
+    """The daemon of the second node dies, its processes go on; it is started again later."""
+    drill.cluster.kill_daemon("slurmd-n2")
+    drill.wait(lambda: "down" in drill.cluster.states()["n2"], "node n2 down")
+    time.sleep(20)
+    drill.cluster.start("n2")
+
+
+def _lose_power(node: str, drill: SlurmDrill, _: str) -> None:
+    drill.cluster.kill_node(node)
+
+
+def _give_power(node: str, drill: SlurmDrill, _: str) -> None:
+    drill.cluster.start(node)
+    drill.wait(lambda: drill.cluster.states()[node] == "idle", f"node {node} idle again")
+
+
+def _requeued_and_edited(drill: SlurmDrill, job: str) -> None:
+    """The code is edited meanwhile: what runs is what ran."""
+    for name in ("training/loop.py", "launch/keep_running.py"):
+        (drill.checkout / "benchmark" / name).write_text("raise SystemExit('edited while the job was in the queue')\n")
+    drill.cluster.run("scontrol", "requeue", job)
+
+
+def _exit_file(drill: SlurmDrill, _: str) -> None:
+    """A person ends run and chain by a file."""
+    (drill.run_dir / "exit").touch()
+
+
+REFUSED_BESIDE = "runs there; end it first, or choose another folder"
+
+
+def _second_submission(drill: SlurmDrill, _: str) -> None:
+    """Another job into the same folder by mistake, and then a fault of the first."""
+    drill.sbatch = ("--nodes=1", "--ntasks-per-node=1")  # a node is left for it
+    drill.submit()
+    drill.wait(lambda: REFUSED_BESIDE in drill.output(), "the refusal")
+    drill.strike()
+    drill.signal_rank_1(signal.SIGKILL)
+
+
+def _cancelled_chain(drill: SlurmDrill, job: str) -> None:
+    """The job that waits is cancelled, then this one is asked to stop: it comes through the queue itself, without the
+    two minutes that Slurm holds a requeued job."""
+    drill.cluster.run("scancel", "--state=PENDING", *[other for other in drill.jobs() if other != job])
+    drill.ask_to_stop(job)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and "PENDING" not in drill.cluster.run("squeue", "-h", "-o", "%T"):
+        time.sleep(1)
+    drill.cluster.run("scontrol", "update", f"JobId={job}", "StartTime=now", check=False)
+
+
+def _unwritable_folder(drill: SlurmDrill, _: str) -> None:
+    """Nothing can be made in the run's folder for 20 s (EPERM), and a rank dies meanwhile."""
+    process = drill.rank_1()
+    folders = [drill.run_dir, drill.run_dir / "attempts", *(drill.run_dir / "attempts").iterdir()]
+    subprocess.run(["chattr", "+i", *folders], check=True)
+    drill.strike()
+    subprocess.run(["kill", "-9", str(process)], check=True)
+    time.sleep(20)
+    subprocess.run(["chattr", "-i", *folders], check=True)
+
+
+def _slurmstepd(drill: SlurmDrill, _: str) -> None:
+    """The daemon of a node's step dies: srun sends SIGTERM to the other ranks, which is no order to stop."""
+    parent = Path(f"/proc/{drill.rank_1()}/stat").read_text().rpartition(")")[2].split()[1]
+    subprocess.run(["kill", "-9", parent], check=True)
+
+
+SLURM_FAULTS: dict[str, SlurmFault] = {
+    "kill-9": SlurmFault(_rank_1(signal.SIGKILL)),
+    "stopped": SlurmFault(_rank_1(signal.SIGSTOP)),
+    "slurmd-killed": SlurmFault(_slurmd_killed),
+    "spare-node": SlurmFault(
+        partial(_lose_power, "n2"), partial(_give_power, "n2"), variables={"NODES": "2"}, sbatch=("--nodes=3",)
+    ),
+    # the node on which the job's script runs: Slurm itself requeues the job
+    "first-node": SlurmFault(partial(_lose_power, "n1"), partial(_give_power, "n1")),
+    # nothing happens to a run on a node that is drained; it is left out by the next start
+    "drained": SlurmFault(
+        _run("scontrol", "update", "NodeName=n2", "State=DRAIN", "Reason=drill"),
+        _run("scontrol", "update", "NodeName=n2", "State=RESUME"),
+    ),
+    "requeue": SlurmFault(_requeued_and_edited),
+    "cancelled": SlurmFault(_run("scancel", "JOB"), submitted_again=True),
+    "asked-to-stop": SlurmFault(lambda drill, job: drill.ask_to_stop(job)),
+    "exit-file": SlurmFault(_exit_file, variables={"CHAIN": "1"}, submitted_again=True),
+    # jobs too short for the run, one behind the other
+    "chain": SlurmFault(variables={"CHAIN": "1", "EXIT_MARGIN_MINUTES": "1"}, sbatch=("--time=2",)),
+    "missing-data": SlurmFault(variables={"COM_DIR": "/none", "CHAIN": "1"}, most_attempts=1, goes_on=False),
+    "second-submission": SlurmFault(_second_submission, refused=REFUSED_BESIDE, most_attempts=2),
+    "finished-folder": SlurmFault(
+        submitted_again=True, refused="holds a finished run (success); choose another folder", most_attempts=1
+    ),
+    "cancelled-chain": SlurmFault(_cancelled_chain, variables={"CHAIN": "1"}),
+    "unwritable-folder": SlurmFault(_unwritable_folder),
+    "slurmstepd": SlurmFault(_slurmstepd),
+}
+"""By the names in docs/drills.md."""
