@@ -72,6 +72,9 @@ class System:
     these."""
     recompute: Recompute = "none"
     """Values that blocks compute again in the backward pass instead of keeping them."""
+    cudnn_attention: bool = True
+    """BF16 attention by cuDNN's kernel where it runs and is right, else by FlashAttention's. `--no-cudnn-attention` is
+    the way back if cuDNN's kernel fails during a run."""
     warm_up_steps: int = 0
     """Steps on made-up tokens before the clock starts, and an evaluation on them. Connections and kernels are slow the
     first time; these steps make them and change nothing."""

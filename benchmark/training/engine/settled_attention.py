@@ -6,6 +6,7 @@ from benchmark.config.run_config import Precision
 from benchmark.config.system_config import System
 from benchmark.training.engine.distributed import World
 from model.decoder_sizes import DecoderSizes
+from model.passes.attention import CudnnFlash, refuse_kernel
 from model.passes.attention_proof import proved_attention
 
 
@@ -16,6 +17,8 @@ def settle_attention(model: DecoderSizes, system: System, precision: Precision, 
     """
     if world.device.type != "cuda":
         return ""
+    if not system.cudnn_attention:
+        refuse_kernel(CudnnFlash())
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     said = proved_attention(world.device, dtype, model, ranks=system.tensor_parallel, batch=system.micro_batch_size)
     torch.cuda.empty_cache()  # the state is to find the device as it was
