@@ -10,7 +10,7 @@ from tests.benchmark.tiny import TINY, Inputs
 
 
 def test_notes_of_the_command_after_a_checkpoint_reach_the_events_of_the_run(tmp_path: Path) -> None:
-    config = Inputs(tmp_path).config(tmp_path, after_checkpoint="bash -c 'echo \"of $CHECKPOINT_STEPS\"'")
+    config = Inputs(tmp_path, tmp_path).config(tmp_path, after_checkpoint="bash -c 'echo \"of $CHECKPOINT_STEPS\"'")
     events = open_event_log(config, starting_progress(TINY, 1), MlperfLog(tmp_path / "result_0.txt"))
     events.note("checkpoint_written", steps=4, seconds=0.5, bytes=1)
     events.close()
@@ -23,7 +23,7 @@ def test_notes_of_the_command_after_a_checkpoint_reach_the_events_of_the_run(tmp
 
 def test_gauges_and_the_time_to_the_end_know_what_was_before_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "gpt3.prom"
-    config = Inputs(tmp_path).config(tmp_path, prometheus_textfile=path)
+    config = Inputs(tmp_path, tmp_path).config(tmp_path, prometheus_textfile=path)
     (tmp_path / "checkpoints" / "step_00000004").mkdir(parents=True)
     progress = starting_progress(TINY, 1)
     progress.steps, progress.restarts, progress.evaluations = 4, 2, [Evaluation(768, 2.75)]
@@ -46,7 +46,7 @@ def test_gauges_and_the_time_to_the_end_know_what_was_before_a_restart(tmp_path:
 
 
 def test_nothing_but_the_three_files_without_options(tmp_path: Path) -> None:
-    events = open_event_log(Inputs(tmp_path).config(tmp_path), starting_progress(TINY, 1), MlperfLog(tmp_path / "r"))
+    events = open_event_log(Inputs(tmp_path, tmp_path).config(tmp_path), starting_progress(TINY, 1), MlperfLog(tmp_path / "r"))
     events.point("run_start")
     events.close()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["events.jsonl", "r"]
