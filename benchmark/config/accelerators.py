@@ -26,7 +26,7 @@ class Accelerator:
 ACCELERATORS = {
     "GB200": Accelerator(r"GB200", 2500.0, "NVIDIA GB200 data sheet, from memory"),
     "B300": Accelerator(r"B300|Blackwell Ultra", 2250.0, "NVIDIA HGX B300 data sheet, from memory", 288),
-    "B200": Accelerator(r"B200|Blackwell", 2250.0, "docs/facts/peers.md 1.0; from memory", 180),
+    "B200": Accelerator(r"B200|^(?!.*(?:RTX|GB10)).*Blackwell", 2250.0, "docs/facts/peers.md 1.0; from memory", 180),
     "GH200": Accelerator(r"GH200", 989.4, "NVIDIA GH200 data sheet, from memory"),
     "H200 NVL": Accelerator(r"H200.*NVL", 835.5, "NVIDIA H200 data sheet, from memory"),
     "H200": Accelerator(r"H200", 989.4, "docs/facts/peers.md 1.0; ml-engineering", 141),

@@ -254,6 +254,7 @@ GPT3 = Judged(
         BaseLearningRate(3072, 4096, (2e-5, 3e-5)),
         BaseLearningRate(4095, 8193, (3e-5,)),
     ),
+    accepted=("eval.samples",),
     eval_samples=(11590004, 24567),
     validation_sequences=5660,
     shortest_init_s=10.0,  # it reads 2 TB of checkpoint in thousands of processes; published runs take 119 s and more

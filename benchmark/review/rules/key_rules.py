@@ -27,6 +27,8 @@ MANY = 5
 ROUNDING = 0.02
 """Largest relative difference of a published log from a formula: 68 warm-up steps instead of 67."""
 END_RATIO = 0.1
+FLOAT32 = 1e-6
+"""Largest relative difference of an end rate from the rules': it may come from a float32 tensor."""
 WARMUP, DECAY = "opt_learning_rate_warmup_steps", "opt_learning_rate_decay_steps"
 ABOVE, WHOLE, LEAST = "a number above 0", "a whole number above 0", "a number of at least 0"
 KINDS = {
@@ -202,7 +204,7 @@ def batch_size(run: Run) -> Iterator[Deviation]:
 
 
 def _close(left: float, right: float) -> bool:
-    return abs(left - right) <= 1e-9 * abs(right)
+    return abs(left - right) <= FLOAT32 * abs(right)
 
 
 def _told(event: LogEvent) -> str:

@@ -20,8 +20,8 @@ FEWEST = 5
 BF16_BITS = 16
 """Bits of the format of the peaks. Numbers of half as many bits are multiplied twice as fast, on every accelerator in
 the table."""
-FASTEST_SYSTEM = 2e7
-"""Most tokens per second of a system without a description; published systems reach at most 6.0e6, on 11,616 H100."""
+FASTEST_SYSTEM = 4e19
+"""Most FLOP/s of a system without a description; the fastest published one, 5,120 GB200, has 1.2e19."""
 FAST_BLOCK = 0.75
 """Least share of the usual block's time; published blocks take at least 0.83 of the median."""
 STEPS_IN_BLOCK = (1.02, 3.0)
@@ -102,9 +102,9 @@ def peak(one: ResultSet) -> Iterator[Deviation]:
         if usual is None:
             continue
         if not found.accelerators or not found.peak_tflops:
-            if usual > FASTEST_SYSTEM:
-                due = f"at most {FASTEST_SYSTEM:,.0f}; the fastest published system has 6.0e6"
-                words = f"{usual:,.0f} tokens/s of a system that is not known here"
+            if (speed := usual * train_flops_per_token(one.judged.model)) > FASTEST_SYSTEM:
+                due = f"at most {FASTEST_SYSTEM:.1e}; the fastest published system has 1.2e19"
+                words = f"{speed:.1e} FLOP/s of a system that is not known here"
                 yield at(run, stop, words, due, "warning")
             continue
         judged = one.judged

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from tests.benchmark.review.trials.honest_runs import true_throughput
-from tests.benchmark.review.trials.log_changes import fields, insert, set_steps, steps, stretch
+from tests.benchmark.review.trials.log_changes import PROGRESS, fields, insert, set_steps, steps, stretch
 from tests.benchmark.review.trials.submission_on_trial import SubmissionOnTrial
 from tests.benchmark.review.trials.trial_table import Change, TrialTable
 
@@ -105,7 +105,7 @@ def _at_start(one: SubmissionOnTrial) -> None:
     for number, log in enumerate(one.logs):
         place = log.place("block_start")
         record = log.copied(log.place("eval_accuracy"), value=2.7767 + 1e-4 * number, key="initial_eval_loss")
-        record["metadata"]["epoch_num"] = 0
+        record["metadata"] |= {name: 0 for name in PROGRESS if name in record["metadata"]}
         record["time_ms"] = log.records[place]["time_ms"]
         log.records.insert(place, record)
 

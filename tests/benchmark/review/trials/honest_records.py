@@ -71,7 +71,7 @@ def _many_ranks(one: SubmissionOnTrial) -> None:
             insert(log, "init_start", "init_start", None, 0, later_ms=number * 11)
 
 
-@honest("warm-up rounded down and end rate as a ratio")
+@honest("warm-up rounded down and end rate as a ratio", "made", "steps", "tpu")
 def _rounding(one: SubmissionOnTrial) -> None:
     for log in one.logs:
         place = log.place("opt_learning_rate_warmup_steps")
@@ -86,14 +86,14 @@ def _floats(one: SubmissionOnTrial) -> None:
             log.set(key, float(log.records[log.place(key)]["value"]))
 
 
-@honest("steps and samples beside the tokens of evaluations")
+@honest("steps and samples beside the tokens of evaluations", "made", "steps", "tpu")
 def _beside(one: SubmissionOnTrial) -> None:
     for log in one.logs:
         for number, place in enumerate(ends(log), 1):
             log.records[place]["metadata"] |= {"step_num": 12 * number, "samples_count": 24576 * number}
 
 
-@honest("validation subset counted in documents")
+@honest("validation subset counted in documents", "made", "steps", "tpu")
 def _documents(one: SubmissionOnTrial) -> None:
     one.each(lambda log: log.set("eval_samples", 24567))
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from tests.benchmark.review.damage import Log
 from tests.benchmark.review.fixture import Record
+from tests.benchmark.review.trials.log_changes import ends, trained
 from tests.benchmark.review.trials.submission_on_trial import SubmissionOnTrial
 from tests.benchmark.review.trials.trial_table import TrialTable
 
@@ -25,10 +26,10 @@ def _restart(log: Log, block: int, lost_ms: int, at_block: int | None = None) ->
     place = log.place("eval_accuracy", block - 1) + 1
     while log.records[place]["key"] in ("eval_stop", "tracked_stats"):
         place += 1
-    tokens = log.records[log.place("eval_accuracy", (at_block or block) - 1)]["metadata"]["epoch_num"]
+    progress = trained(log.records[log.place("eval_accuracy", (at_block or block) - 1)])
     log.shift(place, lost_ms)
     restart = log.copied(place, key="restart", value=1, event_type="POINT_IN_TIME")
-    restart["metadata"] = {"file": "x.py", "lineno": 1, "step": tokens}
+    restart["metadata"] = {"file": "x.py", "lineno": 1, "step": progress}
     log.records.insert(place, restart)
     return place
 
@@ -101,7 +102,7 @@ HOW: tuple[tuple[str, Loss], ...] = (
 def _one_or_all(change: Loss, lost_ms: int, every: bool) -> Callable[[SubmissionOnTrial], None]:
     def lose(one: SubmissionOnTrial) -> None:
         for number, log in enumerate(one.logs if every else one.logs[1:2]):
-            change(log, 7 + 3 * number, lost_ms + 17 * number)
+            change(log, 3 + (4 + 3 * number) % (len(ends(log)) - 5), lost_ms + 17 * number)
 
     return lose
 
@@ -114,7 +115,7 @@ for _how, _change in HOW:
 
 @honest("four restarts in a run, a block and hours apart")
 def _four(one: SubmissionOnTrial) -> None:
-    for number, block in enumerate((4, 5, 11, 19)):
+    for number, block in enumerate((4, 5, 8, 10)):
         _logged(one.logs[0], block, (3 + 60 * number) * MINUTE_MS)
 
 
@@ -137,11 +138,11 @@ def _last_block(one: SubmissionOnTrial) -> None:
 
 @honest("a stall of five minutes in every second block of a run")
 def _every_second(one: SubmissionOnTrial) -> None:
-    for block in range(1, 20, 2):
+    for block in range(1, len(ends(one.logs[1])) - 4, 2):
         _silent(one.logs[1], block, 5 * MINUTE_MS)
 
 
 @honest("a stall of five minutes in most blocks of a run")
 def _most(one: SubmissionOnTrial) -> None:
-    for block in range(5, 20):
+    for block in range(3, len(ends(one.logs[1])) - 4):
         _silent(one.logs[1], block, 5 * MINUTE_MS)

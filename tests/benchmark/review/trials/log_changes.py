@@ -50,6 +50,15 @@ def stretch(log: Log, factor: float) -> None:
         record["time_ms"] = begun + round((record["time_ms"] - begun) * factor)
 
 
+PROGRESS = ("epoch_num", "samples_count", "first_epoch_num", "step")
+"""Metadata that tell how far training is."""
+
+
+def trained(record: Record) -> int:
+    """As its benchmark's logs count it."""
+    return next(int(record["metadata"][name]) for name in PROGRESS if name in record["metadata"])
+
+
 def ends(log: Log) -> list[int]:
     return [place for place, record in enumerate(log.records) if record["key"] == "eval_accuracy"]
 

@@ -13,7 +13,7 @@ from typing import Any
 from benchmark.results.mllog import TOKEN
 from benchmark.results.run_summary import STEP_TIMING, VALIDATION_TIMING
 from tests.benchmark.review.damage import Log
-from tests.benchmark.review.fixture import ORG, SEEDS, SYSTEM, Record, records, system_description
+from tests.benchmark.review.fixture import GPT3_MADE, ORG, MadeUp, Record, records_of, system_description
 
 TOKENS_PER_STEP = 2048 * 2048
 CODE = ("README.md", "setup.sh", "init_datasets.sh", "run_and_time.sh")
@@ -28,12 +28,13 @@ class SubmissionOnTrial:
     system: str
     logs: list[Log]
     description: dict[str, Any]
+    benchmark: str = "gpt3"
     afterwards: list[Callable[[Path], object]] = field(default_factory=list)
     """What is done to the written package."""
 
     @property
     def results(self) -> str:
-        return f"results/{self.system}/gpt3"
+        return f"results/{self.system}/{self.benchmark}"
 
     def write(self, folder: Path) -> Path:
         """The package's folder."""
@@ -51,7 +52,7 @@ class SubmissionOnTrial:
 
     @property
     def code(self) -> str:
-        return f"benchmarks/gpt3/implementations/{self.system}"
+        return f"benchmarks/{self.benchmark}/implementations/{self.system}"
 
     def each(self, change: Callable[[Log], object]) -> None:
         for log in self.logs:
@@ -73,8 +74,8 @@ class SubmissionOnTrial:
 
         self.afterwards.append(rewrite)
 
-    def log_bytes(self, change: Callable[[bytes], bytes], numbers: Sequence[int] = (0, 1, 2)) -> None:
-        for number in numbers:
+    def log_bytes(self, change: Callable[[bytes], bytes]) -> None:
+        for number in range(len(self.logs)):
             self.bytes_of(f"{self.results}/result_{number}.txt", change)
 
     @property
@@ -82,8 +83,9 @@ class SubmissionOnTrial:
         return f"systems/{self.system}.json"
 
 
-def made_up() -> SubmissionOnTrial:
-    return SubmissionOnTrial(ORG, SYSTEM, [Log(records(seed)) for seed in SEEDS], system_description())
+def made_up(made: MadeUp = GPT3_MADE) -> SubmissionOnTrial:
+    logs = [Log(records_of(made, seed)) for seed in made.seeds]
+    return SubmissionOnTrial(ORG, made.name, logs, system_description(made), made.benchmark.mlperf_name)
 
 
 def as_lines(run: Sequence[Record]) -> str:
