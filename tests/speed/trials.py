@@ -3,7 +3,7 @@ are one question.
 
     PUBLISHED_LOGS=rounds python -m tests.speed.trials [--only WORDS]
 
-PUBLISHED_LOGS holds training_results_v3.0 to v4.1. Prints what is judged otherwise than is due, and how many.
+PUBLISHED_LOGS holds training_results_v3.0 to v5.1. Prints what is judged otherwise than is due, and how many.
 """
 
 import argparse
@@ -16,7 +16,8 @@ from pathlib import Path
 
 from benchmark.results.subjects import SubmissionPackage
 from benchmark.review.verdict import own_findings
-from tests.benchmark.review.trials.renewed import renewed
+from tests.benchmark.review.fixture import LLAMA_N1, LLAMA_N8
+from tests.benchmark.review.trials.renewed import published, renewed
 from tests.benchmark.review.trials.submission_on_trial import SubmissionOnTrial, made_up, with_steps
 from tests.benchmark.review.trials.test_honest_variants import HONEST, RESTARTS
 
@@ -32,12 +33,24 @@ RENEWED = {
 }
 
 
+RULESETS = {"gpt3": "4.1.0", "llama31_8b": "5.1.0"}
+LLAMA = {
+    "one node of MI355X": "training_results_v5.1/AMD/results/MI355X_EPYC_9575F_pytorch",
+    "8 GB200": "training_results_v5.1/NVIDIA/results/theia_ngpu8_ngc25.09_nemo",
+    "18 nodes of GB300": "training_results_v5.1/Lambda/results/gb300_n18_ngc25.04_nemo",
+    "64 H200": "training_results_v5.1/HPE/results/HPE-Cray-XD670-H200-SXM5-141GB_n8_25.09",
+}
+"""Systems of Llama 3.1 8B, as they were published: nothing compares its runs with published ones."""
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="")
     only = parser.parse_args().only
     bases = {"made": made_up(), "made with steps": with_steps()}
     bases |= {name: renewed(ROUNDS / path, 1) for name, path in RENEWED.items() if (ROUNDS / path).is_dir()}
+    bases |= {"llama, one node": made_up(LLAMA_N1), "llama, 8 nodes": made_up(LLAMA_N8)}
+    bases |= {name: published(ROUNDS / path, "llama31_8b") for name, path in LLAMA.items() if (ROUNDS / path).is_dir()}
     counts: Counter[str] = Counter()
     for name, base in bases.items():
         usual = set(_judged(copy.deepcopy(base)))
@@ -55,7 +68,7 @@ def main() -> int:
 
 def _judged(submission: SubmissionOnTrial) -> list[tuple[str, str]]:
     with tempfile.TemporaryDirectory() as folder:
-        found = own_findings(SubmissionPackage(submission.write(Path(folder)), "4.1.0"))
+        found = own_findings(SubmissionPackage(submission.write(Path(folder)), RULESETS[submission.benchmark]))
     return [(one.severity, one.rule) for one in found if one.severity != "note"]
 
 

@@ -40,7 +40,6 @@ KINDS = {
     "submission_org": "a name",
     "submission_platform": "a name",
     "submission_division": "'closed' or 'open'",
-    "submission_benchmark": " or ".join(repr(name) for name in OFFICIAL),
 }
 """Kind of value that each key must have; the official checkers crash on others."""
 
@@ -57,6 +56,15 @@ def two_runs(run: Run) -> Iterator[Deviation]:
     second = _second_records(run)
     if len(second) >= MANY and len(run.log.all("run_start")) > 1 and not _is_copy(run, second):
         yield at(run, second[0], f"another run begins here, with {second[0].key} again", "the records of one run")
+
+
+def benchmark(run: Run) -> Iterator[Deviation]:
+    """Check for a name of no benchmark, or of another one than the folder's: the other findings follow from what the
+    log is taken for."""
+    event, folder = run.log.first("submission_benchmark"), run.log.path.parent.name
+    named = (folder,) if folder in OFFICIAL else tuple(OFFICIAL)
+    if event is not None and (run.judged is None or (folder in OFFICIAL and run.benchmark != folder)):
+        yield at(run, event, _told(event), " or ".join(repr(name) for name in named))
 
 
 def _second_records(run: Run) -> list[LogEvent]:
@@ -108,7 +116,7 @@ def kinds(run: Run) -> Iterator[Deviation]:
             elif due == "a name":
                 fits = isinstance(event.value, str) and event.value.strip() != ""
             else:
-                fits = f"'{event.value}'" in due or (key == "submission_benchmark" and run.judged is not None)
+                fits = f"'{event.value}'" in due
             if not fits:
                 yield at(run, event, _told(event), due)
 

@@ -36,6 +36,11 @@ LOG_RULES: tuple[Rule[Run], ...] = (
         mend="give each run a file of its own, opened anew, and keep stdout out of it", explains=("",),
     ),
     Rule(
+        "value.benchmark", "error", "3.2; submission_benchmark", key_rules.benchmark,
+        mend="log the name as the official checker has it, and put the run into that benchmark's folder",
+        explains=("",),
+    ),
+    Rule(
         "key.present", "error", "3.2; training_*/closed_*.yaml", key_rules.present,
         mend="log it in every run, from rank 0, the configuration before init_stop",
     ),

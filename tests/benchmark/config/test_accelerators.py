@@ -20,6 +20,7 @@ from stage.errors import InputError
         ("NVIDIA A100-SXM4-80GB", "A100-80GB"),
         ("NVIDIA A100-SXM4-40GB", "A100"),
         ("NVIDIA Blackwell GPU", "B200"),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", None),
         ("NVIDIA B300-SXM-288GB (Blackwell Ultra)", "B300"),
         ("Intel(R) Gaudi(R) 2 AI Accelerator", "Gaudi 2"),
         ("TPU-v5p", "TPU v5p"),

@@ -24,7 +24,7 @@ def abort(log: Log, at: int, whole_block: bool = True) -> None:
     rest = [stop | {"time_ms": ended}]
     rest += [
         one | {"time_ms": ended + 1, "value": progress}
-        for one in log.records
+        for one in log.records[following:]
         if one["key"] in ("train_samples", "trained_samples")
     ]
     begun = [] if whole_block else [log.copied(following, time_ms=log.records[following]["time_ms"])]

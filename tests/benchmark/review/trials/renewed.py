@@ -37,6 +37,14 @@ def renewed(system: Path, seed: int) -> SubmissionOnTrial:
     return SubmissionOnTrial(ORG, name, logs, description)
 
 
+def published(system: Path, benchmark: str) -> SubmissionOnTrial:
+    """As it was handed in."""
+    description = json.loads((system.parents[1] / "systems" / f"{system.name}.json").read_text())
+    paths = sorted((system / benchmark).glob("result_*.txt"))
+    logs = [Log(read(path)) for path in paths]
+    return SubmissionOnTrial(system.parents[1].name, system.name, logs, description, benchmark)
+
+
 def read(path: Path) -> list[Record]:
     """Its records, without other programs' output."""
     lines = path.read_text("latin-1").splitlines()
