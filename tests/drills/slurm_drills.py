@@ -60,14 +60,14 @@ def judge(name: str, fault: SlurmFault, drill: SlurmDrill, undisturbed: list[Any
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
-    lines = [f"{'drill':<15}{'':<8}{'attempts':>9}{'jobs':>6}{'steps again':>13}{'s to loss':>11}  "]
+    lines = [f"{'drill':<19}{'':<8}{'attempts':>9}{'jobs':>6}{'steps again':>13}{'s to loss':>11}  "]
     for one in outcomes:
         seconds = "-" if one.seconds is None else f"{one.seconds:.1f}"
         verdict = "healed" if one.passed else "FAILED"
         if one.name == "missing-data" and one.passed:
             verdict = "ended"
         lines.append(
-            f"{one.name:<15}{verdict:<8}{one.attempts:>9}{one.jobs:>6}{one.steps_again:>13}{seconds:>11}  {one.said}"
+            f"{one.name:<19}{verdict:<8}{one.attempts:>9}{one.jobs:>6}{one.steps_again:>13}{seconds:>11}  {one.said}"
         )
     return "\n".join(lines)
 
