@@ -89,7 +89,7 @@ class Benchmark:
     model: DecoderSizes
     optimizer: OptimizerConfig
     token_files: tyro.conf.Suppress[TokenFiles]
-    """What --data-folder names."""
+    """Names of a benchmark's datasets in the folder of --data-folder."""
     global_batch_size: int
     """Samples per optimizer step."""
     start_iterations: int

@@ -23,7 +23,7 @@ USUAL = {"device": "cuda", "micro_batch_size": 1}
 
 @dataclass(frozen=True)
 class Collectives:
-    """How the messages between tensor-parallel ranks share a GPU with matrix products. By default NCCL and cuBLAS
+    """The way in which messages between tensor-parallel ranks share a GPU with products. By default NCCL and cuBLAS
     decide; `slice --tune-collectives` times the other choices."""
 
     nccl_ctas: int | None = None

@@ -20,7 +20,7 @@ from stage.outputs.publish import write_text
 FEWEST_FOR_A_TEST = 4
 """Fewest runs for a test: without the fastest and the slowest, two are left to compare with."""
 PROGRESS = {"epoch_num": "trained_tokens", "samples_count": "trained_samples"}
-"""What a summary calls the unit in which a benchmark's log counts progress."""
+"""Names in a summary of the unit in which a benchmark's log counts progress."""
 SAME_IN_ALL = ("name", "global_batch_size", "target_log_perplexity", "optimizer", "model")
 
 

@@ -24,7 +24,7 @@ NOT_PLAIN = r"[^A-Za-z0-9_-]"
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a reader of the package calls a benchmark, and what its ``init_datasets.sh`` makes."""
+    """The name of a benchmark for a reader of the package, and the files that its ``init_datasets.sh`` makes."""
 
     title: str
     tokens: str

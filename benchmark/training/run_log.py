@@ -1,4 +1,4 @@
-"""What a run logs on rank 0: its events, and among them those of the MLPerf log, which has one clock for all attempts.
+"""The log of a run on rank 0: its events, and among them those of the MLPerf log, which has one clock for all attempts.
 
 The log of a run has one run_start and one run_stop. An attempt that goes on from a checkpoint truncates it to the
 checkpoint's lines, and writes restart.

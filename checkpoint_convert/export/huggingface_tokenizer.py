@@ -44,7 +44,7 @@ class JsonModel:
 
 @dataclass(frozen=True)
 class TokenizerJson:
-    """What matters here of a ``tokenizer.json``."""
+    """The parts of a ``tokenizer.json`` that matter here."""
 
     model: JsonModel
     added_tokens: Sequence[AddedToken] = ()

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 KEPT_POSITIONS = 2048
 LAYERS = ".layers."
-"""What Megatron's names of stacked arrays, and only those, have in them; a layer's number follows in its parameters."""
+"""Part of Megatron's names of stacked arrays, and of no others; a layer's number follows it in parameters' names."""
 X = "transformer.repeat.sub.x_layers_0."
 """Prefix of PAXML's names of stacked arrays."""
 

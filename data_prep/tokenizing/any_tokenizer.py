@@ -22,7 +22,7 @@ class TokenizerKind:
 
     open: Callable[[Path], AnyTokenizer]
     encoder: Callable[[Any, np.dtype[Any]], DocumentEncoder]
-    """What encodes documents with it to ids of a dtype."""
+    """Make the encoder of documents to ids of a dtype."""
 
 
 KINDS: Mapping[str, TokenizerKind] = {".json": TokenizerKind(JsonTokenizer, WholeDocuments)}

@@ -125,7 +125,7 @@ class Heads:
 
 
 class AttentionWay(NamedTuple):
-    """How a block's queries, keys and values lie side by side in the columns of one matrix, and what attends to them,
+    """Places of a block's queries, keys and values in the columns of one matrix, and the function that attends to them,
     for one rank and micro-batch."""
 
     split: Callable[[Tensor], Sequence[Tensor]]

@@ -179,7 +179,7 @@ class Pipeline:
             self._parts[turn.chunk + 1].begin_gather()
 
     def _needed_of(self, turn: Turn, batch: Callable[[], MicroBatch]) -> PartBatch:
-        """What a chunk needs of a micro-batch, on the device. Nothing is read for a chunk that needs nothing."""
+        """Return the tensors of a micro-batch that a chunk needs, on the device; empty for a chunk without any."""
         is_first, is_last = self._shape.is_first(turn.chunk), self._shape.is_last(turn.chunk)
         if not (is_first or is_last):
             return PartBatch()
@@ -198,7 +198,7 @@ class Messages:
     def __init__(self, group: dist.ProcessGroup, to: int, sender: int, empty: Callable[[], Tensor]) -> None:
         self._group, self._to, self._sender, self._empty = group, to, sender, empty
         self.sends = self.receives = self.begun = False
-        """Whether the slot at hand will send, receives for the next, and has begun both."""
+        """Return True if the slot at hand will send, receives for the next slot, and has begun both."""
         self._own: Tensor | None = None
         """To be sent."""
 

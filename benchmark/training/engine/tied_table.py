@@ -14,7 +14,7 @@ from model.passes.waits import pipeline_exchange
 
 
 class TiedTable:
-    """What a process has to do with the table's two copies."""
+    """A process's share of the work on the table's two copies."""
 
     def __init__(self, world: World, name: str | None) -> None:
         """``name``: of the table; None: the model's ends have a table each."""

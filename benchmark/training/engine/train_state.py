@@ -33,7 +33,7 @@ class TrainState:
     optimizer: Adam
     progress: Progress
     parameters: dict[str, DTensor]
-    """Those that this process has a part of, by name."""
+    """Parameters that this process has a part of, by name."""
     tied_table: TiedTable
 
     @property

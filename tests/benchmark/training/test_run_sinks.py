@@ -46,7 +46,9 @@ def test_gauges_and_the_time_to_the_end_know_what_was_before_a_restart(tmp_path:
 
 
 def test_nothing_but_the_three_files_without_options(tmp_path: Path) -> None:
-    events = open_event_log(Inputs(tmp_path, tmp_path).config(tmp_path), starting_progress(TINY, 1), MlperfLog(tmp_path / "r"))
+    events = open_event_log(
+        Inputs(tmp_path, tmp_path).config(tmp_path), starting_progress(TINY, 1), MlperfLog(tmp_path / "r")
+    )
     events.point("run_start")
     events.close()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["events.jsonl", "r"]
