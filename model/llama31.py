@@ -25,12 +25,12 @@ from model.llama31_config import Llama31Config
 
 ROPE_BASE = 500_000.0
 ROPE_FACTOR = 8.0
-"""Turns with long wavelengths are so many times slower ..."""
+"""The slow turns of RoPE are divided by this."""
 ROPE_LOW, ROPE_HIGH = 1.0, 4.0
-"""... those that turn less often than the first in the old context; more often than the second, they are as they were;
-between the two the speed changes smoothly."""
+"""Turns within the old context that bound the change: pairs that turn less often than the first are slowed by
+``ROPE_FACTOR``, pairs that turn more often than the second keep their speed, and it changes smoothly between the two."""
 ROPE_OLD_CONTEXT = 8192
-"""Tokens."""
+"""The old context, in tokens."""
 
 
 def rope_angles(sequence: int, head_size: int, device: torch.device | None = None) -> Tensor:

@@ -93,9 +93,9 @@ class Benchmark:
     global_batch_size: int
     """Samples per optimizer step."""
     start_iterations: int
-    """Steps the initial checkpoint was trained for; 0: without one weights are drawn from the seed …"""
+    """Steps that the initial checkpoint was trained for; 0: weights are drawn from the seed."""
     start_global_batch_size: int
-    """… at this global batch size; their product is where schedule and data begin."""
+    """Global batch size of those steps; the product of the two is the sample where schedule and data begin."""
     train_samples: int
     """Samples from step 0 to the end of training, those of the initial checkpoint included."""
     eval_interval_samples: int

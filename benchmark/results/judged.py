@@ -58,9 +58,9 @@ class Judged:
     warmup_samples: int | None = None
     """Samples of the warm-up; None: submitters choose it."""
     decay_samples: int | None = None
-    """Samples at which the cosine ends; None: no rule, or ..."""
+    """Samples at which the cosine ends; None if no rule gives a number of samples."""
     max_steps: int | None = None
-    """... it ends at this step, in whatever batch size."""
+    """Step at which the cosine ends in every batch size; None if no rule gives a step."""
     decay_excludes_warmup: bool = False
     """True if ``opt_learning_rate_decay_steps`` begin after the warm-up; the official checker wants the exact
     number."""

@@ -46,9 +46,9 @@ class Contents:
 
     org: str
     benchmark: Benchmark
-    """The benchmark as it is trained ..."""
+    """The benchmark as it is trained."""
     judged: Judged
-    """... and as it is judged."""
+    """The benchmark as it is judged."""
     implementation: str
     """Folder of the code."""
     commit: str | None

@@ -80,11 +80,11 @@ class BlockParts:
     """The parts of a model's own block, on this rank."""
 
     norm_x: Norm
-    """Before attention ..."""
+    """The norm before attention."""
     norm_y: Norm
-    """... and before the MLP."""
+    """The norm before the MLP."""
     into_attention: Linear
-    """Its columns are this rank's heads."""
+    """The product whose columns are this rank's heads."""
     out_of_attention: Linear
     attend: Callable[[Tensor], Attention]
     into_mlp: Linear
