@@ -28,7 +28,7 @@ ROPE_FACTOR = 8.0
 """The slow turns of RoPE are divided by this."""
 ROPE_LOW, ROPE_HIGH = 1.0, 4.0
 """Turns within the old context that bound the change: pairs that turn less often than the first are slowed by
-``ROPE_FACTOR``, pairs that turn more often than the second keep their speed, and it changes smoothly between the two."""
+``ROPE_FACTOR``, pairs that turn more often than the second keep their speed; between the two it changes smoothly."""
 ROPE_OLD_CONTEXT = 8192
 """The old context, in tokens."""
 
