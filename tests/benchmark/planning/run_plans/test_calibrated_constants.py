@@ -3,11 +3,11 @@
 import dataclasses
 
 import pytest
+from benchmark.planning.step_model.operator_times import attention_s, matmul_s
 
 from benchmark.planning.run_plans.calibrated_constants import calibrated_constants
 from benchmark.planning.run_plans.calibration import AttentionTime, Calibration, ElementwiseTime, MatmulTime
 from benchmark.planning.step_model.machine_constants import committed_constants, rates, values_of
-from benchmark.planning.step_model.operator_times import attention_s, matmul_s
 from stage.errors import InputError
 from tests.benchmark.planning.run_plans.test_calibration import CALIBRATION
 

@@ -8,11 +8,11 @@ import pytest
 
 from benchmark.__main__ import main
 from benchmark.config.benchmarks import GPT3_175B
-from benchmark.config.run_config import Benchmark, RunConfig
+from benchmark.config.run_config import Benchmark
 from benchmark.config.systems import SYSTEMS
 from benchmark.planning.dry_runs.dry_run import MEMORY_PARTS, DryRun
 from benchmark.planning.dry_runs.rank_report import AxisTraffic, RankReport, WorkCounts
-from benchmark.planning.run_plans.plan_options import PlanOptions
+from benchmark.planning.run_plans.plan_options import PlannedRun, PlanOptions
 from benchmark.planning.run_plans.plan_text import PART_NAMES, format_run_plan
 from benchmark.planning.run_plans.run_plan import RunPlan, make_plan
 from benchmark.planning.step_model.simulated_step import StepParts
@@ -38,13 +38,13 @@ RANK = RankReport(
 EXAMINED = DryRun([RANK], 8, None)
 
 
-def config(benchmark: Benchmark = GB2048, system: str = "dgxh100_n64", **topology: Any) -> RunConfig:
-    return RunConfig(
+def config(benchmark: Benchmark = GB2048, system: str = "dgxh100_n64", **topology: Any) -> PlannedRun:
+    return PlannedRun(
         benchmark=benchmark, system=dataclasses.replace(SYSTEMS[system], **{"micro_batch_size": 1, **topology})
     )
 
 
-def plan(run: RunConfig, **options: Any) -> RunPlan:
+def plan(run: PlannedRun, **options: Any) -> RunPlan:
     return make_plan(run, EXAMINED, PlanOptions(**options))
 
 
@@ -110,7 +110,7 @@ def test_other_stacks_and_machines() -> None:
     assert nemo.dry_run is None
     assert nemo.memory_fits
     assert nemo.memory_bytes["peak"] == pytest.approx(sum(nemo.memory_bytes.values()) - nemo.memory_bytes["peak"])
-    fp8 = make_plan(config(pipeline_chunks=6), None, PlanOptions(stack="nemo", precision="fp8"))
+    fp8 = make_plan(dataclasses.replace(config(pipeline_chunks=6), precision="fp8"), None, PlanOptions(stack="nemo"))
     assert step_s(fp8) < 0.8 * step_s(nemo)
     wide = make_plan(config(pipeline_chunks=6), None, PlanOptions(stack="nemo", what_if=("matmul=2x",)))
     assert step_s(wide) < 0.7 * step_s(nemo)
@@ -127,7 +127,7 @@ def test_other_stacks_and_machines() -> None:
     "run",
     [config(system="cpu_p2"), dataclasses.replace(config(), precision="fp32")],
 )
-def test_without_constants_there_is_no_time(run: RunConfig) -> None:
+def test_without_constants_there_is_no_time(run: PlannedRun) -> None:
     made = plan(run)
     assert made.step_s is None
     assert "no time estimated" in made.assumptions[0]

@@ -5,16 +5,15 @@ import dataclasses
 import pytest
 
 from benchmark.config.benchmarks import GPT3_175B
-from benchmark.config.run_config import RunConfig
 from benchmark.config.systems import SYSTEMS
 from benchmark.planning.run_plans import search_layouts as module
-from benchmark.planning.run_plans.plan_options import PlanOptions
+from benchmark.planning.run_plans.plan_options import PlannedRun, PlanOptions
 from benchmark.planning.run_plans.plan_text import format_search
 from benchmark.planning.run_plans.search_layouts import candidates, search_layouts
 from benchmark.planning.step_model.machine_constants import committed_constants
 from stage.errors import InputError
 
-CONFIG = RunConfig(
+CONFIG = PlannedRun(
     benchmark=dataclasses.replace(GPT3_175B, global_batch_size=256),
     system=dataclasses.replace(SYSTEMS["dgxh100_n64"], nodes=16),
 )
