@@ -118,7 +118,7 @@ def test_sizes_that_cannot_be_dealt_out(batch: dict[str, Any], topology: dict[st
 
 def with_heads(system: str, hidden: int, heads: int, precision: Precision, tensor_parallel: int = 1) -> RunConfig:
     model = dataclasses.replace(REHEARSAL.model, hidden_size=hidden, num_attention_heads=heads)
-    sizes = {"nodes": 1, "devices_per_node": 8, "pipeline_parallel": 1, "micro_batch_size": 1}
+    sizes: dict[str, Any] = {"nodes": 1, "devices_per_node": 8, "pipeline_parallel": 1, "micro_batch_size": 1}
     one = dataclasses.replace(SYSTEMS[system], **sizes, tensor_parallel=tensor_parallel)
     return RunConfig(dataclasses.replace(REHEARSAL, model=model), one, precision=precision)
 
@@ -139,7 +139,9 @@ def test_heads_that_no_kernel_takes_are_refused_on_gpus(sizes: Any, complaint: s
 
 
 def test_heads_that_are_said_to_be_possible_are() -> None:
-    for precision, (multiple, most) in (("bf16", HEAD_SIZES["bf16"]), ("fp32", HEAD_SIZES["fp32"])):
+    precisions: tuple[Precision, ...] = ("bf16", "fp32")
+    for precision in precisions:
+        multiple, most = HEAD_SIZES[precision]
         for hidden in (64, 240, 1000):
             for heads in divisors(hidden):
                 try:
