@@ -65,7 +65,12 @@ def require_possible(config: PlannedRun, options: PlanOptions) -> None:
             f"--stack {options.stack}, --what-if: there are no constants for {accelerator or 'a CPU'}; --accelerator "
             f"may be {', '.join(known)}"
         )
-    work.require_precision()
+    if work.precision not in work.code.precisions:
+        having = ", ".join(name for name, each in STACKS.items() if work.precision in each.precisions)
+        raise InputError(
+            f"stack {options.stack} has no {work.precision}, only {', '.join(work.code.precisions)}; stacks with "
+            f"{work.precision}: {having}; change --precision or --stack"
+        )
     if config.number == "fp8" and accelerator in known:  # in the table the rate in FP8 of what has none is BF16's
         rates = {name: [constants[f"accelerators.{name}.matmul_{kind}"].value for kind in NUMBERS] for name in known}
         having = ", ".join(name for name, (bf16, fp8) in rates.items() if fp8 > bf16)
