@@ -30,6 +30,8 @@ def test_nvidias_recipe_comes_out() -> None:
     step = simulate_step(gpt3_work(global_batch_size=1024), VALUES)
     assert step.total == pytest.approx(8.42, rel=0.06)
     assert step.matmul > 0.7 * step.total
+    far = gpt3_work(devices_per_node=2)  # only NVLink hides the messages of four tensor-parallel devices
+    assert simulate_step(far, VALUES) == simulate_step(dataclasses.replace(far, without=("tp-overlap",)), VALUES)
 
 
 def test_an_evaluation_is_a_third_of_its_tokens_training_and_a_bubble() -> None:
@@ -70,8 +72,8 @@ def test_published_stacks_have_the_backtests_error_and_others_a_wider_interval()
     nemo, ours = (predict_step(gpt3_work(stack), CONSTANTS) for stack in ("nemo", "ours"))
     assert nemo.influences == ()
     assert nemo.high_s / nemo.step_s - 1 == pytest.approx(CONSTANTS["stacks.nemo.error"].value)
-    assert ours.low_s < ours.step_s < ours.high_s
-    assert ours.high_s / ours.step_s - 1 > CONSTANTS["stacks.ours.error"].value
+    error_s = CONSTANTS["stacks.ours.error"].value * ours.step_s
+    assert ours.low_s < ours.step_s - error_s and ours.step_s + error_s < ours.high_s
     assert "stacks.ours.losses" in influences(gpt3_work("ours"))
     assert not any(name.startswith("accelerators") for name in influences(gpt3_work("ours")))
     assert "accelerators.B200.matmul_bf16" in influences(gpt3_work("ours", accelerator="B200"))
