@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmark.training.engine.state_soundness import StateSoundness, UnsoundTensor
-from benchmark.training.observers.finding_words import (
+from benchmark.training.observers.skipped_steps import (
     describe_state,
     describe_step,
     samples_command,

@@ -15,7 +15,7 @@ from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.state_soundness import StateSoundness, UnsoundTensor
 from benchmark.training.observer import StepDone
 from benchmark.training.observers import skipped_steps, spikes
-from benchmark.training.observers.finding_words import samples_command
+from benchmark.training.observers.skipped_steps import samples_command
 from benchmark.training.step import StepResult
 from tests.benchmark.events.recorder import Recorder
 from tests.benchmark.tiny import TINY
