@@ -18,7 +18,7 @@ from stage.optional_packages import import_optional
 from stage.outputs.publish import write_text
 
 
-class TelemetryFigure(NamedTuple):
+class Sent(NamedTuple):
     """A figure of an event, and its names elsewhere; an empty name leaves it out there."""
 
     key: str
@@ -35,38 +35,38 @@ class TelemetryFigure(NamedTuple):
 
 
 FIGURES = (
-    TelemetryFigure("step", "time_s", "", "last_step_timestamp_seconds", "When the last step ended, since the epoch."),
-    TelemetryFigure("step", "iteration", "", "iteration", "Optimizer steps since step 0 of the initial checkpoint's training."),
-    TelemetryFigure("step", "trained_tokens", "trained_tokens", "trained_tokens", "Tokens since the initial checkpoint."),
-    TelemetryFigure("step", "consumed_samples", "", "consumed_samples", "Samples consumed since step 0."),
-    TelemetryFigure("step", "step_s", "speed/step_s", "step_seconds", "Time of the last step."),
-    TelemetryFigure("step", "tokens_per_s", "speed/tokens_per_s", "tokens_per_second", "Tokens of the last step over its time."),
-    TelemetryFigure("step", "tflops_per_device", "speed/tflops_per_device", "device_flops_per_second",
-           "Model FLOP/s of each device.", 1e12),
-    TelemetryFigure("step", "mfu", "speed/mfu", "mfu_ratio", "Model FLOP/s over the device's dense BF16 peak."),
-    TelemetryFigure("step", "loss", "train/loss", "loss_nats", "Training loss, per scored token."),
-    TelemetryFigure("step", "grad_norm", "train/grad_norm", "gradient_norm", "L2 norm of the whole gradient before clipping."),
-    TelemetryFigure("step", "learning_rate", "train/learning_rate", "learning_rate", "Of the last step."),
-    TelemetryFigure("step", "skipped", "train/skipped", "step_skipped", "1 if the last step's gradients were not finite."),
-    TelemetryFigure("step", "memory_gib", "speed/memory_gib", "device_memory_peak_bytes", "Most memory rank 0 has held.",
-           2.0**30),
-    TelemetryFigure("evaluation", "log_perplexity", "validation/log_perplexity", "evaluation_log_perplexity_nats",
-           "Of the validation set, per scored token."),
-    TelemetryFigure("evaluation", "trained_tokens", "evaluated_tokens", "evaluation_trained_tokens",
-           "Tokens trained before the last evaluation."),
-    TelemetryFigure("evaluation", "seconds", "validation/seconds", "evaluation_seconds", "Time of the last evaluation."),
-    TelemetryFigure("evaluation", "target", "", "target_log_perplexity_nats", "At or below which the run ends."),
-    TelemetryFigure("checkpoint", "seconds", "checkpoint/pause_s", "checkpoint_pause_seconds",
-           "How long training paused for the last checkpoint."),
-    TelemetryFigure("checkpoint_written", "seconds", "checkpoint/write_s", "checkpoint_write_seconds",
-           "How long the last checkpoint took to be written."),
-    TelemetryFigure("checkpoint_written", "steps", "", "checkpoint_steps", "Steps of the last whole checkpoint."),
-    TelemetryFigure("checkpoint_written", "time_s", "", "checkpoint_timestamp_seconds", "When it was whole, since the epoch."),
-    TelemetryFigure("restart", "value", "restarts", "restarts", "How often the run went on from a checkpoint of its own."),
-    TelemetryFigure("eta", "seconds", "eta/target_s", "target_seconds", "Expected time until the target."),
-    TelemetryFigure("eta", "seconds_low", "eta/target_low_s", "target_low_seconds", "Lower end of its interval."),
-    TelemetryFigure("eta", "seconds_high", "eta/target_high_s", "target_high_seconds", "Upper end of its interval."),
-    TelemetryFigure("eta", "target_tokens", "", "target_trained_tokens", "Tokens after which the target is expected."),
+    Sent("step", "time_s", "", "last_step_timestamp_seconds", "When the last step ended, since the epoch."),
+    Sent("step", "iteration", "", "iteration", "Optimizer steps since step 0 of the initial checkpoint's training."),
+    Sent("step", "trained_tokens", "trained_tokens", "trained_tokens", "Tokens since the initial checkpoint."),
+    Sent("step", "consumed_samples", "", "consumed_samples", "Samples consumed since step 0."),
+    Sent("step", "step_s", "speed/step_s", "step_seconds", "Time of the last step."),
+    Sent("step", "tokens_per_s", "speed/tokens_per_s", "tokens_per_second", "Tokens of the last step over its time."),
+    Sent("step", "tflops_per_device", "speed/tflops_per_device", "device_flops_per_second",
+         "Model FLOP/s of each device.", 1e12),
+    Sent("step", "mfu", "speed/mfu", "mfu_ratio", "Model FLOP/s over the device's dense BF16 peak."),
+    Sent("step", "loss", "train/loss", "loss_nats", "Training loss, per scored token."),
+    Sent("step", "grad_norm", "train/grad_norm", "gradient_norm", "L2 norm of the whole gradient before clipping."),
+    Sent("step", "learning_rate", "train/learning_rate", "learning_rate", "Of the last step."),
+    Sent("step", "skipped", "train/skipped", "step_skipped", "1 if the last step's gradients were not finite."),
+    Sent("step", "memory_gib", "speed/memory_gib", "device_memory_peak_bytes", "Most memory rank 0 has held.",
+         2.0**30),
+    Sent("evaluation", "log_perplexity", "validation/log_perplexity", "evaluation_log_perplexity_nats",
+         "Of the validation set, per scored token."),
+    Sent("evaluation", "trained_tokens", "evaluated_tokens", "evaluation_trained_tokens",
+         "Tokens trained before the last evaluation."),
+    Sent("evaluation", "seconds", "validation/seconds", "evaluation_seconds", "Time of the last evaluation."),
+    Sent("evaluation", "target", "", "target_log_perplexity_nats", "At or below which the run ends."),
+    Sent("checkpoint", "seconds", "checkpoint/pause_s", "checkpoint_pause_seconds",
+         "How long training paused for the last checkpoint."),
+    Sent("checkpoint_written", "seconds", "checkpoint/write_s", "checkpoint_write_seconds",
+         "How long the last checkpoint took to be written."),
+    Sent("checkpoint_written", "steps", "", "checkpoint_steps", "Steps of the last whole checkpoint."),
+    Sent("checkpoint_written", "time_s", "", "checkpoint_timestamp_seconds", "When it was whole, since the epoch."),
+    Sent("restart", "value", "restarts", "restarts", "How often the run went on from a checkpoint of its own."),
+    Sent("eta", "seconds", "eta/target_s", "target_seconds", "Expected time until the target."),
+    Sent("eta", "seconds_low", "eta/target_low_s", "target_low_seconds", "Lower end of its interval."),
+    Sent("eta", "seconds_high", "eta/target_high_s", "target_high_seconds", "Upper end of its interval."),
+    Sent("eta", "target_tokens", "", "target_trained_tokens", "Tokens after which the target is expected."),
 )  # fmt: skip
 TOLD = ("message", "incident", "after_checkpoint")
 """Events whose text becomes ``last_message`` in the summary of W&B."""
@@ -78,7 +78,7 @@ PROMETHEUS_S = 5.0
 """Least seconds between two writes for Prometheus because of steps; other events are written at once."""
 
 
-def figures_of(event: Event) -> dict[TelemetryFigure, Any]:
+def figures_of(event: Event) -> dict[Sent, Any]:
     """Return the values of an event's figures, as far as they are known."""
     fields = {"value": event.value, "time_s": event.time_ms / 1000, **event.metadata}
     found = {figure: fields.get(figure.field) for figure in FIGURES if figure.key == event.key}
