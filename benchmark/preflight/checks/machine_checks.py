@@ -18,7 +18,7 @@ from benchmark.machine.hardware import ask
 from benchmark.machine.open_files import files_needed, raise_file_limit
 from benchmark.machine.run_environment import run_environment
 from benchmark.preflight.checks.preflight_check import GPU, RUN, WORLD, CheckResult, Measured, Place, PreflightCheck
-from benchmark.preflight.slice_run.device_facts import available_memory_bytes
+from benchmark.preflight.slice_run.slice_devices import available_memory_bytes
 from benchmark.training.checkpoints.checkpoint_folder import checkpoints_folder, newest_checkpoint
 from benchmark.training.checkpoints.save_policy import checkpoint_bytes
 from benchmark.training.inputs import input_paths, require_inputs

@@ -17,9 +17,10 @@ from benchmark.launch.attempt_folder import (
     write_end,
     write_start,
 )
+from benchmark.launch.endings import ENDINGS, STOP_NOTE, StopNote
 from benchmark.launch.incidents import Incident, IncidentKind, write_incident
 from benchmark.launch.next_attempt import NO_PROGRESS, Decision, Ended, decide
-from benchmark.launch.stop_note import StopNote, write_stop_note
+from benchmark.launch.small_files import write_object
 
 DEAD = Incident(100.0, 9, "n2", 7, "killed", 12, "passes", "gone without a word")
 
@@ -48,6 +49,17 @@ def decided(run_dir: Path, status: int, *, saved_steps: int | None, **facts: Any
 
 def of(kind: IncidentKind, **changes: Any) -> Incident:
     return dataclasses.replace(DEAD, kind=kind, **changes)
+
+
+def test_exit_status_of_each_ending_and_what_follows() -> None:
+    """Scripts rely on them."""
+    assert {ending: (then.exit_status, then.action) for ending, then in ENDINGS.items()} == {
+        "success": (0, "done"),
+        "target not reached": (1, "done"),
+        "bad input": (2, "stop"),
+        "failed": (70, "again"),
+        "interrupted": (75, "requeue"),
+    }
 
 
 def test_killed_process_is_started_again_from_the_newest_checkpoint(tmp_path: Path) -> None:
@@ -108,7 +120,7 @@ def test_run_with_a_summary_has_ended(tmp_path: Path, status: str, expected: int
     [("time limit", "requeue"), ("signal SIGUSR2", "requeue"), ("exit trigger", "stop")],
 )
 def test_saved_run_goes_back_to_the_queue_unless_a_person_ended_it(tmp_path: Path, by: str, action: str) -> None:
-    write_stop_note(tmp_path, StopNote(by, 12, saved=True))
+    write_object(tmp_path / STOP_NOTE, StopNote(by, 12, saved=True))
     decision = decided(tmp_path, 75, saved_steps=8)
     assert (decision.action, decision.status) == (action, 75)
     attempt(tmp_path, None, status=1)  # torchrun's, which ended the other processes itself
@@ -118,7 +130,7 @@ def test_saved_run_goes_back_to_the_queue_unless_a_person_ended_it(tmp_path: Pat
 def test_sigterm_that_the_launcher_did_not_get_is_no_order(tmp_path: Path) -> None:
     """As from srun, when a slurmstepd has died: healthy nodes are kept."""
     attempt(tmp_path, None, status=143)
-    write_stop_note(tmp_path, StopNote("signal SIGTERM", 12, saved=True))
+    write_object(tmp_path / STOP_NOTE, StopNote("signal SIGTERM", 12, saved=True))
     decision = decided(tmp_path, 143, saved_steps=12, down_hosts=("n2",), spare_hosts=0)
     assert (decision.action, decision.exclude) == ("again", ("n2",))
     assert "this job got none" in decision.reason and "node n2 is lost" in decision.reason
@@ -151,7 +163,7 @@ def test_a_lost_node_is_named_first(tmp_path: Path) -> None:
 
 
 def test_note_of_an_earlier_stop_does_not_count(tmp_path: Path) -> None:
-    write_stop_note(tmp_path, StopNote("exit trigger", 12, saved=True))
+    write_object(tmp_path / STOP_NOTE, StopNote("exit trigger", 12, saved=True))
     new_attempt(tmp_path)  # failed before it could remove the note
     assert decided(tmp_path, 1, saved_steps=8).action == "again"
     attempt(tmp_path, DEAD)
@@ -159,7 +171,7 @@ def test_note_of_an_earlier_stop_does_not_count(tmp_path: Path) -> None:
 
 
 def test_stop_that_could_not_be_saved_is_said(tmp_path: Path) -> None:
-    write_stop_note(tmp_path, StopNote("time limit", 12, saved=False))
+    write_object(tmp_path / STOP_NOTE, StopNote("time limit", 12, saved=False))
     assert decided(tmp_path, 75, saved_steps=8).reason == "stopped, and not saved: time limit"
 
 

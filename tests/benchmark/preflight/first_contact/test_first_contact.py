@@ -9,7 +9,7 @@ import pytest
 from benchmark.preflight.first_contact import first_contact as module
 from benchmark.preflight.first_contact.features import FEATURES
 from benchmark.preflight.first_contact.first_contact import ContactPart, PartResult, first_contact, parts
-from benchmark.preflight.slice_run.device_facts import DeviceFacts
+from benchmark.preflight.slice_run.slice_devices import DeviceFacts
 from stage.errors import InputError
 
 ONE, EIGHT = DeviceFacts("NVIDIA H200", 1, 140 << 30), DeviceFacts("NVIDIA H200", 8, 140 << 30)
@@ -70,9 +70,9 @@ def test_more_devices_make_more_parts(tmp_path: Path) -> None:
     cpu, one, eight = (
         [part.name for part in parts(facts, tmp_path)] for facts in (DeviceFacts("cpu", 2, 0), ONE, EIGHT)
     )
-    assert one == [*FEATURES, "environment", "slice", "preflight", "slice of two", "contention"]
+    assert one == [*FEATURES, "environment", "slice", "preflight", "slice of two"]
     assert eight == [*one, "tensor slice", "pipeline slice"]
-    assert cpu == [name for name in one[:-2] if "cudnn" not in name and "efficient" not in name]
+    assert cpu == [name for name in one[:-1] if "cudnn" not in name and "efficient" not in name]
     tensor = list(parts(EIGHT, tmp_path))[-2]
     assert tensor.arguments[-3:] == ("--tensor-parallel", "8", "--tune-collectives")
 

@@ -5,10 +5,16 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from benchmark.preflight.slice_run import fitting_layers as module
-from benchmark.preflight.slice_run.device_facts import DeviceFacts, device_facts
-from benchmark.preflight.slice_run.fitting_layers import budget_bytes, chosen_layers, counted_memory, largest_fitting
+from benchmark.preflight.slice_run import slice_devices as module
 from benchmark.preflight.slice_run.slice_config import SliceOptions
+from benchmark.preflight.slice_run.slice_devices import (
+    DeviceFacts,
+    budget_bytes,
+    chosen_layers,
+    counted_memory,
+    device_facts,
+    largest_fitting,
+)
 from stage.errors import InputError
 
 GPU = DeviceFacts("NVIDIA H100 80GB HBM3", 8, 80_000_000_000)

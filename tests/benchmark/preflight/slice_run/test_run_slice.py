@@ -12,11 +12,11 @@ import pytest
 from benchmark.commands.plan_commands import SliceCommand
 from benchmark.planning.run_plans.calibration import read_calibration
 from benchmark.preflight.slice_run import run_slice as module
-from benchmark.preflight.slice_run.device_facts import DeviceFacts
 from benchmark.preflight.slice_run.rank_measurement import RankMeasurement
 from benchmark.preflight.slice_run.run_slice import run_slice
 from benchmark.preflight.slice_run.slice_config import SliceOptions
-from benchmark.preflight.slice_run.slice_text import slice_lines
+from benchmark.preflight.slice_run.slice_devices import DeviceFacts
+from benchmark.preflight.slice_run.slice_result import slice_lines
 from stage.errors import CheckFailed, InputError
 from tests.benchmark.preflight.slice_run.samples import REPORT, measurement, result_on
 from tests.support import assert_refused, command
