@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmark.__main__ import main
 from benchmark.commands.command_table import parse
 from benchmark.commands.run_commands import EvaluateCommand, TrainCommand
 from benchmark.config.run_config import RunConfig
@@ -133,6 +134,8 @@ def test_rehearsal_is_what_runs_without_arguments() -> None:
     assert words[words.index("-m") + 1 :] == expected
     words = shlex.split(script(DRY_RUN="1", BENCHMARK="rehearsal_llama").stdout)
     assert words[-3:] == ["rehearsal_llama", "--work-dir", str(REPOSITORY / "runs" / "rehearsal_llama")]
+    with pytest.raises(InputError, match=r"'rehearsal_lama'; did you mean rehearsal_llama\?"):
+        main(["rehearse", "rehearsal_lama"])
 
 
 @pytest.mark.parametrize(
