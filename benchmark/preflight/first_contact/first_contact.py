@@ -20,6 +20,7 @@ from typing import Any, Literal
 import torch
 
 from benchmark.config.benchmarks import BENCHMARKS
+from benchmark.preflight.first_contact import contention
 from benchmark.preflight.first_contact.features import FEATURES
 from benchmark.preflight.slice_run.slice_devices import DeviceFacts, device_facts
 from benchmark.preflight.slice_run.tuned_collectives import told
@@ -136,6 +137,8 @@ def parts(facts: DeviceFacts, output: Path, benchmark: str = "gpt3_175b") -> Ite
     if not on_gpu:
         return
     yield sliced("slice of two", 400.0, "--micro-batch-size", "2")
+    beside = ("benchmark.preflight.first_contact.contention", str(output / "contention.json"))
+    yield ContactPart("contention", beside, 120.0, "contention.json", contention.tell)
     if facts.count > 1:
         size = max(size for size in (2, 4, 8) if size <= facts.count)
         yield sliced("tensor slice", 1200.0, "--tensor-parallel", str(size), "--tune-collectives")

@@ -53,7 +53,7 @@ def test_names_and_starts_that_all_processes_would_refuse(words: str, said: str)
 def test_as_a_file_from_anywhere(tmp_path: Path) -> None:
     """By a Python that has no packages: the file finds the project's own modules, which tell what is missing."""
     file = REPOSITORY / "benchmark" / "preflight" / "interpreter_check.py"
-    words = [sys.executable, "-S", file, "train", "gpt3_175b"]
+    words = [sys.executable, "-S", str(file), "train", "gpt3_175b"]
     done = subprocess.run(words, cwd=tmp_path, env={}, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (2, "")
     assert done.stdout.startswith(f"error: {sys.executable} ") and done.stdout.endswith(": packaging, not installed\n")

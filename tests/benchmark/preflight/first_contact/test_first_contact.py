@@ -70,9 +70,9 @@ def test_more_devices_make_more_parts(tmp_path: Path) -> None:
     cpu, one, eight = (
         [part.name for part in parts(facts, tmp_path)] for facts in (DeviceFacts("cpu", 2, 0), ONE, EIGHT)
     )
-    assert one == [*FEATURES, "environment", "slice", "preflight", "slice of two"]
+    assert one == [*FEATURES, "environment", "slice", "preflight", "slice of two", "contention"]
     assert eight == [*one, "tensor slice", "pipeline slice"]
-    assert cpu == [name for name in one[:-1] if "cudnn" not in name and "efficient" not in name]
+    assert cpu == [name for name in one[:-2] if "cudnn" not in name and "efficient" not in name]
     tensor = list(parts(EIGHT, tmp_path))[-2]
     assert tensor.arguments[-3:] == ("--tensor-parallel", "8", "--tune-collectives")
 
