@@ -69,11 +69,7 @@ class Case:
     """More that the launcher knows."""
 
 
-BUG, REFUSED, MET = (
-    of("exception", message="a bug"),
-    of("input", message="--x is missing"),
-    of("meeting", message="x"),
-)
+BUG, REFUSED = of("exception", message="a bug"), of("input", message="--x is missing")
 SIGTERM, EXIT = StopNote("signal SIGTERM", 12, saved=True), StopNote("exit trigger", 12, saved=True)
 SPARE, LOST = {"spare_hosts": 1}, {"down_hosts": ("n2",)}
 STUCK = tuple(Past(resumed_at=8) for _ in range(5))
@@ -89,7 +85,7 @@ CASES = {
     "refused after another failure": Case((Past(None, status=1), Past(None)), "again", status=2, known=False),
     "another failure after a refusal": Case((Past(None, status=2), Past(None)), "again", status=1, known=False),
     "refused after an incident": Case((Past(DEAD, status=2), Past(None)), "again", status=2, known=False),
-    "did not meet": Case((Past(MET),), "again", status=2),
+    "did not meet": Case((Past(of("meeting")),), "again", status=2),
     "refused after a good beginning": Case((Past(), Past(REFUSED)), "again", status=2, facts={"follows": True}),
     "refused in another job": Case((Past(), Past(REFUSED)), "stop", status=2),
     "refused once more": Case((Past(), Past(REFUSED), Past(REFUSED)), "stop", status=2, facts={"follows": True}),
@@ -106,16 +102,16 @@ CASES = {
     "stopped without a note": Case((), "requeue", status=75),
     "note of an earlier stop": Case((NEVER_BEGAN,), "again", status=1, stopped=EXIT, known=False),
     "note, and a failure": Case((Past(),), "again", stopped=EXIT),
-    "SIGTERM that the job did not get": Case((Past(None),), "again", "this job got none, as when srun loses", status=143,
+    "SIGTERM that the job did not get": Case((Past(None),), "again", "this job got none, as when srun", status=143,
                                              exclude=("n2",), stopped=SIGTERM, facts=LOST),
-    "SIGTERM that the job got": Case((Past(None),), "requeue", status=75, stopped=SIGTERM, facts={"ordered": "SIGTERM"}),
+    "SIGTERM that it got": Case((Past(None),), "requeue", status=75, stopped=SIGTERM, facts={"ordered": "SIGTERM"}),
     "SIGTERM, and too few nodes": Case((Past(None),), "requeue", status=75, stopped=SIGTERM, facts={"spare_hosts": -1}),
     # given up
     "error": Case((Past(BUG),), "again", status=70),
     "same error": Case((Past(BUG), Past(BUG, resumed_at=8)), "stop",
-                       "in passes: exception: a bug; the same error came twice at the same step: given up", status=70, ends=70),
+                       "exception: a bug; the same error came twice at the same step: given up", status=70, ends=70),
     "same failed check": Case((Past(of("check")), Past(of("check"))), "stop", "came twice", status=70),
-    "memory lacked twice": Case((Past(of("out of memory")), Past(of("out of memory"))), "stop", "came twice", status=70),
+    "no memory twice": Case((Past(of("out of memory")), Past(of("out of memory"))), "stop", "came twice", status=70),
     "same error elsewhere": Case((Past(BUG), Past(dataclasses.replace(BUG, steps=13))), "again", status=70),
     "another error": Case((Past(BUG), Past(dataclasses.replace(BUG, message="other"))), "again", status=70),
     "killed twice at a step": Case((Past(), Past()), "again", saved=20),
