@@ -61,6 +61,7 @@ def test_175b_run_gets_what_the_variables_say() -> None:
     assert mounts == [f"{path}:{path}" for path in (str(REPOSITORY), "/logs", "/data", "/ckpt4000")]
     assert "python3" in words
     assert words[words.index("--container-name") + 1].startswith("gpt3_")
+    assert not Path("/logs").exists()
 
 
 def test_newer_form_without_a_container_in_a_job_that_decides_about_processes() -> None:
