@@ -15,7 +15,7 @@ from data_prep.inspection.inspect_dataset import (
     require_sound,
 )
 from data_prep.sample_order.blend_file import format_blend, is_blend_file, require_unchanged_blend
-from data_prep.tokenizing.any_tokenizer import open_tokenizer
+from data_prep.tokenizing.tokenizer import open_tokenizer
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from data_prep.inspection.inspect_dataset import Inspected, piece_of
-from data_prep.tokenizing.any_tokenizer import AnyTokenizer
+from data_prep.tokenizing.tokenizer import AnyTokenizer
 from stage.outputs.publish import published_file, require_same_kind
 
 TABLES = ("summary.csv", "lengths.csv", "tokens.csv")
