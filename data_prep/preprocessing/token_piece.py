@@ -17,8 +17,7 @@ import msgspec
 import numpy as np
 
 from data_prep.corpus.c4 import TEXT_KEY, BadLine, line_blocks, texts_of
-from data_prep.corpus.decompress import decompressed
-from data_prep.corpus.input_files import HashedFile, InputFile
+from data_prep.corpus.input_files import HashedFile, InputFile, decompressed
 from data_prep.token_files.indexed_dataset import IndexedDatasetWriter
 from data_prep.tokenizing.fast_tokenizer import FastTokenizer
 from stage.errors import InputError

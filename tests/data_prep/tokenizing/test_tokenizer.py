@@ -48,7 +48,7 @@ def test_encoding_and_decoding(corpus_tokenizer: Path) -> None:
 
 def test_a_model_without_an_end_token(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"m: has no end-of-sequence token; leave out --append-eod"):
-        Tokenizer(train(tmp_path / "m", 300, eos_id=-1)).end_of_document()
+        Tokenizer(train(tmp_path / "m", eos_id=-1)).end_of_document()
 
 
 def test_what_cannot_be_trained_is_one_line(tmp_path: Path) -> None:
