@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchmark.report.judgement import Judgement, ReviewedSystem
 from benchmark.results.judged import OFFICIAL
-from benchmark.results.recorded_run import RecordedRun, read_recorded_run
+from benchmark.results.recorded_run import RecordedRun, with_records
 from benchmark.results.run_summary import RunSummary
 from benchmark.results.score import Score, middle_run
 from stage.errors import InputError
@@ -103,7 +103,7 @@ def distinct_names(paths: Sequence[Path]) -> list[str]:
 
 def _recorded(system: ReviewedSystem, run: RunSummary) -> RecordedRun:
     try:
-        return read_recorded_run(run.log.path)
+        return with_records(run)
     except InputError:
         if system.subject.kind == "runs":
             raise

@@ -242,8 +242,8 @@ def _least(mean: float, deviation: float, reference_runs: int, judged: Judged) -
     """Return the smallest accepted mean: mean - t(0.95, df) s sqrt(1 / n_ref + 1 / n_sub), not below 0."""
     if deviation == 0:
         return mean
-    from scipy.stats import t  # slow to import
+    from scipy.special import stdtrit  # slow to import
 
     freedom = reference_runs + judged.kept - 2
-    quantile = float(t.ppf(1 - ALPHA, freedom))
+    quantile = float(stdtrit(freedom, 1 - ALPHA))
     return max(0.0, mean - quantile * deviation * math.sqrt(1 / reference_runs + 1 / judged.kept))

@@ -8,7 +8,7 @@ after the last of these tokens. Where those tools stop with a traceback, or sile
 import io
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,8 @@ def parse_log(path: Path, content: bytes) -> ResultLog:
     size, content = len(content), with_plain_newlines(content)
     events: list[LogEvent] = []
     problems: list[Problem] = []
+    repeated: list[str] = []
+    decode = json.JSONDecoder(object_pairs_hook=lambda pairs: _object(pairs, repeated)).decode
     characters = values = 0
     for number, line in _lines_with(BARE_TOKEN.encode(), content):
         characters += len(line)
@@ -67,7 +69,7 @@ def parse_log(path: Path, content: bytes) -> ResultLog:
             problems.insert(0, Problem(number, found, "a log of 5 MB at most, by rank 0 only: the rest was not read"))
             break
         try:
-            events.append(_read_line(number, line, problems))
+            events.append(_read_line(number, line, decode, repeated, problems))
         except UnfitRecord as error:
             problems.append(Problem(number, *error.args))
         if len(problems) > MOST_UNREADABLE:
@@ -111,10 +113,13 @@ def lines_by_number(content: bytes, numbers: Collection[int]) -> dict[int, str]:
     return {number: line.rstrip(b"\n").decode("latin-1") for number, line in lines if number in numbers}
 
 
-def _read_line(number: int, line: str, problems: list[Problem]) -> LogEvent:
+def _read_line(
+    number: int, line: str, decode: Callable[[str], Any], repeated: list[str], problems: list[Problem]
+) -> LogEvent:
     """Return the record of a line that holds the token; its oddities go to ``problems``.
 
-    Raises UnfitRecord if the line has no valid record.
+    ``decode`` writes the names that a record has twice to ``repeated``. Raises UnfitRecord if the line has no valid
+    record.
     """
     before, token, record = line.rpartition(TOKEN)
     record = record.strip()
@@ -124,9 +129,9 @@ def _read_line(number: int, line: str, problems: list[Problem]) -> LogEvent:
         problems.append(Problem(number, "two records on one line", "one: the official tools read only the last"))
     if len(record) > MOST_RECORD_CHARACTERS:
         raise UnfitRecord(f"{len(record):,} characters", f"a record of at most {MOST_RECORD_CHARACTERS:,} characters")
-    repeated: list[str] = []
+    repeated.clear()
     try:
-        fields = json.loads(record, object_pairs_hook=lambda pairs: _object(pairs, repeated))
+        fields = decode(record)
     except (ValueError, RecursionError) as error:
         why = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise UnfitRecord(f"{shortened(record, MOST_SHOWN)} ({why})", "one JSON object after the token") from error

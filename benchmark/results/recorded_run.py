@@ -61,11 +61,15 @@ def read_recorded_run(path: Path) -> RecordedRun:
 
     Raises InputError for any other path, and for a configuration that cannot be read.
     """
-    log = _log_in(path)
-    config = _config_beside(log)
-    return RecordedRun(
-        log, RunSummary(read_log(log)), config, read_events(log.parent / "events.jsonl") if config else ()
-    )
+    return with_records(RunSummary(read_log(_log_in(path))))
+
+
+def with_records(summary: RunSummary) -> RecordedRun:
+    """Return a run whose log is read, with the files beside its log. Raises InputError for a configuration that cannot
+    be read."""
+    path = summary.log.path
+    config = _config_beside(path)
+    return RecordedRun(path, summary, config, read_events(path.with_name("events.jsonl")) if config else ())
 
 
 SETTINGS = {
