@@ -13,10 +13,9 @@ import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from benchmark.report.figures import Figure
 from benchmark.report.judgement import Judgement, judge
 from benchmark.report.page_content import make_page
-from benchmark.report.page_parts import CAUTION, Page, perplexity
+from benchmark.report.page_parts import CAUTION, Figure, Page, perplexity
 from benchmark.review.verdict import Review
 from stage.errors import InputError
 from stage.outputs.publish import write_text

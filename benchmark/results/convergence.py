@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from benchmark.results.judged import GPT3, Judged
-from benchmark.results.result_log import as_number
+from benchmark.results.mllog import as_number
 from benchmark.results.run_summary import RunSummary
 from stage.errors import InputError
 from stage.regular_files import read_regular

@@ -21,7 +21,7 @@ from benchmark.launch.attempt_folder import (
     read_start,
 )
 from benchmark.launch.incidents import Incident, first_cause, read_incidents
-from benchmark.results.recorded_events import RecordedEvent
+from benchmark.results.recorded_run import RecordedEvent
 from benchmark.status.time_kinds import Kind
 
 DURATIONS: dict[str, tuple[str, Kind]] = {

@@ -5,17 +5,9 @@ from pathlib import Path
 import pytest
 
 from benchmark.report.curve_differences import differences, published_curves
-from benchmark.report.figures import (
-    Band,
-    Figure,
-    Line,
-    Mark,
-    figures,
-    in_panels,
-    kept_steps,
-    reference_band,
-)  # fmt: skip
-from benchmark.report.timeline import timeline
+from benchmark.report.figures import figures, in_panels, kept_steps, reference_band
+from benchmark.report.page_parts import Band, Figure, Line, Mark
+from benchmark.report.time_section import timeline
 from benchmark.results.recorded_run import read_recorded_run
 from benchmark.results.run_summary import RunSummary
 from tests.benchmark.report.made_pages import made_runs

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from benchmark.launch.attempt_folder import AttemptEnd, AttemptStart
 from benchmark.launch.incidents import Incident
-from benchmark.results.recorded_events import RecordedEvent
+from benchmark.results.recorded_run import RecordedEvent
 from benchmark.status.time_kinds import MEANINGS
 from benchmark.status.wall_time import Attempt, attempts_of, wall_time
 
