@@ -82,7 +82,7 @@ class SliceCommand:
     def run(self) -> int:
         from benchmark.planning.run_plans.plan_command import whole_system
         from benchmark.preflight.slice_run.run_slice import run_slice
-        from benchmark.preflight.slice_run.slice_text import slice_lines
+        from benchmark.preflight.slice_run.slice_result import slice_lines
 
         result, calibration = run_slice(self.options)
         if not self.json:
