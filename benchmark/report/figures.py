@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from benchmark.report.judgement import COLOURS, ReportedRun
-from benchmark.report.page_parts import Band, Figure, Line, Mark, Points
+from benchmark.report.page_parts import AxisMark, Band, Figure, Line, Points
 from benchmark.report.time_section import Timeline
 from benchmark.results.convergence import ReferencePoint, points_for, prune
 from benchmark.results.recorded_run import RecordedEvent
@@ -23,7 +23,7 @@ MINUTES = ("minutes since run_start", "min")
 
 def figures(runs: Sequence[ReportedRun], timelines: Sequence[Timeline], ruleset: str) -> list[Figure]:
     """Return the figures for which at least one run has values."""
-    marks = [Mark(n, kind, _rounded(x)) for n, times in enumerate(timelines) for kind, x in times.marks]
+    marks = [AxisMark(n, kind, _rounded(x)) for n, times in enumerate(timelines) for kind, x in times.marks]
     targets = {run.recorded.target for run in runs}
     tokens = TOKENS if any(run.summary.rules.start_samples for run in runs) else TOKENS_TRAINED
     found = [

@@ -153,7 +153,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Mark:
+class AxisMark:
     """An event at ``x``."""
 
     run: int
@@ -196,7 +196,7 @@ class Figure:
     """True if the y axis begins at 0."""
     target: float | None = None
     band: Band | None = None
-    marks: Sequence[Mark] = field(default_factory=tuple)
+    marks: Sequence[AxisMark] = field(default_factory=tuple)
     shade: Shade | None = None
     note: str = ""
     family: str = ""

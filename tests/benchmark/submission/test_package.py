@@ -175,7 +175,7 @@ def test_published_results_make_a_package(tmp_path: Path, monkeypatch: pytest.Mo
     folder = PUBLISHED / org
     results = sorted((folder / "results" / name / "gpt3").glob("result_*.txt"))
     options = (org, folder / "systems" / f"{name}.json", results, tmp_path / org)
-    with pytest.raises(InputError, match="which is no file of the code .* --other-code"):
+    with pytest.raises(InputError, match=r"which is no file of the code .* --other-code"):
         make_package(*options)
     with pytest.raises(InputError, match="give --precision fp32 or --precision bf16 for logs alone"):
         make_package(*options, other_code=True)
