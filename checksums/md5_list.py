@@ -13,6 +13,7 @@ from pathlib import Path
 from checksums.common_file import COMMON, METADATA, is_only_spelled_otherwise
 from stage.errors import InputError
 from stage.outputs.digest import md5_file
+from stage.outputs.publish import walked
 from stage.progress import progress
 from stage.regular_files import UnfitFile, read_regular
 
@@ -71,16 +72,13 @@ def files_below(folder: Path, *, leave_out: Path | None = None) -> dict[str, int
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder")
     skipped = None if leave_out is None else os.path.relpath(leave_out, folder)
-    sizes, places = {}, [""]
-    while places:
-        place = places.pop()
-        with os.scandir(folder / place) as entries:
-            for entry in entries:
-                name = place + entry.name
-                if not entry.is_dir() and name != skipped:
-                    sizes[name] = entry.stat().st_size if entry.is_file() else None
-                elif entry.is_dir(follow_symlinks=False):
-                    places.append(name + "/")
+    sizes = {}
+    for place, names in walked(folder):
+        inner = os.path.relpath(place, folder)
+        for name in names:
+            path, relative = Path(place, name), os.path.join(inner, name).removeprefix("./")
+            if relative != skipped:
+                sizes[relative] = path.stat().st_size if path.is_file() else None
     return {name: sizes[name] for name in sorted(sizes, key=os.fsencode)}
 
 
