@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stage.faulty_server import FaultyServer
-from tests.support import assert_refused, command, forked_command
+from tests.support import assert_refused, command
 
 
 @pytest.mark.parametrize(
@@ -63,18 +62,3 @@ def test_results_as_json(corpus: Path, corpus_tokenizer: Path, tmp_path: Path) -
             assert done.returncode == 0, done.stderr
             found = json.loads(done.stdout)
             assert found is None if expected is None else expected.items() <= found.items(), found
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["train-tokenizer", "validation-subset"])
-def test_from_addresses_as_from_disk(name: str, corpus: Path, tmp_path: Path) -> None:
-    shards = sorted((corpus / "en").iterdir())[:2]
-    options = ["--vocab-size", 400] if name == "train-tokenizer" else ["--count", 7]
-    with FaultyServer(corpus) as server:
-        addresses = [f"{server.url}/ckpt/en/{path.name}?sig=SECRET" for path in shards]
-        for inputs, output in ((addresses, "there"), (shards, "here"), (addresses, "there")):
-            done = forked_command("data_prep", name, "--input", *inputs, "--output", tmp_path / output, *options)
-            assert done.returncode == 0, done.stderr
-    assert "already made from these inputs" in done.stdout
-    assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes()
-    assert "SECRET" not in (tmp_path / "there.manifest.json").read_text()
