@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -26,9 +27,26 @@ LONGEST_SEQUENCE = 1 << 24
 """Longest sequence, a thousand times that of models in use; a sample of that length takes 128 MiB."""
 
 
+class TokenWindows(Protocol):
+    """The samples that training reads: ``len()`` of them, each a window of tokens."""
+
+    def __len__(self) -> int: ...
+
+    def window(self, sample: int) -> npt.NDArray[np.int64]:
+        """Return the tokens of one sample, [sequence_length (+1)], padded on the right with -1."""
+        ...
+
+    def documents(self, sample: int) -> str:
+        """Describe the parts of documents that a sample is made of, in order.
+
+        Documents are numbered from 0, in the order in which preprocess read the lines.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class SingleDataset:
-    """The windows of one dataset: ``len()`` of them, each a sample that training reads."""
+    """The windows of one dataset."""
 
     tokens: IndexedDataset
     index: SampleIndex
@@ -39,7 +57,6 @@ class SingleDataset:
         return len(self.index.shuffle_idx)
 
     def window(self, sample: int) -> npt.NDArray[np.int64]:
-        """Return the tokens of one sample, [sequence_length (+1)], padded on the right with -1."""
         window = np.full(self.sequence_length + int(self.plus_one), PADDING, dtype=np.int64)
         filled = 0
         for document, begin, end in self._parts(sample):
@@ -49,10 +66,6 @@ class SingleDataset:
         return window
 
     def documents(self, sample: int) -> str:
-        """Describe the parts of documents that a sample is made of, in order.
-
-        Documents are numbered from 0, in the order in which preprocess read the lines.
-        """
         told = []
         for document, begin, end in self._parts(sample):
             end = min(end, int(self.tokens.sizes[document]))
@@ -123,10 +136,6 @@ class BlendedDataset:
                 f"{len(self.parts[part])}; request more samples, so that the dataset is read for more epochs"
             )
         return self.parts[part], item
-
-
-TokenWindows = SingleDataset | BlendedDataset
-"""The samples that training reads."""
 
 
 def open_token_windows(
