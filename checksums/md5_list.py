@@ -13,7 +13,7 @@ from pathlib import Path
 from checksums.common_file import COMMON, METADATA, is_only_spelled_otherwise
 from stage.errors import InputError
 from stage.outputs.digest import md5_file
-from stage.outputs.publish import walked
+from stage.outputs.manifest import entries_below
 from stage.progress import progress
 from stage.regular_files import UnfitFile, read_regular
 
@@ -57,28 +57,23 @@ def digest_folder(folder: Path, *, leave_out: Path | None = None) -> dict[str, s
     Hidden files count; symbolic links to files are followed, to folders not. ``leave_out`` is a file to skip.
     """
     sizes: dict[str, int] = {}
-    for name, size in files_below(folder, leave_out=leave_out).items():
+    for name, size in sizes_below(folder, leave_out=leave_out).items():
         if size is None:
             raise InputError(f"{folder / name}: a broken link, or not a regular file; it has no sum")
         sizes[name] = size
     return _md5_of_each(folder, sizes)
 
 
-def files_below(folder: Path, *, leave_out: Path | None = None) -> dict[str, int | None]:
+def sizes_below(folder: Path, *, leave_out: Path | None = None) -> dict[str, int | None]:
     """Return the bytes of every file by relative path, in byte order; None for broken links, pipes and the like.
 
     Raises InputError if ``folder`` is not a folder.
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder")
-    skipped = None if leave_out is None else os.path.relpath(leave_out, folder)
-    sizes = {}
-    for place, names in walked(folder):
-        inner = os.path.relpath(place, folder)
-        for name in names:
-            path, relative = Path(place, name), os.path.join(inner, name).removeprefix("./")
-            if relative != skipped:
-                sizes[relative] = path.stat().st_size if path.is_file() else None
+    sizes = {name: None if found is None else found.st_size for name, found in entries_below(folder)}
+    if leave_out is not None:
+        sizes.pop(os.path.relpath(leave_out, folder), None)
     return {name: sizes[name] for name in sorted(sizes, key=os.fsencode)}
 
 
@@ -87,7 +82,7 @@ def compare_lists(folder: Path, listed: Mapping[str, str], *, leave_out: Path | 
 
     Raises InputError if ``folder`` is not a folder.
     """
-    below = files_below(folder, leave_out=leave_out)
+    below = sizes_below(folder, leave_out=leave_out)
     there = [name for name in listed if below.get(name) is not None or (folder / name).is_file()]  # in a linked folder
     found = _md5_of_each(folder, {name: below.get(name) or (folder / name).stat().st_size for name in there})
     changed = [name for name in found if found[name] != listed[name]]
