@@ -4,12 +4,14 @@ A step is the share of a command's work that one resource limits: ``preprocess``
 steps are counted one after the other. All nodes read and write one file system.
 """
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from data_prep.preparation.artifacts import ARTIFACTS
+from stage.cli import JsonOption
 from stage.errors import InputError
 from stage.sizes import duration, require_workers
 from stage.tables import table_text
@@ -215,3 +217,35 @@ def format_plans(data: DataSizes, plans: Sequence[PreparationPlan], rates: Mappi
 
 def _gb(size: float) -> str:
     return f"{size / GB:,.0f} GB"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanPreparationCommand(JsonOption):
+    """Estimate how long the benchmark's data takes to prepare, and what limits each step. Reads nothing.
+
+    Example: python -m data_prep plan --nodes 1 8 --cores 64 --disk-mb-per-s 5000
+    """
+
+    benchmark: BenchmarkName = "gpt3_175b"
+    """The benchmark whose data are prepared."""
+    nodes: tuple[int, ...] = (1, 8)
+    """Numbers of nodes, one plan for each."""
+    cores: int = 64
+    """Cores per node."""
+    workers: int | None = None
+    """The --workers of preprocess on each node; by default one per core."""
+    mb_per_s_per_core: float | None = None
+    """Text that one core tokenises, in 10^6 bytes per second; by default a measured rate."""
+    disk_mb_per_s: float | None = None
+    """Bytes that the file system reads and writes for all nodes together, in 10^6 per second."""
+    network_mb_per_s: float | None = None
+    """Bytes that arrive from Hugging Face, in 10^6 per second."""
+
+    def run(self) -> None:
+        rates = with_rates(tokenise=self.mb_per_s_per_core, disk=self.disk_mb_per_s, network=self.network_mb_per_s)
+        data = DATA[self.benchmark]
+        plans = make_plans(data, self.nodes, self.cores, rates, workers=self.workers)
+        if self.json:
+            print(json.dumps(plans_as_json(data, plans, rates), indent=1))
+        else:
+            print(format_plans(data, plans, rates))

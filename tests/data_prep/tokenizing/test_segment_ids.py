@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from data_prep.tokenizing import segment_ids
+from data_prep.tokenizing.tokenizer import Tokenizer
 from tests.data_prep.english_text import LINES
 from tests.data_prep.models import TEXTS, Models, assert_same
 
@@ -31,6 +32,7 @@ def test_a_segment_is_encoded_once(models: Models, monkeypatch: pytest.MonkeyPat
     tokenizer = models.fast("reference")
     assert_same(tokenizer, [*TEXTS, *LINES])
     encoded: list[bytes] = []
+    assert isinstance(tokenizer.plain, Tokenizer)
     encode = tokenizer.plain.encode_batch
 
     def encode_and_note(texts: list[bytes]) -> list[list[int]]:
