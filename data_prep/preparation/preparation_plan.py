@@ -8,7 +8,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from data_prep.preparation.artifacts import ARTIFACTS
 from stage.cli import JsonOption
@@ -131,30 +131,6 @@ class PreparationPlan:
     seconds: float
 
 
-def with_rates(**mb_per_s: float | None) -> dict[str, Rate]:
-    """Return ``RATES``, replaced by the given ones. Raises InputError for a rate that is not positive."""
-    given = {name: rate for name, rate in mb_per_s.items() if rate is not None}
-    for name, rate in given.items():
-        if not 0 < rate < math.inf:
-            raise InputError(f"a rate of {rate} MB/s for {name}: expected more than 0")
-    return RATES | {name: Rate(rate, "given") for name, rate in given.items()}
-
-
-def make_plans(
-    data: DataSizes, nodes: Sequence[int], cores: int, rates: Mapping[str, Rate], *, workers: int | None = None
-) -> list[PreparationPlan]:
-    """Return a plan for each number of nodes of ``cores`` cores each, with ``workers`` processes on each (None: one per
-    core).
-
-    Raises InputError if any number is less than one.
-    """
-    if not nodes or min(*nodes, cores) < 1:
-        raise InputError(f"--nodes {' '.join(map(str, nodes))} --cores {cores}: expected at least 1 of each")
-    if workers is not None:
-        require_workers(workers)
-    return [_make_plan(data, number, cores, cores if workers is None else workers, rates) for number in nodes]
-
-
 def _make_plan(data: DataSizes, nodes: int, cores: int, workers: int, rates: Mapping[str, Rate]) -> PreparationPlan:
     rate = {name: rate.mb_per_s * MB for name, rate in rates.items()}
     datasets, fetched = data.dataset_bytes, data.fetched_bytes
@@ -180,17 +156,6 @@ def _make_plan(data: DataSizes, nodes: int, cores: int, workers: int, rates: Map
         disk_s = disk_bytes / rate["disk"]
         steps.append(StepEstimate(name, work, max(seconds, disk_s), "disk" if disk_s > seconds else limit))
     return PreparationPlan(nodes, cores, workers, steps, sum(step.seconds for step in steps))
-
-
-def plans_as_json(data: DataSizes, plans: Sequence[PreparationPlan], rates: Mapping[str, Rate]) -> dict[str, Any]:
-    """Return rates, sizes and plans as JSON values."""
-    return {
-        "rates": {name: asdict(rate) for name, rate in rates.items()},
-        "fetched_bytes": data.fetched_bytes,
-        "disk_bytes": data.disk_bytes,
-        "checkpoint_bytes": data.checkpoint_bytes,
-        "plans": [asdict(plan) for plan in plans],
-    }
 
 
 def format_plans(data: DataSizes, plans: Sequence[PreparationPlan], rates: Mapping[str, Rate]) -> str:
@@ -242,10 +207,25 @@ class PlanPreparationCommand(JsonOption):
     """Bytes that arrive from Hugging Face, in 10^6 per second."""
 
     def run(self) -> None:
-        rates = with_rates(tokenise=self.mb_per_s_per_core, disk=self.disk_mb_per_s, network=self.network_mb_per_s)
+        given = {"tokenise": self.mb_per_s_per_core, "disk": self.disk_mb_per_s, "network": self.network_mb_per_s}
+        rates = dict(RATES)
+        for name, rate in given.items():
+            if rate is not None:
+                if not 0 < rate < math.inf:
+                    raise InputError(f"a rate of {rate} MB/s for {name}: expected more than 0")
+                rates[name] = Rate(rate, "given")
+        if not self.nodes or min(*self.nodes, self.cores) < 1:
+            numbers = " ".join(map(str, self.nodes))
+            raise InputError(f"--nodes {numbers} --cores {self.cores}: expected at least 1 of each")
+        if self.workers is not None:
+            require_workers(self.workers)
         data = DATA[self.benchmark]
-        plans = make_plans(data, self.nodes, self.cores, rates, workers=self.workers)
-        if self.json:
-            print(json.dumps(plans_as_json(data, plans, rates), indent=1))
-        else:
-            print(format_plans(data, plans, rates))
+        plans = [_make_plan(data, number, self.cores, self.workers or self.cores, rates) for number in self.nodes]
+        result = {
+            "rates": {name: asdict(rate) for name, rate in rates.items()},
+            "fetched_bytes": data.fetched_bytes,
+            "disk_bytes": data.disk_bytes,
+            "checkpoint_bytes": data.checkpoint_bytes,
+            "plans": [asdict(plan) for plan in plans],
+        }
+        print(json.dumps(result, indent=1) if self.json else format_plans(data, plans, rates))
