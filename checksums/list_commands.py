@@ -24,7 +24,7 @@ from stage.outputs.publish import published_file, require_same_kind
 EXTRA_NAMED = 5
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class CreateListCommand(JsonOption):
     """Write the MD5 of every file below a folder, one 'md5  path' line each, as md5sum does.
 
@@ -44,7 +44,7 @@ class CreateListCommand(JsonOption):
         self.tell({"output": str(self.output), "files": len(digests)}, f"{self.output}: {len(digests)} files")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class VerifyListCommand(JsonOption):
     """Compare the files below a folder with a list. Exit status 0: all match; 1: something differs.
 

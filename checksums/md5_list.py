@@ -57,14 +57,14 @@ def digest_folder(folder: Path, *, leave_out: Path | None = None) -> dict[str, s
     Hidden files count; symbolic links to files are followed, to folders not. ``leave_out`` is a file to skip.
     """
     sizes: dict[str, int] = {}
-    for name, size in sizes_below(folder, leave_out=leave_out).items():
+    for name, size in files_below(folder, leave_out=leave_out).items():
         if size is None:
             raise InputError(f"{folder / name}: a broken link, or not a regular file; it has no sum")
         sizes[name] = size
     return _md5_of_each(folder, sizes)
 
 
-def sizes_below(folder: Path, *, leave_out: Path | None = None) -> dict[str, int | None]:
+def files_below(folder: Path, *, leave_out: Path | None = None) -> dict[str, int | None]:
     """Return the bytes of every file by relative path, in byte order; None for broken links, pipes and the like.
 
     Raises InputError if ``folder`` is not a folder.
@@ -82,7 +82,7 @@ def compare_lists(folder: Path, listed: Mapping[str, str], *, leave_out: Path | 
 
     Raises InputError if ``folder`` is not a folder.
     """
-    below = sizes_below(folder, leave_out=leave_out)
+    below = files_below(folder, leave_out=leave_out)
     there = [name for name in listed if below.get(name) is not None or (folder / name).is_file()]  # in a linked folder
     found = _md5_of_each(folder, {name: below.get(name) or (folder / name).stat().st_size for name in there})
     changed = [name for name in found if found[name] != listed[name]]

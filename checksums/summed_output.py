@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from checksums.md5_list import format_list, sizes_below
+from checksums.md5_list import files_below, format_list
 from stage.errors import InputError
 from stage.outputs.digest import md5_text
 from stage.outputs.manifest import Source
@@ -38,7 +38,7 @@ def publish_with_sums(
     if lost := work.missing(names):
         raise InputError(f"{work.path(lost[0])}: changed or removed after it was written; run the command again")
     pieces = work.path("")
-    if other := sorted(sizes_below(pieces).keys() - set(names)):
+    if other := sorted(files_below(pieces).keys() - set(names)):
         raise InputError(f"{pieces / other[0]}: no file of this output; move it away and run the command again")
     listing = format_list({name: work.done[name].md5 for name in names})
     sums = work.new_path()

@@ -40,7 +40,7 @@ def test_verify_reads_manifests_too(tmp_path: Path, capsys: pytest.CaptureFixtur
     records = [record_of(path, path.name, md5) for path, md5 in zip(paths, md5s, strict=True)]
 
     def verify(name: str) -> tuple[int, list[str]]:
-        status = VerifyListCommand(folder=tmp_path, manifest=tmp_path / f"{name}.manifest.json").run()
+        status = VerifyListCommand(tmp_path, tmp_path / f"{name}.manifest.json").run()
         return status, capsys.readouterr().out.splitlines()
 
     write_outputs(tmp_path / "x", records)
@@ -71,7 +71,7 @@ def test_verify_takes_the_output_itself_too(tmp_path: Path, capsys: pytest.Captu
     write_outputs(output, [record_of(tmp_path / name, name, md5) for name in ("out", "out.md5")])
 
     def verify(folder: Path) -> tuple[int, str]:
-        status = VerifyListCommand(folder=folder, manifest=tmp_path / "out.manifest.json").run()
+        status = VerifyListCommand(folder, tmp_path / "out.manifest.json").run()
         return status, capsys.readouterr().out
 
     assert verify(tmp_path) == (0, f"{tmp_path}: 2 files match, 0 changed, 0 missing\n")
