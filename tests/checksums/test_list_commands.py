@@ -54,7 +54,7 @@ def test_verify_names_what_differs(folder: Path, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("place", ["data", "release/data", "/elsewhere/data", "{folder}"])
+@pytest.mark.parametrize("place", ["release/data", "{folder}"])
 def test_paths_that_begin_with_other_folders_are_understood(place: str, folder: Path, tmp_path: Path) -> None:
     place = place.format(folder=folder)
     digests = {f"{place}/{name}": digest for name, digest in digest_folder(folder).items()}
