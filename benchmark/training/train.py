@@ -17,8 +17,7 @@ from benchmark.machine.run_environment import seconds_since_process_start, use_d
 from benchmark.training.checkpoints.checkpoint_folder import newest_checkpoint
 from benchmark.training.engine.distributed import Environment, joined_world, read_environment, set_environment
 from benchmark.training.engine.micro_batches import TrainingBatches
-from benchmark.training.engine.settled_attention import settle_attention
-from benchmark.training.engine.train_state import empty_state
+from benchmark.training.engine.train_state import empty_state, settle_attention
 from benchmark.training.inputs import open_data, provenance, require_inputs
 from benchmark.training.loop import Run, run_loop
 from benchmark.training.observers.evidence import Evidence, recorded_config

@@ -17,10 +17,11 @@ from torch.distributed.tensor import DTensor, Replicate
 from benchmark.config.system_config import System
 from benchmark.launch.phases import PhaseLog
 from benchmark.training.engine.adam import Adam
-from benchmark.training.engine.micro_batches import MicroBatch, micro_batch
+from benchmark.training.engine.micro_batches import micro_batch
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.step import accumulate
 from model.decoder_sizes import DecoderSizes
+from model.passes.part_pass import MicroBatch
 
 STRIDE = 997
 """Distance between neighbouring made-up tokens: a prime, so that they spread over the whole vocabulary."""

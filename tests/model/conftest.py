@@ -3,9 +3,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from benchmark.training.engine.micro_batches import MicroBatch, micro_batch
+from benchmark.training.engine.micro_batches import micro_batch
 from checkpoint_convert.formats.array_table import ARRAYS, groups
 from checkpoint_convert.formats.axis_sizes import paxml_axis_sizes
+from model.passes.part_pass import MicroBatch
 from tests.checkpoint_convert.tiny import read
 from tests.model.recorded import RECORDED
 from tests.support import golden, make_paxml

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from benchmark.training.engine.micro_batches import MicroBatch
 from model.gpt3 import GPT3, mean_loss, token_losses
 from model.gpt3_config import GPT3Config
+from model.passes.part_pass import MicroBatch
 from tests.support import golden
 
 RECORDED = golden("model.json")

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from benchmark.training.engine.micro_batches import MicroBatch
 from model.gpt3 import mean_loss, token_losses
+from model.passes.part_pass import MicroBatch
 from tests.model.recorded import RECORDED, build, loss_of
 from tests.support import SHARED_GOLDEN, needs_shared
 

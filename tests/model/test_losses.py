@@ -3,9 +3,8 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
-
 from model.losses import softmax_gradient, softmax_losses
+from torch import Tensor
 
 T, V = 32, 50
 

@@ -38,10 +38,10 @@ from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import System
 from benchmark.planning.dry_runs.fake_world import fake_world
 from benchmark.training.engine.distributed import World
-from benchmark.training.engine.micro_batches import MicroBatch
 from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import TrainState, empty_state
 from model.gpt3_config import GPT3Config
+from model.passes.part_pass import MicroBatch
 
 SEQUENCE = 16
 FEW, MANY = 16, 48

@@ -27,11 +27,11 @@ from torch import Tensor
 from benchmark.config.benchmarks import REHEARSAL
 from benchmark.config.systems import SYSTEMS
 from benchmark.training.engine.distributed import World, build_mesh
-from benchmark.training.engine.micro_batches import MicroBatch
 from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import empty_state
 from benchmark.training.step import train_step
 from model.gpt3_config import GPT3Config
+from model.passes.part_pass import MicroBatch
 
 Step = Callable[[Tensor], float]
 """One optimizer step on tokens [B, S + 1]; returns the loss."""

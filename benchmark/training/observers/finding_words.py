@@ -4,8 +4,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 
 from benchmark.config.run_config import Benchmark
-from benchmark.training.engine.nonfinite_step import NonFiniteStep, RankFindings
-from benchmark.training.engine.state_soundness import StateSoundness
+from benchmark.training.engine.unsound_values import NonFiniteStep, RankFindings, StateSoundness
 
 MOST_IN_A_LINE = 3
 """Most ranks, parameters or micro-batches that a line names; the event lists more."""

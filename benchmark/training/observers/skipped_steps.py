@@ -10,9 +10,8 @@ from dataclasses import asdict
 from benchmark.events.event_log import EventLog
 from benchmark.launch.endings import RunEnd
 from benchmark.launch.phases import PhaseLog
-from benchmark.training.engine.nonfinite_step import NonFiniteStep
-from benchmark.training.engine.state_soundness import check_state
 from benchmark.training.engine.train_state import TrainState
+from benchmark.training.engine.unsound_values import NonFiniteStep, check_state
 from benchmark.training.observer import Observer, StepDone
 from benchmark.training.observers.finding_words import describe_state, describe_step, suspected_samples
 

@@ -16,8 +16,7 @@ from benchmark.launch.phases import PhaseLog
 from benchmark.training.engine.run_progress import Progress, starting_progress
 from benchmark.training.loop import Run, run_loop
 from benchmark.training.observer import Observer, StepDone
-from benchmark.training.step import EvaluationResult, StepResult
-from benchmark.training.step_flags import StepFlags
+from benchmark.training.step import EvaluationResult, StepFlags, StepResult
 from tests.benchmark.events.recorder import Recorder
 from tests.benchmark.tiny import SHORT
 

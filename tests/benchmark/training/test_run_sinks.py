@@ -5,7 +5,7 @@ from pathlib import Path
 
 from benchmark.events.mlperf_log import MlperfLog
 from benchmark.training.engine.run_progress import Evaluation, starting_progress
-from benchmark.training.run_sinks import open_event_log
+from benchmark.training.run_folder import open_event_log
 from tests.benchmark.tiny import TINY, Inputs
 
 

@@ -13,8 +13,7 @@ from benchmark.training.engine.adam import Adam, local
 from benchmark.training.engine.distributed import joined_world, read_environment
 from benchmark.training.engine.micro_batches import TrainingBatches, read_micro_batch
 from benchmark.training.inputs import open_data
-from benchmark.training.step import EvaluationResult, StepResult, evaluate, train_step
-from benchmark.training.step_flags import StepFlags
+from benchmark.training.step import EvaluationResult, StepFlags, StepResult, evaluate, train_step
 from model.gpt3 import token_losses
 from tests.benchmark.runs import loaded_state, plain_model, system_of
 from tests.benchmark.tiny import Inputs, in_processes

@@ -1,6 +1,6 @@
 """What processes tell each other: set on one is set for all, and a person's wish comes first."""
 
-from benchmark.training.step_flags import NO_FLAGS, StepFlags
+from benchmark.training.step import NO_FLAGS, StepFlags
 
 
 def test_what_is_set_on_any_process_is_set_for_all() -> None:

@@ -9,12 +9,12 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
+from model.losses import softmax_losses
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 
 from model.gpt3 import GPT3
 from model.gpt3_config import GPT3Config
-from model.losses import softmax_losses
 from model.passes import end_passes
 from model.passes.end_passes import EmbeddingPass, OutputPass, sequence_first
 from model.passes.gpt3_block import NormPass

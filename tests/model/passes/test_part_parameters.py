@@ -7,7 +7,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.tensor import DTensor
 
-from model.passes.part_parameters import PartParameters, gather_all, scatter_all, sum_all
+from model.passes.whole_parameter import PartParameters, gather_all, scatter_all, sum_all
 from tests.benchmark.tiny import in_processes
 from tests.model.passes.on_mesh import mesh_of, spread, whole_parameters
 

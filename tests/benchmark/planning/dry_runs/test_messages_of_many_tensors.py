@@ -8,7 +8,7 @@ from benchmark.config.systems import SYSTEMS
 from benchmark.planning.dry_runs.fake_world import fake_world
 from benchmark.planning.dry_runs.rank_report import work_counts
 from benchmark.planning.dry_runs.tracker import Tracker
-from model.passes.part_parameters import gather_all, scatter_all, sum_all
+from model.passes.whole_parameter import gather_all, scatter_all, sum_all
 from tests.benchmark.tiny import in_processes
 
 

@@ -13,7 +13,7 @@ from benchmark.config.run_config import RunConfig
 from benchmark.training.engine.adam import Adam
 from benchmark.training.engine.distributed import joined_world, read_environment
 from benchmark.training.engine.micro_batches import TrainingBatches
-from benchmark.training.engine.nonfinite_step import BadMicroBatch, NonFiniteStep, bad_parts
+from benchmark.training.engine.unsound_values import BadMicroBatch, NonFiniteStep, bad_parts
 from benchmark.training.inputs import open_data
 from benchmark.training.step import StepResult, train_step
 from model.passes.end_passes import OutputPass

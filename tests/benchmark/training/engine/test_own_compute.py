@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from benchmark.training.engine.own_compute import MOST_BLOCKS, BlockTimer, DeviceTimer, HostTimer, OwnCompute
+from benchmark.training.engine.rank_speed import MOST_BLOCKS, BlockTimer, DeviceTimer, HostTimer, OwnCompute
 
 CPU = torch.device("cpu")
 
@@ -46,7 +46,7 @@ def pass_through(own: OwnCompute, blocks: int, own_s: float = 1.0, slow: Sequenc
 @pytest.fixture
 def own(monkeypatch: pytest.MonkeyPatch) -> OwnCompute:
     """On the clock that stands still."""
-    monkeypatch.setattr("benchmark.training.engine.own_compute.HostTimer", Seconds)
+    monkeypatch.setattr("benchmark.training.engine.rank_speed.HostTimer", Seconds)
     return OwnCompute(CPU)
 
 

@@ -16,9 +16,10 @@ from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import System
 from benchmark.training.engine.adam import gradient_of
 from benchmark.training.engine.distributed import joined_world, read_environment
-from benchmark.training.engine.micro_batches import MicroBatch, read_micro_batch
+from benchmark.training.engine.micro_batches import read_micro_batch
 from benchmark.training.inputs import open_data
 from model.gpt3 import mean_loss, token_losses
+from model.passes.part_pass import MicroBatch
 from tests.benchmark.runs import loaded_state, plain_model, system_of
 from tests.benchmark.tiny import Inputs, in_processes
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from benchmark.config.run_config import RunConfig
 from benchmark.training.engine.distributed import joined_world, read_environment
-from benchmark.training.engine.rank_table import RankTable
+from benchmark.training.engine.rank_speed import RankTable
 from tests.benchmark.runs import system_of
 from tests.benchmark.tiny import Inputs, in_processes
 

@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 import torch
+from benchmark.training.engine.settled_attention import settle_attention
 
 from benchmark.config.benchmarks import GPT3_175B
 from benchmark.config.run_config import Precision
@@ -10,7 +11,6 @@ from benchmark.config.system_config import System
 from benchmark.config.systems import SYSTEMS
 from benchmark.training.engine import settled_attention
 from benchmark.training.engine.distributed import World
-from benchmark.training.engine.settled_attention import settle_attention
 from model.decoder_sizes import DecoderSizes
 from model.passes.attention import CudnnFlash
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from benchmark.config.run_config import RunConfig
 from benchmark.training.engine.adam import local
 from benchmark.training.engine.distributed import joined_world, read_environment
-from benchmark.training.engine.state_soundness import StateSoundness, check_state
+from benchmark.training.engine.unsound_values import StateSoundness, check_state
 from tests.benchmark.runs import loaded_state, system_of
 from tests.benchmark.tiny import Inputs, in_processes
 

@@ -7,7 +7,7 @@ from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
 
 from benchmark.config.system_config import System
 from benchmark.training.engine.distributed import joined_world, read_environment
-from benchmark.training.engine.tied_table import TiedTable
+from benchmark.training.engine.train_state import TiedTable
 from tests.benchmark.runs import system_of
 from tests.benchmark.tiny import in_processes
 

@@ -1,6 +1,6 @@
 """Made-up findings about steps without finite gradients."""
 
-from benchmark.training.engine.nonfinite_step import BadMicroBatch, BadPart, NonFiniteStep, RankFindings
+from benchmark.training.engine.unsound_values import BadMicroBatch, BadPart, NonFiniteStep, RankFindings
 
 
 def on_rank(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.training.engine.state_soundness import StateSoundness, UnsoundTensor
+from benchmark.training.engine.unsound_values import StateSoundness, UnsoundTensor
 from benchmark.training.observers.finding_words import (
     describe_state,
     describe_step,
