@@ -54,8 +54,8 @@ def test_topology_does_not_change_the_run(
     single: dict[tuple[str, str], Figures],
     tmp_path: Path,
 ) -> None:
-    """In BF16 the first gradient, of the same weights, is the same but for rounding: over six seeds the norm with tensor
-    parallelism is off by up to 1.2e-3 (0.7e-3 RMS), as is one device's from FP32. Later ones are not of the same
+    """In BF16 the first gradient, of the same weights, is the same but for rounding: over six seeds the norm with
+    tensor parallelism is off by up to 1.2e-3 (0.7e-3 RMS), as is one device's from FP32. Later ones are not of the same
     weights: a sum in another order moves some by a unit of FP32, and now and then their BF16 copies by 2^-8 of
     themselves, as it does in one process with micro-batches of another size."""
     found = run(inputs, tmp_path / "run", TOPOLOGIES[name], benchmark=benchmark, precision=precision)
