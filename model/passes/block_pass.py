@@ -19,7 +19,7 @@ recompute
     full        keeps the block's input; makes everything again but the last matrix product
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -80,7 +80,7 @@ class LinearPass:
         if len(self._weights) == 1:
             return self._product(0, x_TH, None)
         out = torch.empty(x_TH.shape[0], sum(self._columns), dtype=x_TH.dtype, device=x_TH.device)
-        for number, part in enumerate(torch.split(out, self._columns, dim=1)):
+        for number, part in enumerate(self._parts(out)):
             self._product(number, x_TH, part)
         return out
 
@@ -92,7 +92,7 @@ class LinearPass:
 
     def backward(self, gradient_TF: Tensor) -> Tensor:
         """Gradient of the input."""
-        first, *others = zip(torch.split(gradient_TF, self._columns, dim=1), self._weights, strict=True)
+        first, *others = zip(self._parts(gradient_TF), self._weights, strict=True)
         of_input = torch.mm(first[0], first[1].value)
         for gradient, weight in others:
             of_input.addmm_(gradient, weight.value)
@@ -100,11 +100,15 @@ class LinearPass:
 
     def add_gradients(self, gradient_TF: Tensor, x_TH: Tensor, of_bias: Tensor) -> None:
         """Add to the parameters' gradients; those of the biases are the sums over the rows of ``of_bias``."""
-        parts = (torch.split(each, self._columns, dim=1) for each in (gradient_TF, of_bias))
+        parts = self._parts(gradient_TF), self._parts(of_bias)
         for weight, bias, gradient, bias_terms in zip(self._weights, self._biases, *parts, strict=True):
             weight.add_product(gradient, x_TH)
             if bias is not None:
                 bias.add_rows(bias_terms)
+
+    def _parts(self, whole_TF: Tensor) -> Sequence[Tensor]:
+        """Return the columns of each product."""
+        return [whole_TF] if len(self._columns) == 1 else torch.split(whole_TF, self._columns, dim=1)
 
 
 class Attention(Protocol):
