@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 
 from benchmark.training.engine.adam import local
 from benchmark.training.engine.micro_batches import training_sample_ids
@@ -91,7 +90,7 @@ def find_nonfinite(state: TrainState) -> NonFiniteStep:
         rank=world.data_rank,
         world_size=world.data_parallel,
     )
-    parts = bad_parts({name: local(gradient) for name, gradient in _gradients(state).items()})
+    parts = bad_parts({name: local(one.grad) for name, one in state.parameters.items() if one.grad is not None})
     own = RankFindings(
         rank=world.rank,
         host=world.host,
@@ -118,11 +117,6 @@ def bad_parts(gradients: Mapping[str, Tensor]) -> list[BadPart]:
         [torch.stack([torch.isnan(gradient).sum(), torch.isinf(gradient).sum()]) for gradient in gradients.values()]
     ).tolist()
     return [BadPart(name, nans, infs) for name, (nans, infs) in zip(gradients, counts, strict=True) if nans or infs]
-
-
-def _gradients(state: TrainState) -> dict[str, DTensor]:
-    found = {name: parameter.grad for name, parameter in state.parameters.items()}
-    return {name: gradient for name, gradient in found.items() if isinstance(gradient, DTensor)}
 
 
 @dataclass(frozen=True)
