@@ -83,8 +83,8 @@ def train(config: RunConfig, environment: Environment | None = None, phases: Pha
             batches = TrainingBatches(data.training, benchmark, system, rank=world.data_rank, reads=world.reads_tokens)
             run = Run(state, batches, data.validation, log.events, phases)
             observers = observers_of(config, state, log, phases, hosts, requests, evidence)
-            if said := warm_up(state, phases):
-                log.events.note("message", said)
+            if warmed_up := warm_up(state, phases):
+                log.events.note("message", warmed_up)
             for observer in observers:
                 observer.begin()
             log.events.note("ready", seconds=seconds_since_process_start())
