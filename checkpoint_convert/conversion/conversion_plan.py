@@ -4,8 +4,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from checkpoint_convert.conversion.blocks import ONCE, bytes_to_read_once, choose_blocks, limit_text
-from checkpoint_convert.conversion.paxml_to_megatron import NUMPY_DTYPES, PaxmlCheckpoint, paxml_axes
+from checkpoint_convert.conversion.paxml_to_megatron import PaxmlCheckpoint, paxml_axes
 from checkpoint_convert.formats.array_table import ARRAYS, Array, array_dtype, groups
 from stage.tables import table_text
 
@@ -70,11 +72,6 @@ class ConversionPlan:
     """Bytes of all blocks in memory, including chunks that are being decoded."""
     bytes_to_read_once: int
     """Memory in which one block at a time reads no byte twice."""
-    disk_mb_per_s: float
-    minutes: float
-    """Minutes on one machine, from its disk."""
-    limited_by: str
-    """Limit of the speed: disk or workers."""
     arrays: Sequence[ArrayPlan]
     times: Sequence[PlannedTime]
 
@@ -86,7 +83,7 @@ def plan_paxml_to_megatron(
     workers: int,
     memory_limit: int,
     rates: MachineRates,
-    nodes: Sequence[int] = (),
+    nodes: Sequence[int] = (1,),
 ) -> ConversionPlan:
     """Return the plan for ``source``, or for the benchmark's own checkpoint if it is None.
 
@@ -101,10 +98,9 @@ def plan_paxml_to_megatron(
     choice = choose_blocks(memory_limit, workers, axes)
     arrays = []
     for (group, array), cut in zip(rows, choice.cuts, strict=True):
-        itemsizes = [NUMPY_DTYPES[array_dtype(prefix, dtype)].itemsize for prefix in group.megatron]
-        files = math.prod(
-            size // chunk for size, chunk in zip(array.megatron_shape(sizes), cut.array.target.chunks, strict=True)
-        )
+        itemsizes = [np.dtype(array_dtype(prefix, dtype)).itemsize for prefix in group.megatron]
+        target = cut.array.target
+        files = math.prod(size // chunk for size, chunk in zip(cut.array.shape_of(target), target.chunks, strict=True))
         arrays.append(
             ArrayPlan(
                 group.paxml_name(array, sizes["L"]),
@@ -117,22 +113,18 @@ def plan_paxml_to_megatron(
             )
         )
     written, read = sum(one.output_bytes for one in arrays), sum(one.input_bytes * one.passes for one in arrays)
-
-    def time(source: str, count: int) -> PlannedTime:
-        """Return the time on ``count`` machines that share the bytes evenly.
-
-        From disk, all bytes go through the disk; from a bucket, only the written bytes do, while the input arrives by
-        network. Requests and unpacking are not counted, and the join moves no bytes.
-        """
-        seconds = {"workers": (read + written) / (choice.at_once * WORKER_BYTES_PER_S)}
-        if source == "disk":
-            seconds["disk"] = (read + written) / (rates.disk * 1e6)
-        else:
-            seconds.update(disk=written / (rates.disk * 1e6), network=read / (rates.network * 1e6))
-        limit = max(seconds, key=lambda name: seconds[name])
-        return PlannedTime(source, count, seconds[limit] / 60 / count, limit)
-
-    here = time("disk", 1)
+    # From disk, all bytes go through the disk; from a bucket, only the written bytes do, while the input arrives by
+    # network. Requests and unpacking are not counted, and the join moves no bytes.
+    at_work, on_disk = (read + written) / (choice.at_once * WORKER_BYTES_PER_S), rates.disk * 1e6
+    seconds = {
+        "disk": {"workers": at_work, "disk": (read + written) / on_disk},
+        "bucket": {"workers": at_work, "disk": written / on_disk, "network": read / (rates.network * 1e6)},
+    }
+    times = [
+        PlannedTime(place, count, max(limits.values()) / 60 / count, max(limits, key=lambda name: limits[name]))
+        for count in nodes
+        for place, limits in seconds.items()
+    ]
     return ConversionPlan(
         files=sum(one.output_files for one in arrays) + 2,
         bytes_written=written,
@@ -141,11 +133,8 @@ def plan_paxml_to_megatron(
         at_once=choice.at_once,
         peak_bytes=choice.memory_bytes,
         bytes_to_read_once=bytes_to_read_once(axes),
-        disk_mb_per_s=rates.disk,
-        minutes=here.minutes,
-        limited_by=here.limited_by,
         arrays=arrays,
-        times=[time(source, count) for count in nodes for source in ("disk", "bucket")],
+        times=times,
     )
 
 
@@ -166,12 +155,10 @@ def format_plan(plan: ConversionPlan, rates: MachineRates) -> str:
     lines = [
         table_text(head, rows, right=range(5)),
         f"{plan.files:,} files, {_size(plan.bytes_written)} to write, {_size(plan.bytes_read)} to read (input read "
-        f"{plan.passes:.2f} times), {plan.at_once} blocks at once, {_size(plan.peak_bytes)} of memory for them; "
-        f"{plan.minutes:,.0f} minutes with {rates.disk:,.0f} MB/s of disk and {WORKER_BYTES_PER_S / 1e6:,.0f} MB/s of "
-        f"each worker, limited by {plan.limited_by}{mend}",
+        f"{plan.passes:.2f} times), {plan.at_once} blocks at once, {_size(plan.peak_bytes)} of memory for them{mend}",
+        f"with {rates.disk:,.0f} MB/s of disk and {rates.network:,.0f} MB/s of network for each machine, and "
+        f"{WORKER_BYTES_PER_S / 1e6:,.0f} MB/s of each worker:",
     ]
-    if plan.times:
-        lines.append(f"with {rates.disk:,.0f} MB/s of disk and {rates.network:,.0f} MB/s of network for each machine:")
     for time in plan.times:
         machines = "1 machine " if time.nodes == 1 else f"{time.nodes} machines"
         lines.append(

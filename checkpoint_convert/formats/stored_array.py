@@ -41,9 +41,10 @@ class StoredArray(ABC):
     def read(self, box: Box) -> Values:
         """Read a box of values. Raises InputError if they cannot be read, for example because a chunk has no file."""
 
-    @abstractmethod
-    def on_disk(self) -> tuple[int, int]:
-        """Return the bytes of the array's files, and the number of chunks without a file."""
+    @property
+    def missing_chunks(self) -> int:
+        """Number of chunks without a file."""
+        return 0
 
     @property
     def in_part(self) -> bool:
@@ -72,9 +73,9 @@ class ViewedArray(StoredArray):
     def read(self, box: Box) -> Values:
         return self.view(box)
 
-    def on_disk(self) -> tuple[int, int]:
-        found = [array.on_disk() for array in self.stored]
-        return sum(size for size, _ in found), sum(missing for _, missing in found)
+    @property
+    def missing_chunks(self) -> int:
+        return sum(array.missing_chunks for array in self.stored)
 
     @property
     def in_part(self) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_convert.formats.common_files import common_files
+from checkpoint_convert.formats.step_files import common_files
 from checksums.md5_list import compare_lists, digest_folder, format_list, read_list
 from tests.checkpoint_convert.in_process import run
 

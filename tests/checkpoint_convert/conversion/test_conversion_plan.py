@@ -5,10 +5,10 @@ import os
 from pathlib import Path
 
 import pytest
+from checkpoint_convert.conversion.machine_memory import memory_of_this_process, memory_problem
 
 from checkpoint_convert.conversion import machine_memory
 from checkpoint_convert.conversion.conversion_plan import ConversionPlan, MachineRates, plan_paxml_to_megatron
-from checkpoint_convert.conversion.machine_memory import memory_of_this_process, memory_problem
 from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
 from checksums.md5_list import read_list
 from stage.errors import InputError

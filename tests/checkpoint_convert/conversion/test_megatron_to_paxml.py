@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from checkpoint_convert.conversion.paxml_to_megatron import open_paxml, paxml_to_megatron
-from checkpoint_convert.formats.paxml_counters import is_counter
 from checkpoint_convert.formats.source_files import LocalFiles
+from checkpoint_convert.formats.step_files import is_counter
 from tests.checkpoint_convert.in_process import run
 from tests.checkpoint_convert.tiny import GIB, MakePaxml, read
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from checkpoint_convert.conversion.run_conversion import Converted
 
 from checkpoint_convert.commands.conversion_commands import sums_by_name
 from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
-from checkpoint_convert.conversion.run_conversion import Converted
 from checkpoint_convert.formats.source_files import RemoteFiles
 from checksums.md5_list import digest_folder, format_list
 from stage.addresses import RemoteFolder, parse_address

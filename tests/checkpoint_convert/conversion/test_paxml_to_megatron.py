@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
-from checkpoint_convert.formats.common_files import adam_step
+from checkpoint_convert.formats.step_files import adam_step
 from checksums.md5_list import digest_folder, format_list, read_list
 from stage.errors import InputError
 from stage.outputs.manifest import read_manifest

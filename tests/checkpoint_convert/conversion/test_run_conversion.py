@@ -12,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from checkpoint_convert.conversion.run_conversion import Converted
 
 from checkpoint_convert.conversion import block_conversion, run_conversion
 from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
 from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
-from checkpoint_convert.conversion.run_conversion import Converted
 from checksums.md5_list import digest_folder, read_list
 from stage.errors import InputError
 from stage.outputs.manifest import manifest_path, read_manifest

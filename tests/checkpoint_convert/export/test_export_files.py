@@ -12,8 +12,8 @@ from typing import IO, Any
 
 import pytest
 import torch
-
 from checkpoint_convert.export.export_files import Export, ExportFile, HashingFile, run_export
+
 from checksums.md5_list import digest_folder, read_list
 from stage.errors import InputError
 from stage.outputs.manifest import require_intact

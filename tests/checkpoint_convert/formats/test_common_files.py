@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from checkpoint_convert.formats.array_table import MASTER_WEIGHTS, WEIGHTS
-from checkpoint_convert.formats.common_files import adam_step, common_files, fp32_weights_prefix
+from checkpoint_convert.formats.step_files import adam_step, common_files, fp32_weights_prefix
 from stage.errors import InputError
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from checkpoint_convert.formats.paxml_counters import counter_shapes, is_counter, paxml_adam_step, write_counters
+from checkpoint_convert.formats.step_files import counter_shapes, is_counter, paxml_adam_step, write_counters
 from checkpoint_convert.formats.zarr_arrays import create_array, zarr_array
 from stage.errors import InputError
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from checkpoint_convert.formats.run_files import attention_heads, run_steps
+from checkpoint_convert.formats.step_files import attention_heads, run_steps
 from stage.errors import InputError
 from stage.outputs.manifest import Recipe, Source, made_by, write_manifest
 

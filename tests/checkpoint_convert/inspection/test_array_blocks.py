@@ -13,7 +13,7 @@ from checkpoint_convert.formats.boxes import Box
 from checkpoint_convert.formats.stored_array import StoredArray, Values
 from checkpoint_convert.inspection import array_blocks
 from checkpoint_convert.inspection.array_blocks import blocks, results_in_order
-from checkpoint_convert.inspection.value_statistics import Statistics, statistics
+from checkpoint_convert.inspection.inspect_checkpoint import Statistics, statistics
 
 
 @dataclass(frozen=True)

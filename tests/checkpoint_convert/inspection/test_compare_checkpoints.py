@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from checkpoint_convert.formats.common_files import common_files
-from checkpoint_convert.formats.paxml_counters import write_counters
+from checkpoint_convert.formats.step_files import common_files, write_counters
 from checkpoint_convert.inspection.compare_checkpoints import compare_checkpoints
 from stage.errors import InputError
 from tests.checkpoint_convert.checkpoints import write_dcp, write_safetensors
