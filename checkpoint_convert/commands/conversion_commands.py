@@ -16,8 +16,8 @@ from checkpoint_convert.conversion.paxml_to_megatron import PaxmlCheckpoint, ope
 from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
 from checkpoint_convert.conversion.workspace import memory_problem
 from checkpoint_convert.formats.source_files import LocalFiles, RemoteFiles, SourceFiles
+from checkpoint_convert.formats.summed_output import Produced
 from checkpoint_convert.formats.zarr_arrays import METADATA_FILE
-from checkpoint_convert.summed_output import Produced
 from checksums.md5_list import read_list
 from stage.addresses import Address, RemoteFolder, is_address, parse_address
 from stage.errors import InputError

@@ -27,8 +27,8 @@ from checkpoint_convert.conversion.workspace import Workspace, give_freed_memory
 from checkpoint_convert.formats.boxes import Box, items_in, relative, shape_of
 from checkpoint_convert.formats.source_files import SourceFiles
 from checkpoint_convert.formats.stored_array import copy_in_order
+from checkpoint_convert.formats.summed_output import FileTask
 from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, ZarrArray, metadata_text
-from checkpoint_convert.summed_output import Task
 from stage.errors import InputError
 from stage.outputs.resumable_output import NewPiece, ResumableOutput
 from stage.progress import Meter
@@ -88,7 +88,7 @@ def require_arrays(files: SourceFiles, jobs: Sequence[Job], *, absent_are_zeros:
     return zeros
 
 
-def block_tasks(jobs: Sequence[Job], workers: int, memory_limit: int) -> tuple[list[Task], int]:
+def block_tasks(jobs: Sequence[Job], workers: int, memory_limit: int) -> tuple[list[FileTask], int]:
     """Return the tasks that make the output chunks of ``jobs``, and the number of threads for them.
 
     ``workers`` and ``memory_limit`` bound the blocks that are converted at the same time, and their bytes. Warns if the
@@ -108,13 +108,13 @@ def block_tasks(jobs: Sequence[Job], workers: int, memory_limit: int) -> tuple[l
     return [*_tasks(jobs, choice)], 2 * choice.at_once  # while some convert, the other threads wait for the disk
 
 
-def _tasks(jobs: Sequence[Job], choice: BlockChoice) -> Iterator[Task]:
+def _tasks(jobs: Sequence[Job], choice: BlockChoice) -> Iterator[FileTask]:
     give_freed_memory_back()
     workspace = Workspace(choice.block_bytes, choice.at_once)
     for job, cut in zip(jobs, choice.cuts, strict=True):
         for block in cut.blocks():
             size = items_in(block) * sum(dtype.itemsize for dtype in job.targets.values())
-            yield Task(job.names(block), size, partial(_convert, job, cut, block, workspace))
+            yield FileTask(job.names(block), size, partial(_convert, job, cut, block, workspace))
 
 
 def _convert(

@@ -14,8 +14,8 @@ from checkpoint_convert.formats.array_table import ARRAYS, EXP_AVG_SQ, WEIGHTS, 
 from checkpoint_convert.formats.axis_sizes import attention_heads, megatron_axis_sizes
 from checkpoint_convert.formats.source_files import LocalFiles
 from checkpoint_convert.formats.step_files import adam_step, counter_files, fp32_weights_prefix
+from checkpoint_convert.formats.summed_output import Produced, Product, produce, small_files
 from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, ZarrArray, open_zarr
-from checkpoint_convert.summed_output import Produced, Product, produce, small_files
 from checksums.common_file import COMMON, METADATA
 from stage.outputs.manifest import require_intact
 

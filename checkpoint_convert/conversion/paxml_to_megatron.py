@@ -24,8 +24,8 @@ from checkpoint_convert.formats.array_table import (
 from checkpoint_convert.formats.axis_sizes import paxml_axis_sizes
 from checkpoint_convert.formats.source_files import LocalFiles, SourceFiles
 from checkpoint_convert.formats.step_files import BENCHMARK_STEP, common_files, counter_shapes, paxml_adam_step
+from checkpoint_convert.formats.summed_output import Produced, Product, produce, small_files
 from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, ZarrArray, open_zarr
-from checkpoint_convert.summed_output import Produced, Product, produce, small_files
 from checksums.common_file import COMMON, METADATA
 from stage.errors import InputError
 from stage.outputs.manifest import require_intact

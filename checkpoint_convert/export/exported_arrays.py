@@ -18,7 +18,7 @@ from checkpoint_convert.formats.checkpoint_files import DCP, MEGATRON, Checkpoin
 from checkpoint_convert.formats.source_files import LocalFiles
 from checkpoint_convert.formats.step_files import fp32_weights_prefix
 from checkpoint_convert.formats.stored_array import MEND, StoredArray, stacked
-from checkpoint_convert.summed_output import Task
+from checkpoint_convert.formats.summed_output import FileTask
 from checksums.common_file import COMMON, METADATA
 from stage.errors import InputError
 from stage.outputs.manifest import files_below, require_intact
@@ -107,9 +107,9 @@ class HashingFile(io.BufferedWriter):
         return super().write(data)
 
 
-def file_task(name: str, write: Callable[[IO[bytes]], None], size: int) -> Task:
+def file_task(name: str, write: Callable[[IO[bytes]], None], size: int) -> FileTask:
     """Return the task that writes one file of the export, whose values have ``size`` bytes, by ``write``."""
-    return Task([name], size, partial(_written, name, write))
+    return FileTask([name], size, partial(_written, name, write))
 
 
 def _written(name: str, write: Callable[[IO[bytes]], None], work: ResumableOutput, meter: Meter) -> list[NewPiece]:

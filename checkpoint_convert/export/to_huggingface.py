@@ -30,7 +30,7 @@ from checkpoint_convert.formats.array_table import MODELS, Array, axis_groups
 from checkpoint_convert.formats.axis_sizes import attention_heads, megatron_axis_sizes
 from checkpoint_convert.formats.boxes import whole_box
 from checkpoint_convert.formats.stored_array import Values, copy_in_order
-from checkpoint_convert.summed_output import Produced, Product, produce, small_files
+from checkpoint_convert.formats.summed_output import Produced, Product, produce, small_files
 from stage.errors import InputError
 from stage.sizes import require_workers
 

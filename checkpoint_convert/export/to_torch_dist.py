@@ -55,7 +55,7 @@ from checkpoint_convert.formats.boxes import Box, divided, items_in, shape_of, w
 from checkpoint_convert.formats.checkpoint_files import DCP_INDEX, TRACKER, Checkpoint
 from checkpoint_convert.formats.step_files import LARGEST_STEP
 from checkpoint_convert.formats.stored_array import StoredArray
-from checkpoint_convert.summed_output import Produced, Product, produce
+from checkpoint_convert.formats.summed_output import Produced, Product, produce
 from checksums.common_file import COMMON, METADATA, PARAM_GROUP
 from stage.errors import InputError
 from stage.sizes import require_between, require_workers

@@ -5,11 +5,11 @@ import os
 from pathlib import Path
 
 import pytest
-from checkpoint_convert.conversion.machine_memory import memory_of_this_process, memory_problem
 
-from checkpoint_convert.conversion import machine_memory
+from checkpoint_convert.conversion import workspace
 from checkpoint_convert.conversion.conversion_plan import ConversionPlan, MachineRates, plan_paxml_to_megatron
 from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
+from checkpoint_convert.conversion.workspace import memory_of_this_process, memory_problem
 from checksums.md5_list import read_list
 from stage.errors import InputError
 from tests.checkpoint_convert.in_process import run
@@ -40,7 +40,7 @@ def test_plan_is_what_is_done(paxml: Path, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     paxml_to_megatron(paxml, tmp_path / "out", dtype="bf16", workers=1, memory_limit=GIB)
     assert f"{len(read_list(tmp_path / 'out.md5')):,} files" in done.stdout
-    assert len(done.stdout.splitlines()) == 1 + 48 + 1
+    assert len(done.stdout.splitlines()) == 1 + 48 + 4
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_times_are_those_of_the_manual(network: int, workers: int, times: list[t
     found = [(one["source"], one["nodes"], round(one["minutes"], 1), one["limited_by"]) for one in told["times"]]
     assert found[:3] == times
     assert (told["files"], len(told["arrays"])) == (123_522, 48)
-    assert len(run(*words).stdout.splitlines()) == 1 + 48 + 1 + 5
+    assert len(run(*words).stdout.splitlines()) == 1 + 48 + 2 + 4
 
 
 @pytest.mark.parametrize(
@@ -73,8 +73,8 @@ def test_times_are_those_of_the_manual(network: int, workers: int, times: list[t
 def test_memory_is_the_least_of_all_limits(
     own: str | None, files: dict[str, object], expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(machine_memory, "CGROUPS", tmp_path / "cgroup")
-    monkeypatch.setattr(machine_memory, "OWN_CGROUPS", tmp_path / "own")
+    monkeypatch.setattr(workspace, "CGROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(workspace, "OWN_CGROUPS", tmp_path / "own")
     if own is not None:
         (tmp_path / "own").write_text(own)
     for name, limit in files.items():
@@ -85,7 +85,7 @@ def test_memory_is_the_least_of_all_limits(
 
 def test_blocks_that_do_not_fit_are_told(paxml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert memory_problem(MACHINE // 2) is None
-    monkeypatch.setattr(machine_memory, "memory_of_this_process", lambda: 10_000)
+    monkeypatch.setattr(workspace, "memory_of_this_process", lambda: 10_000)
     assert run("plan").stderr.startswith("warning: the blocks take")
     words = ["paxml-to-megatron", "--input", paxml, "--output", tmp_path / "out", "--dtype", "bf16"]
     run(*words).refused("the blocks take", "pass a smaller --memory-limit, such as")

@@ -25,9 +25,6 @@ class Described(StoredArray):
     def read(self, box: Box) -> Values:
         raise NotImplementedError
 
-    def on_disk(self) -> tuple[int, int]:
-        raise NotImplementedError
-
     @property
     def in_part(self) -> bool:
         return self.parts

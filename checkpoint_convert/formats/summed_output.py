@@ -27,7 +27,7 @@ from stage.progress import Meter, progress
 
 
 @dataclass(frozen=True)
-class Task:
+class FileTask:
     """Some files that are made together."""
 
     names: Sequence[str]
@@ -48,7 +48,7 @@ class Product:
     options: Mapping[str, Any]
     """Every option that changes a byte; JSON values."""
     source: SourceFiles
-    tasks: Sequence[Task]
+    tasks: Sequence[FileTask]
     threads: int
     """Number of threads that make tasks at the same time."""
     packages: Sequence[str] = ()
@@ -124,12 +124,12 @@ def written(name: str, content: bytes, work: ResumableOutput) -> NewPiece:
     return NewPiece(name, path, hashlib.md5(content, usedforsecurity=False).hexdigest())
 
 
-def small_files(names: Iterable[str], contents: Callable[[], Mapping[str, bytes]]) -> Task:
+def small_files(names: Iterable[str], contents: Callable[[], Mapping[str, bytes]]) -> FileTask:
     """Return the task that writes the files ``names`` with the ``contents`` that the function returns."""
-    return Task([*names], 0, lambda work, meter: [written(name, one, work) for name, one in contents().items()])
+    return FileTask([*names], 0, lambda work, meter: [written(name, one, work) for name, one in contents().items()])
 
 
-def _require_space(tasks: Sequence[Task], work: ResumableOutput) -> None:
+def _require_space(tasks: Sequence[FileTask], work: ResumableOutput) -> None:
     """Raise InputError if the disk has less room than the missing pieces of all shards together need."""
     needed = sum(task.bytes for task in tasks if work.missing(task.names))
     disk = os.statvfs(work.folder)
@@ -141,7 +141,7 @@ def _require_space(tasks: Sequence[Task], work: ResumableOutput) -> None:
         )
 
 
-def _make(tasks: Sequence[Task], product: Product, work: ResumableOutput) -> None:
+def _make(tasks: Sequence[FileTask], product: Product, work: ResumableOutput) -> None:
     """Make the tasks, except those whose pieces are all there."""
     left = iter(tasks)
     total, files = sum(task.bytes for task in tasks), sum(len(task.names) for task in tasks)
