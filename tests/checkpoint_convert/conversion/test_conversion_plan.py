@@ -19,8 +19,12 @@ RATES = MachineRates(1000, 1000)
 MACHINE = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def plan_of(dtype: str, workers: int, memory_limit: int) -> ConversionPlan:
-    return plan_paxml_to_megatron(None, dtype=dtype, workers=workers, memory_limit=memory_limit, rates=RATES)
+def plan_of(
+    dtype: str, workers: int, memory_limit: int, rates: MachineRates = RATES, nodes: tuple[int, ...] = (1,)
+) -> ConversionPlan:
+    return plan_paxml_to_megatron(
+        None, dtype=dtype, workers=workers, memory_limit=memory_limit, rates=rates, nodes=nodes
+    )
 
 
 def test_plan_of_the_benchmarks_checkpoint() -> None:
@@ -52,11 +56,15 @@ def test_plan_is_what_is_done(paxml: Path, tmp_path: Path) -> None:
     ],
 )
 def test_times_are_those_of_the_manual(network: int, workers: int, times: list[tuple[object, ...]]) -> None:
-    words = ["plan", "--memory-limit", "64GiB", "--workers", workers, "--network-mb-per-s", network]
-    told = json.loads(run(*words, "--json").stdout)
-    found = [(one["source"], one["nodes"], round(one["minutes"], 1), one["limited_by"]) for one in told["times"]]
+    plan = plan_of("bf16", workers, 64 * GIB, MachineRates(1000, network), nodes=(1, 8))
+    found = [(one.source, one.nodes, round(one.minutes, 1), one.limited_by) for one in plan.times]
     assert found[:3] == times
-    assert (told["files"], len(told["arrays"])) == (123_522, 48)
+
+
+def test_command_prints_a_table_or_json() -> None:
+    words = ["plan", "--memory-limit", "64GiB", "--workers", 16]
+    told = json.loads(run(*words, "--json").stdout)
+    assert (told["files"], len(told["arrays"]), len(told["times"])) == (123_522, 48, 4)
     assert len(run(*words).stdout.splitlines()) == 1 + 48 + 2 + 4
 
 
