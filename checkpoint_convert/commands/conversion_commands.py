@@ -10,7 +10,7 @@ from typing import Literal
 
 import tyro
 
-from checkpoint_convert.conversion.conversion_plan import MachineRates, format_plan, plan_paxml_to_megatron
+from checkpoint_convert.conversion.conversion_plan import format_plan, plan_paxml_to_megatron
 from checkpoint_convert.conversion.megatron_to_paxml import megatron_to_paxml
 from checkpoint_convert.conversion.paxml_to_megatron import PaxmlCheckpoint, open_paxml, paxml_to_megatron
 from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
@@ -67,8 +67,7 @@ class PaxmlToMegatronCommand:
     def run(self) -> None:
         files = self._files()
         if self.plan:
-            rates = MachineRates(self.disk_mb_per_s, network=self.disk_mb_per_s)
-            print_plan(open_paxml(files), self.dtype, self.workers, self.memory_limit, rates, (1,), self.json)
+            print_plan(self, open_paxml(files), self.disk_mb_per_s, (1,))
             return
         shard = None if self.shard is None else parse_shard(self.shard)
         written = paxml_to_megatron(
@@ -137,25 +136,30 @@ def print_produced(output: Path, made: Produced | None, as_json: bool, shard: Sh
 
 
 def print_plan(
+    options: "PaxmlToMegatronCommand | ConversionPlanCommand",
     source: PaxmlCheckpoint | None,
-    dtype: str,
-    workers: int,
-    memory_limit: str,
-    rates: MachineRates,
+    network_mb_per_s: float,
     nodes: Sequence[int],
-    as_json: bool,
 ) -> None:
     """Plan the conversion of ``source`` and print the plan; None stands for the benchmark's own checkpoint.
 
     ``nodes``: numbers of machines to give times for. Warns if this machine lacks the memory.
     """
-    require_workers(workers)
-    require_between(rates.disk, 1e-3, 1e9, "--disk-mb-per-s")
-    limit = parse_bytes(memory_limit, "--memory-limit")
-    plan = plan_paxml_to_megatron(source, dtype=dtype, workers=workers, memory_limit=limit, rates=rates, nodes=nodes)
+    require_workers(options.workers)
+    for speed, option in ((options.disk_mb_per_s, "--disk-mb-per-s"), (network_mb_per_s, "--network-mb-per-s")):
+        require_between(speed, 1e-3, 1e9, option)
+    plan = plan_paxml_to_megatron(
+        source,
+        dtype=options.dtype,
+        workers=options.workers,
+        memory_limit=parse_bytes(options.memory_limit, "--memory-limit"),
+        disk_mb_per_s=options.disk_mb_per_s,
+        network_mb_per_s=network_mb_per_s,
+        nodes=nodes,
+    )
     if problem := memory_problem(plan.peak_bytes):
         print(f"warning: {problem}", file=sys.stderr)
-    print(json.dumps(asdict(plan), indent=1) if as_json else format_plan(plan, rates))
+    print(json.dumps(asdict(plan), indent=1) if options.json else format_plan(plan))
 
 
 @dataclass(frozen=True)
@@ -183,9 +187,7 @@ class ConversionPlanCommand:
     def run(self) -> None:
         for count in self.nodes:
             require_between(count, 1, MOST_TASKS, "--nodes")
-        require_between(self.network_mb_per_s, 1e-3, 1e9, "--network-mb-per-s")
-        rates = MachineRates(self.disk_mb_per_s, self.network_mb_per_s)
-        print_plan(None, self.dtype, self.workers, self.memory_limit, rates, self.nodes, self.json)
+        print_plan(self, None, self.network_mb_per_s, self.nodes)
 
 
 @dataclass(frozen=True)

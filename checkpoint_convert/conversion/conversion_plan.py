@@ -20,16 +20,6 @@ WORKER_BYTES_PER_S = 0.25e9
 
 
 @dataclass(frozen=True)
-class MachineRates:
-    """The speed of each machine, in 10^6 bytes per second; several machines do not slow each other down."""
-
-    disk: float
-    """Speed of the disk, reading and writing together."""
-    network: float
-    """Speed at which data arrive from a bucket."""
-
-
-@dataclass(frozen=True)
 class ArrayPlan:
     """The plan of one input array."""
 
@@ -72,6 +62,8 @@ class ConversionPlan:
     """Bytes of all blocks in memory, including chunks that are being decoded."""
     bytes_to_read_once: int
     """Memory in which one block at a time reads no byte twice."""
+    disk_mb_per_s: float
+    network_mb_per_s: float
     arrays: Sequence[ArrayPlan]
     times: Sequence[PlannedTime]
 
@@ -82,12 +74,15 @@ def plan_paxml_to_megatron(
     dtype: str,
     workers: int,
     memory_limit: int,
-    rates: MachineRates,
+    disk_mb_per_s: float,
+    network_mb_per_s: float,
     nodes: Sequence[int] = (1,),
 ) -> ConversionPlan:
     """Return the plan for ``source``, or for the benchmark's own checkpoint if it is None.
 
-    ``nodes``: numbers of machines to give times for. Raises InputError for a memory limit that is too small.
+    The speeds are those of each machine: of its disk, reading and writing together, and of data that arrive from a
+    bucket; several machines do not slow each other down. ``nodes``: numbers of machines to give times for. Raises
+    InputError for a memory limit that is too small.
     """
     sizes = BENCHMARK_SIZES if source is None else source.sizes
     rows = [(group, array) for group in groups(dtype) for array in ARRAYS]
@@ -115,10 +110,10 @@ def plan_paxml_to_megatron(
     written, read = sum(one.output_bytes for one in arrays), sum(one.input_bytes * one.passes for one in arrays)
     # From disk, all bytes go through the disk; from a bucket, only the written bytes do, while the input arrives by
     # network. Requests and unpacking are not counted, and the join moves no bytes.
-    at_work, on_disk = (read + written) / (choice.at_once * WORKER_BYTES_PER_S), rates.disk * 1e6
+    at_work, on_disk = (read + written) / (choice.at_once * WORKER_BYTES_PER_S), disk_mb_per_s * 1e6
     seconds = {
         "disk": {"workers": at_work, "disk": (read + written) / on_disk},
-        "bucket": {"workers": at_work, "disk": written / on_disk, "network": read / (rates.network * 1e6)},
+        "bucket": {"workers": at_work, "disk": written / on_disk, "network": read / (network_mb_per_s * 1e6)},
     }
     times = [
         PlannedTime(place, count, max(limits.values()) / 60 / count, max(limits, key=lambda name: limits[name]))
@@ -133,6 +128,8 @@ def plan_paxml_to_megatron(
         at_once=choice.at_once,
         peak_bytes=choice.memory_bytes,
         bytes_to_read_once=bytes_to_read_once(axes),
+        disk_mb_per_s=disk_mb_per_s,
+        network_mb_per_s=network_mb_per_s,
         arrays=arrays,
         times=times,
     )
@@ -144,7 +141,7 @@ def _mesh_chunks(array: Array, sizes: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(sizes[axis] // (MESH.get(axis, 1) if is_matrix else 1) for axis in axes)
 
 
-def format_plan(plan: ConversionPlan, rates: MachineRates) -> str:
+def format_plan(plan: ConversionPlan) -> str:
     """Return a line for each array, one for the totals, and one for each of the times."""
     head = ("files", "output", "blocks", "of", "reads", "array")
     rows = []
@@ -156,8 +153,8 @@ def format_plan(plan: ConversionPlan, rates: MachineRates) -> str:
         table_text(head, rows, right=range(5)),
         f"{plan.files:,} files, {_size(plan.bytes_written)} to write, {_size(plan.bytes_read)} to read (input read "
         f"{plan.passes:.2f} times), {plan.at_once} blocks at once, {_size(plan.peak_bytes)} of memory for them{mend}",
-        f"with {rates.disk:,.0f} MB/s of disk and {rates.network:,.0f} MB/s of network for each machine, and "
-        f"{WORKER_BYTES_PER_S / 1e6:,.0f} MB/s of each worker:",
+        f"with {plan.disk_mb_per_s:,.0f} MB/s of disk and {plan.network_mb_per_s:,.0f} MB/s of network for each machine, "
+        f"and {WORKER_BYTES_PER_S / 1e6:,.0f} MB/s of each worker:",
     ]
     for time in plan.times:
         machines = "1 machine " if time.nodes == 1 else f"{time.nodes} machines"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from checkpoint_convert.conversion import workspace
-from checkpoint_convert.conversion.conversion_plan import ConversionPlan, MachineRates, plan_paxml_to_megatron
+from checkpoint_convert.conversion.conversion_plan import ConversionPlan, plan_paxml_to_megatron
 from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
 from checkpoint_convert.conversion.workspace import memory_of_this_process, memory_problem
 from checksums.md5_list import read_list
@@ -15,15 +15,18 @@ from stage.errors import InputError
 from tests.checkpoint_convert.in_process import run
 from tests.checkpoint_convert.tiny import GIB
 
-RATES = MachineRates(1000, 1000)
 MACHINE = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def plan_of(
-    dtype: str, workers: int, memory_limit: int, rates: MachineRates = RATES, nodes: tuple[int, ...] = (1,)
-) -> ConversionPlan:
+def plan_of(dtype: str, workers: int, memory_limit: int, network: int = 1000) -> ConversionPlan:
     return plan_paxml_to_megatron(
-        None, dtype=dtype, workers=workers, memory_limit=memory_limit, rates=rates, nodes=nodes
+        None,
+        dtype=dtype,
+        workers=workers,
+        memory_limit=memory_limit,
+        disk_mb_per_s=1000,
+        network_mb_per_s=network,
+        nodes=(1, 8),
     )
 
 
@@ -56,7 +59,7 @@ def test_plan_is_what_is_done(paxml: Path, tmp_path: Path) -> None:
     ],
 )
 def test_times_are_those_of_the_manual(network: int, workers: int, times: list[tuple[object, ...]]) -> None:
-    plan = plan_of("bf16", workers, 64 * GIB, MachineRates(1000, network), nodes=(1, 8))
+    plan = plan_of("bf16", workers, 64 * GIB, network)
     found = [(one.source, one.nodes, round(one.minutes, 1), one.limited_by) for one in plan.times]
     assert found[:3] == times
 
