@@ -153,8 +153,8 @@ def format_plan(plan: ConversionPlan) -> str:
         table_text(head, rows, right=range(5)),
         f"{plan.files:,} files, {_size(plan.bytes_written)} to write, {_size(plan.bytes_read)} to read (input read "
         f"{plan.passes:.2f} times), {plan.at_once} blocks at once, {_size(plan.peak_bytes)} of memory for them{mend}",
-        f"with {plan.disk_mb_per_s:,.0f} MB/s of disk and {plan.network_mb_per_s:,.0f} MB/s of network for each machine, "
-        f"and {WORKER_BYTES_PER_S / 1e6:,.0f} MB/s of each worker:",
+        f"with {plan.disk_mb_per_s:,.0f} MB/s of disk and {plan.network_mb_per_s:,.0f} MB/s of network for each "
+        f"machine, and {WORKER_BYTES_PER_S / 1e6:,.0f} MB/s of each worker:",
     ]
     for time in plan.times:
         machines = "1 machine " if time.nodes == 1 else f"{time.nodes} machines"
