@@ -1,6 +1,7 @@
 """Conversions that are shared, changed under or refused: the same bytes come out, or nothing, and no work of others is
 touched. The mechanism itself, with kills, is tested in tests/stage."""
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -165,6 +166,9 @@ def test_zero_chunks_are_counted(paxml: Path, tmp_path: Path) -> None:
     manifest = read_manifest(tmp_path / "out")
     assert manifest is not None
     assert manifest.facts["zero_chunks"] == 1
+    metadata = paxml / BIAS / ".zarray"
+    metadata.write_text(json.dumps({**json.loads(metadata.read_text()), "fill_value": 1.0}))
+    run(*words, "--missing-chunks-are-zeros", "--force").refused("its fill_value says that it stands for something")
 
 
 def test_relative_paths(paxml: Path, expected: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
