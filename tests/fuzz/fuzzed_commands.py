@@ -201,7 +201,7 @@ COMMANDS = (
         options={"--dtype": ["bf16", "fp32"], "--workers": ["1", "2"]},
         sometimes={"--shard": ["0/2", "1/2"], "--disk-mb-per-s": ["10"], "--bandwidth-limit": ["50MB"]},
         by_address=("--input",),
-        flags=("--force", "--json", "--plan", "--missing-chunks-are-zeros", "--verify-input"),
+        flags=("--force", "--json", "--plan", "--missing-chunks-are-zeros"),
     ),
     FuzzedCommand(
         "checkpoint_convert",
