@@ -8,9 +8,6 @@ from benchmark.evidence.chain import EVIDENCE, broken_links, read_chain
 from benchmark.results.recorded_run import read_recorded_run
 from benchmark.submission.package_evidence import copy_evidence, require_evidence_holds
 from stage.errors import InputError
-from tests.benchmark.replay.conftest import honest_run, run_dir
-
-__all__ = ["honest_run", "run_dir"]
 
 
 def test_evidence_is_carried(run_dir: Path, tmp_path: Path) -> None:
