@@ -1,4 +1,4 @@
-"""Observe a run as its switches say (benchmark/config/debug_switches.py)."""
+"""Observe a run as its switches say (DebugSwitches in benchmark/config/run_sections.py)."""
 
 import sys
 import threading
@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from benchmark.config.debug_switches import DebugSwitches
+from benchmark.config.run_sections import DebugSwitches
 from benchmark.debugging.collective_trace import recorder_environment
 from benchmark.launch.attempt_folder import rank_file
 from benchmark.launch.phases import Phase, PhaseLog

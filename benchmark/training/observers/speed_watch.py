@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 from benchmark.events.event_log import EventLog
 from benchmark.launch.endings import RunEnd
-from benchmark.machine.gpu_health import turned_bad, watch_device
-from benchmark.machine.gpus import FIGURES, TROUBLE, DeviceReading
+from benchmark.machine.gpus import FIGURES, TROUBLE, DeviceReading, turned_bad, watch_device
 from benchmark.speed_watch.slow_ranks import SlowRank, SlowRankDetector
 from benchmark.speed_watch.throughput_drop import SpeedChange, ThroughputDropDetector
 from benchmark.training.engine.own_compute import OwnCompute

@@ -5,10 +5,15 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from benchmark.preflight.slice_run import fitting_layers as module
-from benchmark.preflight.slice_run.device_facts import DeviceFacts, device_facts
-from benchmark.preflight.slice_run.fitting_layers import budget_bytes, chosen_layers, counted_memory, largest_fitting
+from benchmark.preflight.slice_run import slice_devices as module
 from benchmark.preflight.slice_run.slice_config import SliceOptions
+from benchmark.preflight.slice_run.slice_devices import (
+    DeviceFacts,
+    budget_bytes,
+    chosen_layers,
+    device_facts,
+    largest_fitting,
+)
 from stage.errors import InputError
 
 GPU = DeviceFacts("NVIDIA H100 80GB HBM3", 8, 80_000_000_000)
@@ -72,13 +77,3 @@ def test_devices_of_this_machine() -> None:
 def test_without_a_gpu_one_line_says_so_and_what_to_do() -> None:
     with pytest.raises(InputError, match=r"^device cuda: PyTorch .*CPU: --device cpu --width 7$"):
         device_facts("cuda", "--device cpu --width 7")
-
-
-@pytest.mark.slow
-def test_the_dry_run_counts_more_for_more_layers() -> None:
-    options = SliceOptions("rehearsal", device="cpu", micro_batches=2)
-    (few,), (many,) = (counted_memory(options, GPU, layers) for layers in (2, 3))
-    assert (few.rank, few.kind) == (0, "every rank")
-    layer = 12 * 128 * 128
-    # 18 bytes per parameter: BF16 and FP32 values, FP32 gradients, two moments. 1.7 are the activations of a sample.
-    assert 18 * layer < many.peak_bytes - few.peak_bytes < 20 * layer
