@@ -139,7 +139,7 @@ def test_the_command_and_an_edited_log(
 
 @pytest.mark.slow
 def test_an_exchanged_input_or_checkpoint_is_named(run_dir: Path, inputs: Inputs, tmp_path: Path) -> None:
-    """Another dataset; a checkpoint of other steps; another run's of the same steps; its weights with our progress.json."""
+    """Another dataset; a checkpoint of other steps; another run's; another run's weights with our progress.json."""
     result = replayed_here(run_dir, "4:6", train_data_path=inputs.training[1:2])
     assert result.start is None
     assert texts(result)[0].startswith("line 1: ")
