@@ -46,20 +46,14 @@ def test_single_slow_steps_are_nothing() -> None:
     assert changes(times) == []
 
 
-def test_recovery_is_told_and_a_second_drop_is_too() -> None:
-    times = around(10, 0.005, 50) + around(11, 0.005, 50) + around(10, 0.005, 50) + around(12, 0.005, 50)
+def test_recovery_a_second_drop_and_one_that_deepens_are_told() -> None:
+    times = [one for level in (10, 11, 10, 12, 14) for one in around(level, 0.005, 50)]
     found = changes(times)
-    assert [change.kind for _, change in found] == ["drop", "recovery", "drop"]
-    assert [change.since for _, change in found] == [51, 101, 151]
+    assert [change.kind for _, change in found] == ["drop", "recovery", "drop", "drop"]
+    assert [change.since for _, change in found] == [51, 101, 151, 201]
     assert found[2][1].before_s == pytest.approx(10, rel=0.01)
 
 
-def test_a_drop_that_deepens_is_told_again() -> None:
-    found = changes(around(10, 0.005, 50) + around(10.6, 0.005, 50) + around(12, 0.005, 50))
-    assert [change.kind for _, change in found] == ["drop", "drop"]
-    assert found[1][1].now_s == pytest.approx(12, rel=0.02)
-
-
 def test_noise_is_no_drop() -> None:
-    assert changes(around(10, 0.01, 3000)) == []
-    assert len(changes(around(0.1, 0.1, 3000))) <= 3
+    assert changes(around(10, 0.01, 1000)) == []
+    assert len(changes(around(0.1, 0.1, 1000))) <= 1
