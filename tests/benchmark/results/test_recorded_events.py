@@ -14,7 +14,9 @@ from tests.benchmark.report.runs import write_run
 def test_lines_that_are_no_events_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     good = '{"time_ms": 1, "key": "step", "kind": "POINT", "value": null, "loss": 2.5, "skipped": true}'
-    path.write_text("\n".join([good, "", "[1]", '{"key": "step"}', '{"time_ms": 1.5, "key": "a"}', good[:40]]))
+    path.write_text(
+        "\n".join([good, "", "[1]", '{"key": "step"}', '{"time_ms": 1.5, "key": "a"}', good[:40], "[" * 10**5])
+    )
     (event,) = read_events(path)
     assert (event.time_ms, event.key, event.value, event.fields) == (1, "step", None, {"loss": 2.5, "skipped": True})
     assert (event.number("loss"), event.number("skipped"), event.number("none")) == (2.5, None, None)
