@@ -1,7 +1,7 @@
 """Watch a run's speed: report ranks slower than others, devices that turn bad, and drops of throughput.
 
 Every few steps each rank times some of its blocks (engine/own_compute.py) and sends the figure, with readings of its
-GPU, to all ranks (engine/rank_table.py); rank 0 judges (speed_rules.py) and reports. No rank waits for this.
+GPU, to all ranks (engine/rank_table.py); rank 0 judges (slowness_rules.py) and reports. No rank waits for this.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from benchmark.training.engine.own_compute import OwnCompute
 from benchmark.training.engine.rank_table import RankTable
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.observer import Observer, StepDone
-from benchmark.training.observers.speed_rules import SlowRank, SlowRankDetector, SpeedChange, ThroughputDropDetector
+from benchmark.training.observers.slowness_rules import SlowRank, SlowRankDetector, SpeedChange, ThroughputDropDetector
 
 WARM_UP = 2
 """First steps of a process that are not judged, because they allocate and connect."""

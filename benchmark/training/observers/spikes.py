@@ -27,7 +27,7 @@ from benchmark.training.engine.state_soundness import check_state
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.observer import Observer, StepDone
 from benchmark.training.observers.skipped_steps import describe_state
-from benchmark.training.observers.speed_rules import robust_deviation, stands_out
+from benchmark.training.observers.slowness_rules import robust_deviation, stands_out
 
 RECENT = 8
 LEAST, MOST = 24, 64

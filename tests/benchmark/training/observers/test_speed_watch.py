@@ -20,7 +20,7 @@ from benchmark.training.engine.distributed import read_environment
 from benchmark.training.engine.own_compute import HostTimer
 from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.observer import StepDone
-from benchmark.training.observers.speed_rules import SAMPLES
+from benchmark.training.observers.slowness_rules import SAMPLES
 from benchmark.training.observers.speed_watch import WARM_UP, SpeedWatch
 from benchmark.training.step import StepResult
 from benchmark.training.step_flags import StepFlags

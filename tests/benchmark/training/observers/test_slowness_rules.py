@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from benchmark.training.observers.speed_rules import (
+from benchmark.training.observers.slowness_rules import (
     SAMPLES,
     SlowRankDetector,
     SpeedChange,
