@@ -34,7 +34,6 @@ from benchmark.evidence.chain import (
 from benchmark.replay.replayed_run import Stretch, replay_on_ranks
 from benchmark.training.checkpoints.checkpoint_folder import (
     checkpoint_path,
-    progress_as_json,
     read_progress,
     whole_checkpoints,
 )
@@ -175,7 +174,7 @@ def replay(options: ReplayOptions) -> ReplayResult | None:
         saved = known
     evaluations = [step for step in by_step(counting, EvaluationRecord) if start < step <= last]
     origin = checkpoint_path(options.run_dir, start) if start else None
-    stretch = Stretch(config, origin, progress_as_json(progress), last, evaluations)
+    stretch = Stretch(config, origin, progress, last, evaluations)
     with tempfile.TemporaryDirectory() as folder:
         found = replay_on_ranks(stretch, environment, Path(folder))
     if found is None:

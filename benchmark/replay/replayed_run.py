@@ -17,7 +17,6 @@ from benchmark.evidence.chain import EVIDENCE, Chain, read_chain
 from benchmark.launch.endings import RunEnd
 from benchmark.launch.forked_ranks import run_ranks
 from benchmark.machine.run_environment import use_deterministic_kernels
-from benchmark.training.checkpoints.checkpoint_folder import progress_from_json
 from benchmark.training.checkpoints.checkpoint_reader import load_checkpoint
 from benchmark.training.engine.distributed import (
     Environment,
@@ -27,6 +26,7 @@ from benchmark.training.engine.distributed import (
     set_environment,
 )
 from benchmark.training.engine.micro_batches import TrainingBatches
+from benchmark.training.engine.run_progress import Progress
 from benchmark.training.engine.train_state import TrainState, begin_state, empty_state, settle_attention
 from benchmark.training.inputs import Data, open_data
 from benchmark.training.observer import StepDone
@@ -50,8 +50,8 @@ class Stretch:
     """Configuration whose run folder is the replay's own."""
     start: Path | None
     """The run's checkpoint to start from; None for the initial one."""
-    progress: str
-    """The run's progress at that checkpoint, as JSON."""
+    progress: Progress
+    """The run's progress at that checkpoint."""
     last: int
     """Steps after which the stretch ends."""
     evaluations: Collection[int]
@@ -117,7 +117,7 @@ def _train(stretch: Stretch, environment: Environment) -> None:
         use_deterministic_kernels()
     with joined_world(system, environment) as world:
         settle_attention(benchmark.model, system, config.precision, world)
-        progress = progress_from_json(stretch.progress)
+        progress = stretch.progress
         state = empty_state(benchmark, system, config.precision, world, progress)
         if stretch.start is not None:
             load_checkpoint(state, stretch.start)

@@ -15,7 +15,7 @@ from benchmark.launch.next_attempt import INTERRUPTED
 from benchmark.launch.small_files import read_object
 from benchmark.results.printable import printable
 from benchmark.results.recorded_run import RecordedEvent, read_events
-from benchmark.status.wall_time import AFTER, GAPS, MEANINGS, OWN, Attempt, Kind, Mark, attempts_of, wall_time
+from benchmark.status.wall_time import AFTER, GAPS, MEANINGS, OWN, Attempt, Kind, TimeMark, attempts_of, wall_time
 from stage.errors import InputError
 
 SILENT_S = 1800.0
@@ -199,7 +199,7 @@ def _state(attempts: Sequence[Attempt], summary: Mapping[str, Any] | None, heard
     return AT_ONCE.get(end.action, printable(end.action))
 
 
-def _beyond_checkpoint(events: Sequence[RecordedEvent], marks: Sequence[Mark]) -> list[Mark]:
+def _beyond_checkpoint(events: Sequence[RecordedEvent], marks: Sequence[TimeMark]) -> list[TimeMark]:
     """Return steps and evaluations after the newest checkpoint that is known to be whole."""
     saved, tokens, copied = 0.0, 0.0, dict[float, float]()
     for event in events:
@@ -214,7 +214,7 @@ def _beyond_checkpoint(events: Sequence[RecordedEvent], marks: Sequence[Mark]) -
     return [mark for mark in marks if mark.key in ("step", "evaluation") and mark.tokens > saved]
 
 
-def _rows(attempts: Sequence[Attempt], marks: Sequence[Mark], *, finished: bool) -> list[AttemptRow]:
+def _rows(attempts: Sequence[Attempt], marks: Sequence[TimeMark], *, finished: bool) -> list[AttemptRow]:
     by_kind: list[dict[Kind, float]] = [dict.fromkeys(MEANINGS, 0.0) for _ in attempts]
     for mark in marks:
         by_kind[mark.attempt][mark.kind] += mark.ms
@@ -259,7 +259,7 @@ def _how_ended(attempt: Attempt, *, is_last: bool) -> str:
     return "running" if is_last else "unknown"
 
 
-def _spans(marks: Sequence[Mark]) -> list[Span]:
+def _spans(marks: Sequence[TimeMark]) -> list[Span]:
     """Join neighbours of one attempt and one kind into one span."""
     found = []
     for (attempt, kind), same in groupby((one for one in marks if one.ms > 0), lambda one: (one.attempt, one.kind)):

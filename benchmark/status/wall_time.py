@@ -108,7 +108,7 @@ def _attempt(run_dir: Path, name: str, events: Sequence[RecordedEvent]) -> Attem
 
 
 @dataclass
-class Mark:
+class TimeMark:
     """A moment, and what the time before it was."""
 
     time_ms: float
@@ -130,7 +130,7 @@ class Mark:
         self.lost, self.kind = True, "lost"
 
 
-def wall_time(attempts: Sequence[Attempt]) -> list[Mark]:
+def wall_time(attempts: Sequence[Attempt]) -> list[TimeMark]:
     """Return the marks of a run in their order."""
     marks = [mark for place in range(len(attempts)) for mark in _marks(attempts, place)]
     for before, mark in pairwise(marks):
@@ -150,7 +150,7 @@ def wall_time(attempts: Sequence[Attempt]) -> list[Mark]:
     return marks
 
 
-def _marks(attempts: Sequence[Attempt], place: int) -> Iterator[Mark]:
+def _marks(attempts: Sequence[Attempt], place: int) -> Iterator[TimeMark]:
     attempt = attempts[place]
     before = attempts[place - 1] if place else None
     opened = attempt.events[0].time_ms if attempt.events else None
@@ -159,37 +159,37 @@ def _marks(attempts: Sequence[Attempt], place: int) -> Iterator[Mark]:
     if start is not None:
         same_job = before is not None and before.start is not None and before.start.submitted_s == start.submitted_s
         if start.submitted_s is not None and not same_job:
-            yield Mark(_within(start.submitted_s, opened), gap, place)
+            yield TimeMark(_within(start.submitted_s, opened), gap, place)
             gap = "queue"
-        yield Mark(_within(start.launched_s or start.started_s, opened), gap, place)
+        yield TimeMark(_within(start.launched_s or start.started_s, opened), gap, place)
         gap = "start"
     if opened is not None:
-        yield Mark(opened, gap, place)
+        yield TimeMark(opened, gap, place)
     doing: Kind = "init" if attempt.events else "start"
     for event in attempt.events[1:]:
         if event.key in DURATIONS:
             field, kind = DURATIONS[event.key]
             seconds, tokens = event.number(field) or 0.0, event.number("trained_tokens")
-            yield Mark(event.time_ms - 1000 * seconds if 0 < seconds < 1e9 else event.time_ms, doing, place)
+            yield TimeMark(event.time_ms - 1000 * seconds if 0 < seconds < 1e9 else event.time_ms, doing, place)
             skipped = event.fields.get("skipped") is True
-            yield Mark(event.time_ms, kind, place, event.key, math.nan if tokens is None else tokens, skipped)
+            yield TimeMark(event.time_ms, kind, place, event.key, math.nan if tokens is None else tokens, skipped)
         elif event.key in ("run_start", "restart"):
-            yield Mark(event.time_ms, doing, place, event.key, event.number("step") or 0.0)
+            yield TimeMark(event.time_ms, doing, place, event.key, event.number("step") or 0.0)
         elif event.key == "run_stop":
             hung = attempt.cause is not None and attempt.cause.kind == "hang"
-            yield Mark(
+            yield TimeMark(
                 event.time_ms, "hang" if hung else "other" if attempt.cause is None else "lost", place, event.key
             )
             doing = "stop"
         elif event.key in TRAINING and doing == "init":
-            yield Mark(event.time_ms, doing, place, event.key)
+            yield TimeMark(event.time_ms, doing, place, event.key)
         if event.key in TRAINING:
             doing = "other"
     after = next((other.events[0].time_ms for other in attempts[place + 1 :] if other.events), None)
     yield from _leaving(attempt, place, doing, after)
 
 
-def _leaving(attempt: Attempt, place: int, doing: Kind, after_ms: float | None) -> Iterator[Mark]:
+def _leaving(attempt: Attempt, place: int, doing: Kind, after_ms: float | None) -> Iterator[TimeMark]:
     """Yield the marks from the last event of an attempt to its end, as far as that is known.
 
     No mark is later than the next attempt's first event, ``after_ms``.
@@ -198,14 +198,14 @@ def _leaving(attempt: Attempt, place: int, doing: Kind, after_ms: float | None) 
     cut_off: Kind = "lost" if doing == "other" else doing
     if cause is None:
         if attempt.events:
-            yield Mark(attempt.events[-1].time_ms, doing, place)
+            yield TimeMark(attempt.events[-1].time_ms, doing, place)
     elif cause.kind == "hang":
-        yield Mark(_within(ended.ended_s if ended else cause.time_s, after_ms), "hang", place)
+        yield TimeMark(_within(ended.ended_s if ended else cause.time_s, after_ms), "hang", place)
     else:
-        yield Mark(_within(cause.time_s, after_ms), cut_off, place)
+        yield TimeMark(_within(cause.time_s, after_ms), cut_off, place)
         cut_off = "stop"
     if ended is not None:
-        yield Mark(_within(ended.ended_s, after_ms), cut_off, place)
+        yield TimeMark(_within(ended.ended_s, after_ms), cut_off, place)
 
 
 def _within(seconds: float, latest_ms: float | None) -> float:

@@ -5,7 +5,7 @@ unpickler that knows DCP's names only (checkpoint_convert/formats/distributed_ch
 """
 
 import errno
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import torch.distributed as dist
@@ -63,13 +63,13 @@ def verify_checkpoint(folder: Path, world: World) -> None:
     rank 0 reads well, the checkpoint is sound and something is wrong with that process's machine: it raises
     FilesSeenOtherwise, and the others, which lose it, ConnectionError.
     """
-    own = world.host, _damaged(folder, world.rank, world.size)
+    own = world.host, _damaged(folder, lambda every: every[world.rank :: world.size])
     everywhere: list[tuple[str, list[str]]] = [own] * world.size
     dist.all_gather_object(everywhere, own)
     names = sorted({name for _, found in everywhere for name in found})
     if not names:
         return
-    seen = [_is_damaged(folder, names) if world.rank == 0 else False]
+    seen = [bool(_damaged(folder, lambda _: names[:MOST_READ_AGAIN])) if world.rank == 0 else False]
     dist.broadcast_object_list(seen, src=0)
     if seen[0]:
         raise DamagedCheckpoint(folder, names)
@@ -79,22 +79,13 @@ def verify_checkpoint(folder: Path, world: World) -> None:
     raise FilesSeenOtherwise(errno.EIO, f"{folder / own[1][0]} is not what rank 0 reads, which is sound")
 
 
-def _damaged(folder: Path, rank: int, size: int) -> list[str]:
-    """Return the names of damaged files among this process's part of the files."""
-    try:
-        listed = sorted(read_list(folder / DIGESTS).items())
-    except (OSError, InputError):
-        return [DIGESTS]
-    return [name for name, md5 in listed[rank::size] if not _holds(folder / name, md5)]
-
-
-def _is_damaged(folder: Path, names: Sequence[str]) -> bool:
-    """Return whether this process, too, finds any of the first MOST_READ_AGAIN files damaged."""
+def _damaged(folder: Path, chosen: Callable[[Sequence[str]], Sequence[str]]) -> list[str]:
+    """Return the names of damaged files among those that ``chosen`` takes of all listed ones."""
     try:
         listed = read_list(folder / DIGESTS)
     except (OSError, InputError):
-        return True
-    return any(not _holds(folder / name, listed[name]) for name in names[:MOST_READ_AGAIN] if name in listed)
+        return [DIGESTS]
+    return [name for name in chosen(sorted(listed)) if name in listed and not _holds(folder / name, listed[name])]
 
 
 def _holds(path: Path, md5: str) -> bool:

@@ -46,14 +46,14 @@ def test_steps_at_the_interval(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
-def test_lines_have_at_most_100_characters_at_full_size(capsys: pytest.CaptureFixture[str]) -> None:
-    (line,) = lines_of([event("step", **{**STEP, "steps": 10_464, "tokens_per_s": 999_999.0})], capsys)
-    assert len("12:34:56 " + line.replace("10464%", "100%")) <= 100
-
-
-def test_row_of_skipped_steps_has_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_row_of_skipped_steps_has_one_line_and_lines_have_at_most_100_characters(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     row = [event("step", **{**STEP, "steps": 4 + n, "skipped": n > 0, "skipped_in_a_row": n}) for n in (1, 2, 3, 0)]
-    assert [line.split("  ")[0] for line in lines_of(row, capsys)] == ["step 5", "step 4"]
+    row.append(event("step", **{**STEP, "steps": 10_464, "tokens_per_s": 999_999.0}))
+    first, last, full = lines_of(row, capsys)
+    assert (first.split("  ")[0], last.split("  ")[0]) == ("step 5", "step 4")
+    assert len("12:34:56 " + full.replace("10464%", "100%")) <= 100
 
 
 def test_what_went_wrong_is_red_on_a_terminal(
@@ -98,17 +98,13 @@ ETA = {
 }
 
 
-def test_time_to_target_stands_below_an_evaluation(capsys: pytest.CaptureFixture[str]) -> None:
-    assert lines_of([event("eta", **ETA), event("eta", **{**ETA, "after": "step"})], capsys) == [
+def test_when_the_target_or_the_end_is_expected_stands_below_an_evaluation(capsys: pytest.CaptureFixture[str]) -> None:
+    sure = {**ETA, "target_tokens_low": 1_207_959_552, "target_tokens_high": 1_207_959_552}
+    late = {**sure, "seconds_low": 4321.0, "seconds_high": 4321.0, "reaches_target": False}
+    told = [ETA, {**ETA, "after": "step"}, late, {**late, "target": None}]
+    assert lines_of([event("eta", **one) for one in told], capsys) == [
         "target expected after 1,207,959,552 tokens (1,157,627,904 to 1,258,291,200), in 1 h 12 min (1 h 5 min to 1 h "
-        "20 min)"
-    ]
-
-
-def test_time_to_the_end_where_the_target_is_not_expected(capsys: pytest.CaptureFixture[str]) -> None:
-    same = {**ETA, "target_tokens_low": 1_207_959_552, "target_tokens_high": 1_207_959_552}
-    late = {**same, "seconds_low": 4321.0, "seconds_high": 4321.0, "reaches_target": False}
-    assert lines_of([event("eta", **late), event("eta", **{**late, "target": None})], capsys) == [
+        "20 min)",
         "target not expected before the end of training after 1,207,959,552 tokens, in 1 h 12 min",
         "end of training expected after 1,207,959,552 tokens, in 1 h 12 min",
     ]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmark.events.line_files import JsonLines, LineFile
-from benchmark.results.recorded_run import last_note, read_events
+from benchmark.results.recorded_run import read_events
 from tests.benchmark.events.recorder import event
 
 
@@ -51,19 +51,6 @@ def test_files_start_afresh_or_go_on(tmp_path: Path) -> None:
     assert path.read_bytes() == b'{"whole": 1}\n{"c\n'
     file.cut(0)
     assert path.read_bytes() == b""
-
-
-def test_events_are_read_back(tmp_path: Path) -> None:
-    path = tmp_path / "events.jsonl"
-    assert read_events(path) == ()
-    lines = ['{"time_ms": 1, "key": "step", "kind": "POINT_IN_TIME", "value": null, "loss": 2.5, "skipped": true}']
-    lines += ['{"time_ms": 2, "key": "inputs", "value": {"a": 1}}', "[1]", '{"key": "x"}', "not JSON", "[" * 100_000]
-    path.write_text("\n".join(lines))
-    events = read_events(path)
-    assert [one.key for one in events] == ["step", "inputs"]
-    assert (events[0].number("loss"), events[0].number("skipped"), events[0].number("none")) == (2.5, None, None)
-    assert last_note(events, "inputs") == {"a": 1}
-    assert last_note(events, "environment") == {}
 
 
 def test_events_are_one_object_per_line(tmp_path: Path) -> None:

@@ -61,11 +61,12 @@ def replayed(honest_run: Path) -> Chain:
 def said(run_dir: Path, replayed: Chain, monkeypatch: pytest.MonkeyPatch) -> Said:
     """What a replay of the damaged run says."""
     monkeypatch.setattr(replay_module, "replay_on_ranks", lambda *_: replayed)
+    assert texts(replayed_here(run_dir)) == []
     return lambda: texts(replayed_here(run_dir))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("steps", "start", "compared"), [("0:2", 0, 2), ("3:5", 2, 3), ("6:6", 6, 0)])
+@pytest.mark.parametrize(("steps", "start", "compared"), [("0:2", 0, 2), ("6:6", 6, 0)])
 def test_beginning_middle_and_end(steps: str, start: int, compared: int, honest_run: Path) -> None:
     result = replayed_here(honest_run, steps)
     assert (texts(result), result.start, result.compared_steps) == ([], start, compared)
@@ -117,16 +118,6 @@ def _replace_progress(folder: Path, text: str) -> None:
     (folder / "digests.md5").write_text((folder / "digests.md5").read_text().replace(old, new))
 
 
-def test_an_honest_run_holds(said: Said) -> None:
-    assert said() == []
-
-
-def test_a_record_that_was_edited_is_named_by_its_line(run_dir: Path, said: Said) -> None:
-    text = (run_dir / EVIDENCE).read_text()
-    (run_dir / EVIDENCE).write_text(text.replace('"status":"success"', '"status":"failed"'))
-    assert said()[0].startswith("line 13: the line: recorded it was changed since it was written")
-
-
 @pytest.mark.usefixtures("said")
 def test_the_command_and_an_edited_log(
     run_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -147,8 +138,12 @@ def test_the_command_and_an_edited_log(
 
 
 @pytest.mark.slow
-def test_an_exchanged_checkpoint_is_named(run_dir: Path, inputs: Inputs, tmp_path: Path) -> None:
-    """One of other steps; another run's of the same steps; the weights of another run's with our progress.json."""
+def test_an_exchanged_input_or_checkpoint_is_named(run_dir: Path, inputs: Inputs, tmp_path: Path) -> None:
+    """Another dataset; a checkpoint of other steps; another run's; another run's weights with our progress.json."""
+    result = replayed_here(run_dir, "4:6", train_data_path=inputs.training[1:2])
+    assert result.start is None
+    assert texts(result)[0].startswith("line 1: ")
+    assert any("of the input train 1" in line for line in texts(result))
     folder = run_dir / "checkpoints"
     progress = (folder / "step_00000004" / "progress.json").read_text()
     shutil.copytree(folder / "step_00000004", folder / "step_00000005")
@@ -170,14 +165,6 @@ def test_an_exchanged_checkpoint_is_named(run_dir: Path, inputs: Inputs, tmp_pat
 
 
 @pytest.mark.slow
-def test_another_input_is_named(run_dir: Path, inputs: Inputs) -> None:
-    result = replayed_here(run_dir, "4:6", train_data_path=inputs.training[1:2])
-    assert result.start is None
-    assert texts(result)[0].startswith("line 1: ")
-    assert any("of the input train 1" in line for line in texts(result))
-
-
-@pytest.mark.slow
 def test_another_layout_is_compared_with_tolerances(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     two = dataclasses.replace(system_of(2), micro_batch_size=2)
     monkeypatch.setitem(SYSTEMS, "two", two)
@@ -194,7 +181,6 @@ def test_another_layout_is_compared_with_tolerances(run_dir: Path, monkeypatch: 
     [
         ("6:4", {}, "expected FIRST:LAST, such as 176:192; change --steps"),
         ("2:7", {}, "its evidence has steps 1 to 6, not 7; change --steps"),
-        ("2:4", {"system": "abacus"}, "abacus"),
         ("2:4", {"system": "dgxh100_n64"}, "pipeline_parallel 8 x pipeline_chunks 6 are more"),
         ("2:4", {"log": Path("none.txt")}, "none.txt: no MLPerf log, or several; give the run's with --log"),
         ("2:4", {"train_data_path": ("none",)}, "none"),
@@ -218,7 +204,6 @@ def test_machines_that_are_too_small(system: str, told: str) -> None:
     "change",
     [
         {"seed": None},
-        {"benchmark": {}},
         {"precision": "int8"},
         {"system": {"device": "abacus"}},
         {"train_data_path": "none"},

@@ -62,7 +62,7 @@ def test_lines_that_are_no_events_are_left_out_and_the_last_note_counts(tmp_path
     assert read_events(path) == ()
     good = '{"time_ms": 1, "key": "step", "kind": "POINT", "value": null, "loss": 2.5, "skipped": true}'
     notes = [json.dumps({"time_ms": 1, "key": "inputs", "value": value}) for value in ({"a": 1}, {"a": 2}, 3)]
-    lines = [good, "", "[1]", '{"key": "step"}', '{"time_ms": 1.5, "key": "a"}', *notes, good[:40]]
+    lines = [good, "", "[" * 10**5, "[1]", '{"key": "step"}', '{"time_ms": 1.5, "key": "a"}', *notes, good[:40]]
     path.write_text("\n".join(lines))
     event, *others = read_events(path)
     assert (event.time_ms, event.key, event.value, event.fields) == (1, "step", None, {"loss": 2.5, "skipped": True})

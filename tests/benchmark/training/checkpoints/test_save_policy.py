@@ -24,59 +24,58 @@ def interval_of(config: RunConfig, **measured: float | None) -> SaveInterval:
     return save_interval(config.benchmark, config.system, minutes, pause_s=pause_s, write_s=write_s, step_s=step_s)
 
 
-def test_interval_is_youngs_for_512_devices() -> None:
-    """2 s for a save and 2 hours between failures: sqrt(2 x 2 x 7200) = 169.7 s."""
-    found = interval_of(large(), pause_s=2.0, write_s=40.0, step_s=8.0)
-    assert found.seconds == pytest.approx(169.7, abs=0.01)
-    assert (found.mtbf_s, found.bound) == (7200, "")
-    assert found.line() == (
-        "checkpoints every 2.8 min, about 21 steps: a save pauses training for 2.00 s (measured); "
-        "a failure is expected every 2.0 h"
-    )
-    longer = dataclasses.replace(large().system, device_mtbf_hours=2 * 1024)
-    config = dataclasses.replace(large(), system=longer)
-    assert interval_of(config, pause_s=2.0, step_s=8.0).seconds == pytest.approx(240.0, abs=0.01)
+MEASURED = {"pause_s": 2.0, "write_s": 40.0, "step_s": 8.0}
+FAILURES = "a failure is expected every 2.0 h"
 
 
-def test_half_of_the_time_is_left_to_the_background() -> None:
-    found = interval_of(large(batch_size=2048), pause_s=2.0, write_s=120.0, step_s=9.49)
-    assert (found.seconds, found.bound) == (240, "the background takes 120.0 s to write one")
-
-
-def test_no_failure_costs_more_than_a_tenth_of_a_run() -> None:
-    slow_disk = interval_of(large(), pause_s=2.0, write_s=1000.0, step_s=8.0)
-    dear = interval_of(large(), pause_s=60.0, step_s=8.0)
-    assert slow_disk.seconds == dear.seconds == pytest.approx(0.1 * 380 * 8)
-    assert dear.line().endswith("; at most 10% of the 380 steps that a run takes")
+@pytest.mark.parametrize(
+    ("fields", "measured", "seconds", "line"),
+    [
+        pytest.param(
+            {}, MEASURED, math.sqrt(2 * 2 * 7200),
+            f"2.8 min, about 21 steps: a save pauses training for 2.00 s (measured); {FAILURES}", id="Young's",
+        ),
+        pytest.param(
+            {}, {}, math.sqrt(2 * 2.046 * 7200),
+            f"2.9 min: a save pauses training for 2.05 s (estimated); {FAILURES}", id="estimated",
+        ),
+        pytest.param(
+            {"batch_size": 2048}, {**MEASURED, "write_s": 120.0, "step_s": 9.49}, 240,
+            f"4.0 min, about 25 steps: a save pauses training for 2.00 s (measured); {FAILURES}; "
+            "the background takes 120.0 s to write one", id="half of the time is left to the background",
+        ),
+        pytest.param(
+            {}, {**MEASURED, "write_s": 1000.0}, 0.1 * 380 * 8,
+            f"5.1 min, about 38 steps: a save pauses training for 2.00 s (measured); {FAILURES}; "
+            "at most 10% of the 380 steps that a run takes", id="no failure costs more than a tenth of a run",
+        ),
+        pytest.param(
+            {"save_minutes": 30}, {**MEASURED, "write_s": 4000.0}, 1800,
+            "30.0 min, about 225 steps (--save-minutes)", id="minutes that were asked for",
+        ),
+    ],
+)  # fmt: skip
+def test_interval_and_its_line(fields: dict[str, Any], measured: dict[str, float], seconds: float, line: str) -> None:
+    found = interval_of(large(**fields), **measured)
+    assert found.seconds == pytest.approx(seconds, rel=1e-3)
+    assert found.line() == f"checkpoints every {line}"
+    assert found.mtbf_s == 7200
 
 
 @pytest.mark.parametrize("system", [name for name, system in SYSTEMS.items() if system.device == "cuda"])
-@pytest.mark.parametrize("batch_size", [1536, 2048, 8192])
-def test_default_loses_at_most_a_tenth_on_every_system(system: str, batch_size: int) -> None:
-    config = large(system, batch_size)
-    for step_s in (1.0, 8.0, 60.0):
-        found = interval_of(config, step_s=step_s)
-        assert 0 < found.seconds <= 0.1 * config.benchmark.expected_steps * step_s
-        assert not found.pause_measured
+def test_default_loses_at_most_a_tenth_on_every_system(system: str) -> None:
+    for batch_size in (1536, 8192):
+        config = large(system, batch_size)
+        for step_s in (1.0, 8.0, 60.0):
+            found = interval_of(config, step_s=step_s)
+            assert 0 < found.seconds <= 0.1 * config.benchmark.expected_steps * step_s
+            assert not found.pause_measured
 
 
 def test_expected_steps_are_those_of_the_reference_runs() -> None:
     steps = {size: large(batch_size=size).benchmark.expected_steps for size in (1024, 1536, 2048, 2560, 8192, 16384)}
     assert steps == {1024: 570, 1536: 380, 2048: 282, 2560: 228, 8192: 97, 16384: 49}
     assert SHORT.expected_steps == 6  # no target: all there are
-
-
-def test_pause_is_estimated_before_it_is_measured() -> None:
-    """12 bytes for 174.6e9 parameters over 512 devices, at 2 GB/s."""
-    assert estimated_pause_s(GPT3_175B.model, SYSTEMS["dgxh100_n64"]) == pytest.approx(2.046, abs=0.001)
-    found = interval_of(large())
-    assert found.seconds == pytest.approx(math.sqrt(2 * 2.046 * 7200), abs=0.1)
-    assert "2.05 s (estimated)" in found.line()
-
-
-def test_minutes_are_what_was_asked_for() -> None:
-    found = interval_of(large(save_minutes=30), pause_s=2.0, write_s=4000.0, step_s=8.0)
-    assert (found.seconds, found.line()) == (1800, "checkpoints every 30.0 min, about 225 steps (--save-minutes)")
 
 
 class MadeUpClock:
@@ -136,6 +135,10 @@ def test_where_steps_are_counted_the_clock_says_nothing(interval: int) -> None:
     assert saves.interval() is None
 
 
-def test_system_of_one_device_fails_seldom() -> None:
+def test_failures_come_with_the_number_of_devices() -> None:
+    """12 bytes for 174.6e9 parameters over 512 devices, at 2 GB/s, take 2.046 s."""
+    assert estimated_pause_s(GPT3_175B.model, SYSTEMS["dgxh100_n64"]) == pytest.approx(2.046, abs=0.001)
     config = RunConfig(benchmark=SHORT, system=dataclasses.replace(CPU, micro_batch_size=2))
     assert interval_of(config, pause_s=1.0).mtbf_s == 1024 * 3600
+    rarer = dataclasses.replace(config, system=dataclasses.replace(config.system, device_mtbf_hours=2048))
+    assert interval_of(rarer, pause_s=1.0).seconds == pytest.approx(math.sqrt(2 * 2048 * 3600))

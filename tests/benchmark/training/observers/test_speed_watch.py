@@ -15,12 +15,12 @@ from benchmark.events.event import Event
 from benchmark.events.event_log import EventLog
 from benchmark.launch.endings import Ending
 from benchmark.machine.gpus import DeviceReading
-from benchmark.speed_watch.slow_ranks import WINDOW
 from benchmark.training import train as training
 from benchmark.training.engine.distributed import read_environment
 from benchmark.training.engine.rank_speed import HostTimer
 from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.observer import StepDone
+from benchmark.training.observers.slowness_rules import SAMPLES
 from benchmark.training.observers.speed_watch import WARM_UP, SpeedWatch
 from benchmark.training.step import StepFlags, StepResult
 from model.passes.block_pass import BlockPass
@@ -82,7 +82,7 @@ def rows_of(ranks: int, slow: dict[int, float] | None = None, hot: Sequence[int]
 def test_a_slow_gpu_is_named_with_what_it_says_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     made = Reports(16, monkeypatch)
     made.steps(1, 5, 2.0, rows_of(16))
-    made.steps(6, 2 * WINDOW, 2.0, rows_of(16, {12: 0.31}, hot=[12]))
+    made.steps(6, 2 * SAMPLES, 2.0, rows_of(16, {12: 0.31}, hot=[12]))
     health = "clocks 1,095 of 1,980 MHz, thermal slowdown, 91 °C, 650 of 700 W"
     slow = "rank 12 on n2 GPU 4 computes 31% slower: 3.01 ms a block, its peers 2.3 ms"
     assert made.messages() == [
@@ -102,8 +102,8 @@ def test_trouble_is_told_once_and_a_rank_that_recovers_is_told(monkeypatch: pyte
     for number in range(3):
         made.steps(1 + 4 * number, 2, 2.0, rows_of(8))
         made.steps(3 + 4 * number, 2, 2.0, rows_of(8, hot=[3]))
-    made.steps(13, WINDOW, 2.0, rows_of(8, {2: 0.5}))
-    made.steps(13 + WINDOW, WINDOW, 2.0, rows_of(8))
+    made.steps(13, SAMPLES, 2.0, rows_of(8, {2: 0.5}))
+    made.steps(13 + SAMPLES, SAMPLES, 2.0, rows_of(8))
     hot, _, recovered = made.messages()
     assert "thermal slowdown" in hot
     assert recovered.endswith("rank 2 on n1 GPU 2 computes as fast as the others again")
@@ -160,7 +160,7 @@ def _train_with_a_slow_rank(config: RunConfig, slow_rank: int) -> Ending:
 @pytest.mark.slow
 def test_a_rank_that_is_30_percent_slower_is_named_and_no_number_changes(inputs: Inputs, tmp_path: Path) -> None:
     system = system_of(2, micro_batch_size=1)
-    steps = WINDOW + WARM_UP + 2
+    steps = SAMPLES + WARM_UP + 2
     benchmark = dataclasses.replace(TINY, train_samples=(4000 + steps) * 12, eval_interval_samples=12 * steps)
     config = inputs.config(tmp_path / "run", benchmark=benchmark, system=system, audit_interval=0, speed_interval=1)
     assert in_processes(2, _train_with_a_slow_rank, config, 1) == ["success"] * 2

