@@ -135,8 +135,6 @@ class SpeedWatch(Observer):
             now_s=change.now_s,
             slow=sorted(self._slow_ranks.slow),
         )
-        if self._world.device.type == "cpu":
-            return  # cores that others use, too, are no fault of the run
         if change.kind == "recovery":
             self._events.note("message", f"since step {change.since} steps take {change.now_s:.4g} s again")
             return
