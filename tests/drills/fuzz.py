@@ -1,53 +1,28 @@
 """Two or three faults in one run, drawn at random by a seed: whatever comes together, the run must heal."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from random import Random
 
-from tests.drills.drill_table import Drill
+from tests.drills.drill_table import DRILLS, Drill
 from tests.drills.faults import Damage, Fault
-from tests.drills.practice import EVAL_INTERVAL, SAVE_INTERVAL, STEPS
+from tests.drills.practice import SAVE_INTERVAL, STEPS
 
 STEP = (1, STEPS - 2)
-SAVING = (SAVE_INTERVAL - 1, STEPS - SAVE_INTERVAL - 1)
-EVALUATING = (EVAL_INTERVAL - 1, STEPS - EVAL_INTERVAL - 1)
-POOL: tuple[Fault | Damage, ...] = (
-    Fault("kill", "passes", STEP, delay_s=0.05),
-    Fault("kill", "update", STEP, rank="all"),
-    Fault("kill", "start", (-1, -1)),
-    Fault("kill", "join", (-1, -1), delay_s=0.1),
-    Fault("kill", "load", (-1, -1), delay_s=0.3),
-    Fault("kill", "evaluation", EVALUATING, delay_s=0.05),
-    Fault("kill", "audit", SAVING),
-    Fault("kill", "call:copy", SAVING),
-    Fault("kill", "call:shards", SAVING),
-    Fault("kill", "call:rename", SAVING, rank=0),
-    Fault("kill", "call:renamed", SAVING, rank=0),
-    Fault("stop", "passes", STEP, delay_s=0.05),
-    Fault("stop", "call:shards", SAVING),
-    Fault("stop for a while", "update", STEP, amount=2.0),
-    Fault("hold the interpreter", "data", STEP),
-    Fault("deadlock", "call:evaluation batch", EVALUATING),
-    Fault("raise", "update", STEP),
-    Fault("raise", "load", (-1, -1)),
-    Fault("out of memory", "call:passes", STEP),
-    Fault("slow", "call:block", STEP, amount=0.3),
-    Fault("lose the watchdog", "data", STEP),
-    Fault("clock jump", "data", STEP, rank=0, amount=600.0),
-    Fault("clock jump", "data", STEP, rank=0, amount=-600.0),
-    Fault("ask to stop", "passes", STEP, rank="all"),
-    Fault("ask to stop", "passes", STEP),
-    Fault("disk full", "call:shards", SAVING),
-    Fault("read-only", "data", STEP, rank="all", amount=1.0),
-    Fault("sink fails", "call:event", STEP, rank=0, amount=1.0),
-    Fault("sink fails", "call:log line", STEP, rank=0, amount=1.0),
-    Fault("delete checkpoints", "passes", SAVING, rank=0, delay_s=0.2),
-    Damage("flip newest"),
-    Damage("cut newest"),
-    Damage("delete newest"),
-    Damage("delete all"),
-)
-"""Faults that a run heals from."""
+USUAL = Drill("", "")
+MUST_BE_USUAL = ("outcome", "layout", "options", "first_options", "own_limits", "continued", "losses_known")
+
+
+def _pool() -> Iterator[Fault | Damage]:
+    """Yield the faults that a run heals from, at any step, of the drills that need no other run than the usual one."""
+    for drill in DRILLS.values():
+        if all(getattr(drill, name) == getattr(USUAL, name) for name in MUST_BE_USUAL):
+            yield from drill.damage
+            for fault in drill.faults:
+                yield dataclasses.replace(fault, steps=STEP if fault.steps[0] >= 0 else fault.steps)
+
+
+POOL = tuple(_pool())
 ENDING = frozenset({"kill", "stop", "hold the interpreter", "deadlock", "raise", "out of memory", "ask to stop"})
 """They end the attempt."""
 

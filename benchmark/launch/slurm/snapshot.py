@@ -16,8 +16,8 @@ from pathlib import Path
 
 from benchmark.launch.keep_running import Refused, say
 
-UNTRACKED_BYTES = 1 << 20
-"""Most bytes of a copied file that git does not know: code is smaller, data is larger."""
+MOST_BYTES = 1 << 20
+"""Most bytes of a copied file: code is smaller, data is larger."""
 DIFF_BYTES = 10_000_000
 NO_CODE = (".venv", ".git", "runs", "build", "__pycache__")
 """Folders that are left out of a copy made without git."""
@@ -52,35 +52,26 @@ def _copy_code(repository: Path, run_dir: Path, code: Path, commit: str) -> None
     """Copy the checkout as it is now, with changed files; the copy is whole or not there at all."""
     partial = code.with_name("code.partial")
     shutil.rmtree(partial, ignore_errors=True)
-    for name in _code_files(repository, run_dir) if not commit else _files_of_git(repository):
+    for name in _files_of_git(repository) if commit else _files_without_git(repository, run_dir):
         source, copy = repository / name, partial / name
-        if source.is_file():
+        if source.is_file() and source.stat().st_size < MOST_BYTES:
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, copy, follow_symlinks=False)
     (partial / ".commit").write_text(f"{commit}\n" if commit else "", encoding="utf-8")
     partial.rename(code)
 
 
-def _files_of_git(repository: Path) -> Iterator[str]:
-    """Yield tracked files, and small ones that are neither tracked nor ignored."""
-    yield from _names(_git(repository, "ls-files", "-z"))
-    for name in _names(_git(repository, "ls-files", "-z", "--others", "--exclude-standard")):
-        if (repository / name).is_file() and (repository / name).stat().st_size < UNTRACKED_BYTES:
-            yield name
-
-
-def _names(listed: bytes) -> list[str]:
+def _files_of_git(repository: Path) -> list[str]:
+    """Return the files that git tracks or does not ignore."""
+    listed = _git(repository, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     return [os.fsdecode(name) for name in listed.split(b"\0") if name]
 
 
-def _code_files(repository: Path, run_dir: Path) -> Iterator[str]:
-    """Yield the small files of a checkout without git, except those in folders that hold no code."""
+def _files_without_git(repository: Path, run_dir: Path) -> Iterator[str]:
+    """Yield the files of a checkout, except those in folders that hold no code."""
     for folder, folders, files in os.walk(repository):
         folders[:] = [name for name in folders if name not in NO_CODE and Path(folder, name) != run_dir]
-        for name in files:
-            path = Path(folder, name)
-            if path.is_file() and path.stat().st_size < UNTRACKED_BYTES:
-                yield str(path.relative_to(repository))
+        yield from (os.path.relpath(os.path.join(folder, name), repository) for name in files)
 
 
 def _commit(repository: Path) -> str:

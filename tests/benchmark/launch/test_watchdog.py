@@ -108,7 +108,9 @@ def test_watchdog_that_dies_is_followed_by_another_and_a_hang_leaves_its_stacks(
     process = fork_server().Process(target=_hang_without_a_watchdog, args=(tmp_path,))
     process.start()
     process.join(120)
-    assert process.exitcode == -signal.SIGKILL
+    exit_code = process.exitcode
+    process.kill()
+    assert exit_code == -signal.SIGKILL
     (incident,) = read_incidents(tmp_path)
     assert (incident.kind, incident.steps, incident.waits_in) == ("hang", 12, None)
     assert "in a_place_to_hang" in (tmp_path / "rank_00005.stacks.txt").read_text()
