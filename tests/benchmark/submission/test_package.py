@@ -29,9 +29,9 @@ from tests.benchmark.review.fixture import (
     MadeUp,
     Record,
     as_text,
+    made_up,
     records_of,
     system_description,
-    write_result,
 )
 from tests.support import REPOSITORY, assert_refused, command
 
@@ -172,7 +172,7 @@ def test_ten_runs_of_llama_make_a_package_that_three_rulesets_accept(tmp_path: P
     assert not [one for one in variables if one.startswith("EXTERNAL_")]
     assert "checkpoint" not in (here / "init_datasets.sh").read_text()
     assert "Llama 3.1 8B on" in (here / "README.md").read_text()
-    others = write_result(tmp_path / "eight_nodes" / ORG, LLAMA_N8)
+    others = made_up(LLAMA_N8).write(tmp_path / "eight_nodes" / ORG)
     for ruleset in ("5.1.0", "6.0.0"):
         (subject,) = review([others], ruleset).subjects
         assert [(check.tool, check.outcome) for check in subject.checks if check.outcome != "passed"] == []

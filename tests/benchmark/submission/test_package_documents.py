@@ -17,8 +17,7 @@ from benchmark.submission.package_claims import PUBLISHED_DATA, claims_of
 from benchmark.submission.package_documents import Contents, write_documents
 from benchmark.training.same_run import as_json
 from stage.errors import InputError
-from tests.benchmark.review.damage import Log
-from tests.benchmark.review.fixture import GPT3_MADE, records, system_description, write_run
+from tests.benchmark.review.fixture import GPT3_MADE, Log, records, system_description, write_run
 
 CLAIMS = claims_of(GPT3_175B)
 
