@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from stage.cli import told_of_program
+from stage.command_help import summary
 from stage.errors import run_command
 
 
@@ -12,7 +13,8 @@ def main(arguments: Sequence[str]) -> int | None:
     """``python -m benchmark ARGUMENTS``; returns the exit status."""
     from benchmark.commands.command_table import COMMANDS, help_of, parse
 
-    status = told_of_program("benchmark", __doc__, {name: line for name, (_, line) in COMMANDS.items()}, arguments)
+    lines = {name: summary(command) for name, command in COMMANDS.items()}
+    status = told_of_program("benchmark", __doc__, lines, arguments)
     if status is not None:
         return status
     if (told := help_of(arguments)) is not None:

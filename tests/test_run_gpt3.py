@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmark.__main__ import main
 from benchmark.commands.command_table import parse
 from benchmark.commands.run_commands import EvaluateCommand, TrainCommand
 from benchmark.config.run_config import RunConfig
@@ -15,6 +16,10 @@ from stage.errors import InputError
 from tests.support import REPOSITORY
 
 VARIABLES = {"COM_DIR": "/data", "EXTERNAL_MODEL_CHECKPOINT_DIR": "/ckpt4000", "DRY_RUN": "1"}
+
+
+JOB = ("/logs", "/bpe", "image")
+"""Arguments of a job; without a container the script looks for a Python that has all packages, which takes longer."""
 
 
 def script(*arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
@@ -25,7 +30,7 @@ def script(*arguments: str, **variables: str) -> "subprocess.CompletedProcess[st
     )
 
 
-def train_command(*arguments: str, **variables: str) -> tuple[list[str], RunConfig]:
+def train_command(arguments: tuple[str, ...] = JOB, **variables: str) -> tuple[list[str], RunConfig]:
     """The srun line that would run, and the configuration its options stand for."""
     done = script(*arguments, **{**VARIABLES, **variables})
     assert done.returncode == 0, done.stderr
@@ -37,11 +42,10 @@ def train_command(*arguments: str, **variables: str) -> tuple[list[str], RunConf
 
 
 def test_175b_run_gets_what_the_variables_say() -> None:
-    words, config = train_command("/logs", "/bpe", "none", USE_BF16="true", SEED="5")
+    words, config = train_command(USE_BF16="yes", SEED="5")
     assert words[:2] == ["srun", "--kill-on-bad-exit=1"]
     assert {"--nodes=64", "--ntasks=512", "--ntasks-per-node=8", "--distribution=block", "--wait=60"} <= set(words)
     assert not any(word.startswith("--gpus") for word in words)  # refused where Slurm deals out none
-    assert "--container-image" not in words
     assert config.benchmark.name == "gpt3_175b"
     assert (config.benchmark.global_batch_size, config.benchmark.start_samples) == (1536, 6_144_000)
     assert (config.benchmark.optimizer.lr, config.benchmark.optimizer.min_lr) == (2e-5, 2e-6)
@@ -51,54 +55,39 @@ def test_175b_run_gets_what_the_variables_say() -> None:
     assert config.data.valid_data_path == ("1.00", "/data/c4_en_validation_subset_c4_spm_text_document")
     assert config.data.checkpoint == Path("/ckpt4000")
     assert (config.system.nodes, config.system.devices_per_node) == (64, 8)
+    # the container sees what the run needs, and is kept on the nodes for the next attempt
+    assert words[words.index("--container-image") + 1] == "image"
+    mounts = words[words.index("--container-mounts") + 1].split(",")
+    assert mounts == [f"{path}:{path}" for path in (str(REPOSITORY), "/logs", "/data", "/ckpt4000")]
+    assert "python3" in words
+    assert words[words.index("--container-name") + 1].startswith("gpt3_")
+    assert not Path("/logs").exists()
+
+
+def test_newer_form_without_a_container_in_a_job_that_decides_about_processes() -> None:
+    """The data are an argument; FP32 is not chosen silently."""
+    slurm = {"SLURM_JOB_ID": "7", "SLURM_SUBMIT_DIR": str(REPOSITORY)}
+    slurm |= {"SLURM_JOB_NUM_NODES": "32", "SLURM_NTASKS_PER_NODE": "4"}
+    words, config = train_command(("/logs", "/bpe", "/tokens", "none"), USE_BF16="0", **slurm)
+    assert "--container-image" not in words
+    assert config.data.valid_data_path == ("1.00", "/tokens/c4_en_validation_subset_c4_spm_text_document")
+    assert (config.system.nodes, config.system.devices_per_node, config.precision) == (32, 4, "fp32")
 
 
 def test_llama_starts_without_a_checkpoint() -> None:
-    given = {"BENCHMARK": "llama31_8b", "EXTERNAL_MODEL_CHECKPOINT_DIR": ""}
-    job = {"SLURM_JOB_ID": "7", "SLURM_SUBMIT_DIR": str(REPOSITORY), "SLURM_JOB_NUM_NODES": "1"}
-    words, config = train_command("/logs", "/bpe", "none", **given, **job)
+    given = {"BENCHMARK": "llama31_8b", "NODES": "1", "LR": "2e-3", "MIN_LR": "2e-4", "GBS": "128"}
+    words, config = train_command(**given, EXTERNAL_MODEL_CHECKPOINT_DIR="")
     assert {"--nodes=1", "--ntasks=8"} <= set(words)
     assert (config.benchmark.name, config.precision, config.data.checkpoint) == ("llama31_8b", "bf16", None)
     assert config.data.train_data_path == ("1.0", "/data/c4-train.en_6_text_document")
     assert config.data.valid_data_path == ("1.00", "/data/c4-validation-91205-samples.en_text_document")
-    assert (config.system.nodes, config.benchmark.optimizer.lr) == (1, 4e-4)
-    _, config = train_command("/logs", "/bpe", "none", **given, **job, GBS="128", LR="2e-3", MIN_LR="2e-4")
-    assert (config.benchmark.global_batch_size, config.benchmark.optimizer.lr) == (128, 2e-3)
-
-
-def test_a_checkpoint_for_llama_is_refused() -> None:
+    assert (config.system.nodes, config.benchmark.optimizer.lr, config.benchmark.global_batch_size) == (1, 2e-3, 128)
     with pytest.raises(InputError, match=r"has no initial checkpoint.*leave --checkpoint .EXTERNAL_MODEL_CHECKP"):
-        train_command("/logs", "/bpe", "none", BENCHMARK="llama31_8b", NODES="1")
-
-
-def test_newer_form_has_the_data_as_an_argument() -> None:
-    _, config = train_command("/logs", "/bpe", "/tokens", "none", COM_DIR="/data")
-    assert config.data.valid_data_path == ("1.00", "/tokens/c4_en_validation_subset_c4_spm_text_document")
-
-
-@pytest.mark.parametrize(("given", "precision"), [("yes", "bf16"), ("0", "fp32")])
-def test_bf16_is_asked_for_in_the_usual_spellings(given: str, precision: str) -> None:
-    _, config = train_command("/logs", "/bpe", "none", USE_BF16=given)
-    assert config.precision == precision
-
-
-def test_bf16_in_another_spelling_is_refused() -> None:
-    done = script("/logs", "/bpe", "none", **VARIABLES, USE_BF16="bf16")
-    assert (done.returncode, done.stderr) == (2, "error: USE_BF16=bf16: expected true or false\n")
-
-
-def test_fp32_by_default_is_not_silent() -> None:
-    told = script("/logs", "/bpe", "none", **VARIABLES).stderr
-    assert [line[:9] for line in told.splitlines()] == ["warning: "] * 4
-    assert "67 instead of 46 GiB" in told
-    assert script("/logs", "/bpe", "none", **VARIABLES, USE_BF16="false").stderr == ""
+        train_command(**given)
 
 
 def test_variables_override_the_benchmark() -> None:
     _, config = train_command(
-        "/logs",
-        "/bpe",
-        "none",
         GBS="4096",
         LR="3.0e-5",
         MIN_LR="3.0e-6",
@@ -117,35 +106,20 @@ def test_variables_override_the_benchmark() -> None:
     assert config.checkpoints.save_interval == 100
 
 
-def test_container_sees_what_the_run_needs() -> None:
-    words, _ = train_command("/logs", "/bpe", "registry/image:tag")
-    assert words[words.index("--container-image") + 1] == "registry/image:tag"
-    mounts = words[words.index("--container-mounts") + 1].split(",")
-    assert mounts == [f"{path}:{path}" for path in (str(REPOSITORY), "/logs", "/data", "/ckpt4000")]
-    assert "python3" in words
-    name = words[words.index("--container-name") + 1]
-    assert name.startswith("gpt3_")  # kept on the nodes for the next attempt
-
-
 def test_queues_of_a_gpu_are_set_for_the_job_and_may_be_chosen(tmp_path: Path) -> None:
     python = tmp_path / "python3"
     python.write_text('#!/bin/sh\necho "queues ${CUDA_DEVICE_MAX_CONNECTIONS:-unset}"\n')
     python.chmod(0o755)
     path = f"{tmp_path}:{os.environ['PATH']}"
     for more, queues in (({}, "1"), ({"SYSTEM": "dgxb200_n8"}, "unset"), ({"CUDA_DEVICE_MAX_CONNECTIONS": "8"}, "8")):
-        done = script("/logs", "/bpe", "image", **{**VARIABLES, "PATH": path, **more})
+        done = script(*JOB, **{**VARIABLES, "PATH": path, **more})
         assert done.stdout == f"queues {queues}\n", done.stderr
 
 
-def test_job_decides_about_nodes_and_processes() -> None:
-    slurm = {"SLURM_JOB_ID": "7", "SLURM_SUBMIT_DIR": str(REPOSITORY)}
-    slurm |= {"SLURM_JOB_NUM_NODES": "32", "SLURM_NTASKS_PER_NODE": "4"}
-    _, config = train_command("/logs", "/bpe", "none", **slurm)
-    assert (config.system.nodes, config.system.devices_per_node) == (32, 4)
-
-
 def test_checkpoint_can_be_evaluated_with_the_same_variables() -> None:
-    done = script("/logs", "/bpe", "none", **VARIABLES, COMMAND="evaluate")
+    done = script(*JOB, **VARIABLES, COMMAND="evaluate")
+    warned = done.stderr.splitlines()
+    assert [line[:9] for line in warned] == ["warning: "] * 4 and "67 instead of 46 GiB" in warned[1]  # of FP32
     words = shlex.split(done.stdout)
     assert words[words.index("benchmark") + 1] == "evaluate"
     options = words[words.index("evaluate") + 1 :]
@@ -161,6 +135,8 @@ def test_rehearsal_is_what_runs_without_arguments() -> None:
     assert words[words.index("-m") + 1 :] == expected
     words = shlex.split(script(DRY_RUN="1", BENCHMARK="rehearsal_llama").stdout)
     assert words[-3:] == ["rehearsal_llama", "--work-dir", str(REPOSITORY / "runs" / "rehearsal_llama")]
+    with pytest.raises(InputError, match=r"'rehearsal_lama'; did you mean rehearsal_llama\?"):
+        main(["rehearse", "rehearsal_lama"])
 
 
 @pytest.mark.parametrize(
@@ -171,7 +147,7 @@ def test_rehearsal_is_what_runs_without_arguments() -> None:
         (["/logs", "/bpe", "none"], {"DRY_RUN": "0"}, "needs Slurm"),
         (["/logs", "/bpe", "none"], {"COM_DIR": ""}, "COM_DIR is not set"),
         (["/logs", "/bpe", "none"], {"SLURM_JOB_ID": "7", "SLURM_SUBMIT_DIR": "/"}, "/ is not the repository"),
-        ([], {"BENCHMARK": "rehearsal_lama", "DRY_RUN": "0"}, "'rehearsal_lama'; did you mean rehearsal_llama?"),
+        (["/logs", "/bpe", "none"], {"USE_BF16": "bf16"}, "USE_BF16=bf16: expected true or false"),
     ],
 )
 def test_bad_usage_is_one_line(arguments: list[str], variables: dict[str, str], complaint: str) -> None:

@@ -1,25 +1,17 @@
-"""Commands about runs that do not exist yet: plan, slice."""
+"""Commands before a run: plan, slice, preflight."""
 
-import dataclasses
 import json
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
 from benchmark.config.run_config import RunConfig
-from benchmark.planning.run_plans.plan_options import PlanOptions
+from benchmark.config.run_options import RunOptions
+from benchmark.planning.run_plans.plan_options import PlannedRun, PlanOptions
 from benchmark.preflight.slice_run.slice_config import SliceOptions
 from stage.errors import InputError
-
-
-@dataclass(frozen=True)
-class PlannedRun(RunConfig):
-    """A run that may use other code than ours, with its precisions."""
-
-    precision: Literal["bf16", "fp32", "fp8"] = "bf16"  # type: ignore[assignment]
-    """Precision of the computation; fp8 for stacks that have it."""
 
 
 @dataclass(frozen=True)
@@ -48,19 +40,16 @@ class PlanCommand:
 
     def __post_init__(self) -> None:
         if not isinstance(self.config, PlannedRun):
-            fields = {one.name: getattr(self.config, one.name) for one in dataclasses.fields(self.config)}
-            object.__setattr__(self, "config", PlannedRun(**fields))
+            object.__setattr__(self, "config", PlannedRun(**vars(self.config)))
 
     def run(self) -> int:
         from benchmark.planning.run_plans.plan_command import print_plan, print_search
 
-        precision = self.config.precision
-        fields = {one.name: getattr(self.config, one.name) for one in dataclasses.fields(RunConfig)}
-        config = RunConfig(**{**fields, "precision": "fp32" if precision == "fp32" else "bf16"})
-        options = dataclasses.replace(self.options, precision="fp8" if precision == "fp8" else "bf16")
         if self.search:
-            return print_search(config, options, as_json=self.json, calibration=self.calibration)
-        return print_plan(config, options, as_json=self.json, verbose=self.verbose, calibration=self.calibration)
+            return print_search(self.config, self.options, as_json=self.json, calibration=self.calibration)
+        return print_plan(
+            self.config, self.options, as_json=self.json, verbose=self.verbose, calibration=self.calibration
+        )
 
 
 @dataclass(frozen=True)
@@ -82,7 +71,7 @@ class SliceCommand:
     def run(self) -> int:
         from benchmark.planning.run_plans.plan_command import whole_system
         from benchmark.preflight.slice_run.run_slice import run_slice
-        from benchmark.preflight.slice_run.slice_text import slice_lines
+        from benchmark.preflight.slice_run.slice_result import slice_lines
 
         result, calibration = run_slice(self.options)
         if not self.json:
@@ -97,3 +86,82 @@ class SliceCommand:
         elif planned or problem:
             print(planned or problem)
         return int(bool(result["problems"]) or problem is not None)
+
+
+@dataclass(frozen=True)
+class PreflightCommand:
+    """Check whether machines and inputs are fit for a run: one line for each check, with its mend.
+
+    Without a benchmark the command checks this machine; with BENCHMARK and a run's options also disks and inputs, as
+    train would; started like train, one process per device, also that nodes, links and clocks agree. With
+    --first-contact it tests everything that needs a GPU: see preflight --first-contact --help.
+
+    Example: srun python -m benchmark preflight gpt3_175b --run-dir LOG_DIR --checkpoint ckpt4000_bf16
+
+    Exit status: 0 every check that applies ran and none failed, 1 one failed, 2 bad input.
+    """
+
+    config: RunOptions
+    json: bool = False
+    """Print JSON."""
+
+    def run(self) -> int:
+        return _preflight(self.config, as_json=self.json)
+
+
+@dataclass(frozen=True)
+class MachinePreflightCommand:
+    """Options of ``preflight`` without a benchmark."""
+
+    json: bool = False
+    """Print JSON."""
+
+    def run(self) -> int:
+        return _preflight(None, as_json=self.json)
+
+
+def _preflight(config: RunConfig | None, *, as_json: bool) -> int:
+    from benchmark.preflight.checks.run_checks import run_checks
+    from benchmark.training.engine.distributed import end_process, read_environment
+
+    status = run_checks(config, as_json=as_json)
+    if read_environment().world_size > 1:
+        end_process(status)
+    return status
+
+
+@dataclass(frozen=True)
+class FirstContactCommand:
+    """Test everything that needs a GPU, in half an hour of one: each kernel by itself and a small training against the
+    CPU, steps of the benchmark's layers, rates, memory, profiles, preflight. If a part fails, the others still run; the
+    result file is written anew after each part.
+
+    Example: python -m benchmark preflight --first-contact --output first_contact
+
+    Exit status: 0 everything that a run needs works, 1 something failed, 2 bad input, such as no GPU.
+    """
+
+    first_contact: bool = False
+    """Run all these tests, rather than check this machine alone."""
+    output: Path = Path("runs/first_contact")
+    """Folder for contact.json, and a log and the results of each part."""
+    benchmark: str = "gpt3_175b"
+    """Benchmark whose layers the slices run."""
+    minutes: float = 30.0
+    """Minutes to spend; parts that do not fit are left out."""
+    device: Literal["cuda", "cpu"] = "cuda"
+    """cpu tests only that the command itself runs: a few features, and a small slice."""
+    json: bool = False
+    """Also print contact.json at the end."""
+
+    def run(self) -> int:
+        from benchmark.preflight.first_contact.first_contact import RESULT, first_contact
+
+        if not 0 < self.minutes <= 1440:
+            raise InputError(f"minutes {self.minutes:g}: expected more than 0, at most 1,440; change --minutes")
+        found = first_contact(self.device, self.output, self.minutes, self.benchmark)
+        if self.json:
+            print(json.dumps({"passed": found.passed, **asdict(found)}))
+        else:
+            print(f"{'all works' if found.passed else 'NOT all works'}: {self.output / RESULT}")
+        return int(not found.passed)

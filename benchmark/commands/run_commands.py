@@ -1,13 +1,15 @@
-"""Commands that run the benchmark: train, evaluate, schedule, preflight, status."""
+"""Commands that run the benchmark: train, evaluate, schedule, status, rehearse, reference-points."""
 
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 
-from benchmark.config.run_config import RunConfig
+from benchmark.config.benchmarks import REHEARSALS
 from benchmark.config.run_options import RunOptions
+from stage.cli import choose
 from stage.errors import CheckFailed
 
 
@@ -90,52 +92,9 @@ class ScheduleCommand:
 
 
 @dataclass(frozen=True)
-class PreflightCommand:
-    """Check whether machines and inputs are fit for a run: one line for each check, with its mend.
-
-    Without a benchmark the command checks this machine; with BENCHMARK and a run's options also disks and inputs, as
-    train would; started like train, one process per device, also that nodes, links and clocks agree. With
-    --first-contact it tests everything that needs a GPU: see preflight --first-contact --help.
-
-    Example: srun python -m benchmark preflight gpt3_175b --run-dir LOG_DIR --checkpoint ckpt4000_bf16
-
-    Exit status: 0 every check that applies ran and none failed, 1 one failed, 2 bad input.
-    """
-
-    config: RunOptions
-    json: bool = False
-    """Print JSON."""
-
-    def run(self) -> int:
-        return _preflight(self.config, as_json=self.json)
-
-
-@dataclass(frozen=True)
-class MachinePreflightCommand:
-    """Options of ``preflight`` without a benchmark."""
-
-    json: bool = False
-    """Print JSON."""
-
-    def run(self) -> int:
-        return _preflight(None, as_json=self.json)
-
-
-def _preflight(config: RunConfig | None, *, as_json: bool) -> int:
-    from benchmark.preflight.checks.run_checks import run_checks
-    from benchmark.training.engine.distributed import end_process, read_environment
-
-    status = run_checks(config, as_json=as_json)
-    if read_environment().world_size > 1:
-        end_process(status)
-    return status
-
-
-@dataclass(frozen=True)
 class StatusCommand:
-    """Print the status of runs: state, step and number of steps, loss, speed, MFU, last checkpoint, attempts and why
-    they ended; the use of the wall time over all attempts; when the target is expected. For a folder of runs, a table
-    is printed.
+    """Print the status of runs: state, step, speed, attempts, use of time, expected end. A run's status has also its
+    loss, MFU and last checkpoint, and why its attempts ended; the status of a folder of runs is a table.
 
     Example: python -m benchmark status LOG_DIR --follow
     """
@@ -151,4 +110,61 @@ class StatusCommand:
         from benchmark.status.status_text import status
 
         status(self.run_dirs, as_json=self.json, follow=self.follow)
+        return 0
+
+
+@dataclass(frozen=True)
+class RehearseCommand:
+    """Run the whole benchmark at a small size on this machine: corpus, tokenizer, dataset, checkpoint, conversion,
+    checksums, timed run, review, report. Valid outputs of earlier calls are used again; a killed run is continued;
+    otherwise each call is a new run with a new seed. rehearsal_llama has no checkpoint.
+
+    Example: python -m benchmark rehearse rehearsal_llama --work-dir runs/rehearsal_llama
+    """
+
+    benchmark: Annotated[str, tyro.conf.Positional] = "rehearsal"
+    """rehearsal: of GPT-3; rehearsal_llama: of Llama 3.1."""
+    c4_path: Path | None = None
+    """Use this text instead of the generated one: DIR/en/c4-train.*.json.gz and DIR/c4-validation*.json."""
+    work_dir: Path | None = None
+    """Folder for all outputs; runs/BENCHMARK by default."""
+    seed: int | None = None
+    """Seed of the run's data order; drawn at random by default."""
+    master_port: int | None = None
+    """Port for the processes to meet at; a free one by default."""
+
+    def run(self) -> int:
+        from benchmark.rehearsal.rehearse import rehearse
+
+        benchmark = REHEARSALS[choose(self.benchmark, REHEARSALS, "rehearsal")]
+        work_dir = self.work_dir or Path("runs") / benchmark.name
+        return rehearse(benchmark, work_dir, c4_path=self.c4_path, seed=self.seed, master_port=self.master_port)
+
+
+@dataclass(frozen=True)
+class ReferencePointsCommand:
+    """Write the convergence points of runs in the format of the official reference points. The runs are finished ones,
+    or rehearsals made now, each with a seed of its own. Review judges rehearsals by the committed files,
+    benchmark/results/rehearsal_points.json and rehearsal_llama_points.json.
+
+    Example: python -m benchmark reference-points --seeds 8 --output points.json
+    """
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
+    """Folders of finished runs."""
+    benchmark: str = "rehearsal"
+    """The rehearsal to run: rehearsal or rehearsal_llama."""
+    seeds: int = 0
+    """Number of rehearsals to run first, in --work-dir."""
+    work_dir: Path = Path("runs/reference_points")
+    """Folder for these runs; runs already finished there count."""
+    output: Path = Path("points.json")
+    """File to write."""
+
+    def run(self) -> int:
+        from benchmark.rehearsal.reference_points import rehearse_seeds, write_reference_points
+
+        benchmark = REHEARSALS[choose(self.benchmark, REHEARSALS, "rehearsal")]
+        runs = [*self.runs, *rehearse_seeds(benchmark, self.seeds, self.work_dir)]
+        print(f"{self.output}: {write_reference_points(runs, self.output)}")
         return 0

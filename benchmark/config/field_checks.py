@@ -2,6 +2,7 @@
 
 import math
 
+from model.decoder_sizes import DecoderSizes
 from stage.errors import InputError
 
 
@@ -27,3 +28,27 @@ def require_positive(config: object, *names: str) -> None:
     for name in names:
         if getattr(config, name) < 1:
             raise InputError(f"{name} {getattr(config, name)}: expected at least 1; change --{name.replace('_', '-')}")
+
+
+HEAD_SIZES = {"bf16": (8, 256), "fp32": (4, 65536)}
+"""Sizes of attention heads that a GPU's kernels take (model/passes/attention.py), by precision: a multiple of the first
+number, and at most the second. They are FlashAttention's, and those of the memory-efficient kernel, of which PyTorch
+2.11 has just the aligned ones for Ampere and newer. On a CPU any size does."""
+
+
+def require_head_size(model: DecoderSizes, precision: str, tensor_parallel: int) -> None:
+    """Raise InputError for heads that no kernel of a GPU takes, with numbers of heads that would do."""
+    multiple, most = HEAD_SIZES["fp32" if precision == "fp32" else "bf16"]  # plans have FP8, whose attention is BF16's
+    hidden, heads = model.hidden_size, model.num_attention_heads
+
+    def is_taken(size: int) -> bool:
+        return size % multiple == 0 and size <= most
+
+    if is_taken(hidden // heads):
+        return
+    good = [number for number in divisors(hidden) if is_taken(hidden // number) and number % tensor_parallel == 0]
+    instead = f"possible: {listed(good)}; change --num-attention-heads" if good else "change --hidden-size"
+    raise InputError(
+        f"num_attention_heads {heads} of hidden_size {hidden} are heads of {hidden // heads}; attention in {precision} "
+        f"on a GPU takes multiples of {multiple} up to {most}; {instead}"
+    )

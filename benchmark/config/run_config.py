@@ -12,10 +12,8 @@ from typing import Any, Literal
 import numpy as np
 import tyro
 
-from benchmark.config.debug_switches import DebugSwitches
-from benchmark.config.field_checks import divisors, listed, require_positive
-from benchmark.config.head_sizes import require_head_size
-from benchmark.config.run_sections import DataOptions, GuardOptions, LoggingOptions, SaveOptions
+from benchmark.config.field_checks import divisors, listed, require_head_size, require_positive
+from benchmark.config.run_sections import DataOptions, DebugSwitches, GuardOptions, LoggingOptions, SaveOptions
 from benchmark.config.system_config import System
 from model.decoder_sizes import DecoderSizes
 from stage.errors import InputError

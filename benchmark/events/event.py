@@ -1,6 +1,6 @@
 """The types of events, and of sinks that take them in."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -36,8 +36,3 @@ class Sink(Protocol):
     def write(self, event: Event) -> None: ...
 
     def close(self) -> None: ...
-
-
-Follow = Callable[[Event], tuple[str, Mapping[str, Any]] | None]
-"""A function that returns key and fields of a note to add behind an event, or None. It is called where the event is
-reported, so it has to return at once; if it raises, it is not called again."""

@@ -2,12 +2,11 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from benchmark.events.background_sink import Background
-from benchmark.events.event import Event, Follow, Kind, Sink
+from benchmark.events.event import Event, Kind, Sink
 from benchmark.events.run_clock import RunClock
 from stage.git import REPOSITORY
 
@@ -15,10 +14,9 @@ from stage.git import REPOSITORY
 class EventLog:
     """Send events to every sink, each in a thread of its own: neither an error nor a slow disk reaches the caller."""
 
-    def __init__(self, sinks: Sequence[Sink] = (), follow: Follow | None = None, clock: RunClock | None = None) -> None:
-        """``follow`` adds notes to the reported events; ``clock`` is that of a run that is continued."""
+    def __init__(self, sinks: Sequence[Sink] = (), clock: RunClock | None = None) -> None:
+        """``clock`` is that of a run that is continued."""
         self._sinks = tuple(Background(sink) for sink in sinks)
-        self._following = follow
         self.clock = clock or RunClock()
 
     def point(self, key: str, value: Any = None, **metadata: Any) -> None:
@@ -62,23 +60,5 @@ class EventLog:
         if file.is_relative_to(REPOSITORY):
             file = file.relative_to(REPOSITORY)
         event = Event(key, kind, value, metadata, self.time_ms(), file.as_posix(), caller.f_lineno, mlperf)
-        self._send(event)
-        self._follow(event)
-
-    def _send(self, event: Event) -> None:
         for sink in self._sinks:
             sink.write(event)
-
-    def _follow(self, event: Event) -> None:
-        if self._following is None:
-            return
-        said: str | None = None
-        try:
-            found = self._following(event)
-        except Exception as error:
-            name, self._following = getattr(self._following, "__qualname__", "a follower"), None
-            found = ("message", {})
-            said = f"{name} is left out from now on: {type(error).__name__}: {error}"
-        if found is not None:
-            key, fields = found
-            self._send(replace(event, key=key, kind="POINT_IN_TIME", value=said, metadata=fields, mlperf=False))

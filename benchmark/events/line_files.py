@@ -16,35 +16,24 @@ class LineFile:
         alone."""
         self._path = path
         self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        self._size = os.fstat(self._handle).st_size
-        self._written = 0
-        """Bytes of the current line that are in the file."""
-        self._end_line()
+        self.size = os.fstat(self._handle).st_size
+        """Size of the whole lines in bytes."""
+        self.cut(self.size)
 
     def cut(self, size: int) -> None:
         """Keep the first ``size`` bytes of the existing file; 0 starts afresh."""
-        if size < self._size:
-            os.ftruncate(self._handle, size)
-            self._size = size
-        self._written = 0
-        self._end_line()
-
-    def _end_line(self) -> None:
-        if self._size and os.pread(self._handle, 1, self._size - 1) != b"\n":
+        self.size = min(size, self.size)
+        os.ftruncate(self._handle, self.size)
+        if self.size and os.pread(self._handle, 1, self.size - 1) != b"\n":
             self.write(b"")
 
-    @property
-    def size(self) -> int:
-        """Size of the whole lines in bytes."""
-        return self._size
-
     def write(self, text: bytes) -> None:
-        """Append a line. Raises OSError, for example for a full disk; the same call again goes on where it stopped."""
-        line = text + b"\n"
-        while self._written < len(line):
-            self._written += os.pwrite(self._handle, line[self._written :], self._size + self._written)
-        self._size += len(line)
-        self._written = 0
+        """Append a line. Raises OSError, for example for a full disk; the same call again overwrites the part that was
+        written."""
+        line, written = text + b"\n", 0
+        while written < len(line):
+            written += os.pwrite(self._handle, line[written:], self.size + written)
+        self.size += len(line)
 
     def sync(self) -> None:
         """Wait until the written lines are on the disk. Raises OSError if some of them may be lost."""

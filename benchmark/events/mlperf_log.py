@@ -19,27 +19,15 @@ from benchmark.events.event_log import EventLog
 from benchmark.events.line_files import LineFile
 from stage.json_files import UNREADABLE
 
-SYNC_LINES = 16
-"""Lines after which the log waits for the disk. A 175B run has some 35 at its start and six for each evaluation."""
-
 
 @dataclass(frozen=True)
 class LogMark:
     """The position in the MLPerf log at some moment; a checkpoint stores it."""
 
     size: int = 0
-    """Bytes of the whole lines that have reached the disk."""
+    """Bytes of the lines that have reached the disk."""
     rest: tuple[str, ...] = ()
-    """Lines after those: a failing disk has not taken them yet, or a machine that stops may lose them."""
-
-
-@dataclass(frozen=True)
-class _Place:
-    """The position of the writing thread. It is replaced as a whole, so that another thread sees a consistent one."""
-
-    mark: LogMark
-    last: Event | None = None
-    """The newest event whose line is in the mark."""
+    """Lines after those, which had not reached the disk yet."""
 
 
 class MlperfLog:
@@ -49,20 +37,22 @@ class MlperfLog:
         """Open the log; the lines of an earlier attempt stay until :meth:`go_on`."""
         self.name, self.path = path.name, path
         self._file = LineFile(path)
-        self._place = _Place(LogMark(self._file.size))
-        self._put = 0
-        """Number of the mark's ``rest`` lines that are in the file."""
+        self._on_disk: tuple[int, Event | None] = self._file.size, None
+        """Bytes that are on the disk, and the newest event among them. The pair is replaced as a whole, so that another
+        thread sees a consistent one."""
 
     def go_on(self, mark: LogMark) -> int:
-        """Continue the log from ``mark``: truncate it there, and write missing lines of the mark's rest with the next
-        event.
+        """Continue the log from ``mark``: truncate it there, and write the lines of the mark's rest again.
 
         No events for this log may be written meanwhile. Returns the number of lost bytes that had reached the disk;
-        usually 0.
+        usually 0. Raises OSError.
         """
         self._file.cut(mark.size)
         lost = max(0, mark.size - self._file.size)
-        self._place, self._put = _Place(LogMark(self._file.size, mark.rest)), 0
+        for line in mark.rest:
+            self._file.write(line.encode())
+        self._file.sync()
+        self._on_disk = self._file.size, None
         return lost
 
     def started_clock(self) -> tuple[LogMark, int] | None:
@@ -81,40 +71,26 @@ class MlperfLog:
         return None if started is None else (started, restarts)
 
     def mark(self, pending: Sequence[Event]) -> LogMark:
-        """Return the log's position, including the events given to it and those in ``pending`` that it has not taken.
+        """Return the log's position, including the events in ``pending`` that it has not taken.
 
         ``pending`` are the newest events, including ones for other sinks. The call waits for no disk. The thread that
         reports this log's events must make it.
         """
-        place = self._place
-        known = next((number for number, event in enumerate(pending, 1) if event is place.last), 0)
-        rest = [line for event in pending[known:] if event.mlperf and (line := _line_or_none(event)) is not None]
-        return LogMark(place.mark.size, (*place.mark.rest, *rest))
+        size, newest = self._on_disk
+        known = next((number for number, event in enumerate(pending, 1) if event is newest), 0)
+        return LogMark(size, tuple(_line(event) for event in pending[known:] if event.mlperf))
 
     def write(self, event: Event) -> None:
-        """Write an event. Raises OSError, for example for a full disk; the same call again goes on where it stopped."""
-        if not event.mlperf:
-            return
-        if event is not self._place.last:
-            mark = self._place.mark
-            self._place = _Place(LogMark(mark.size, (*mark.rest, _line(event))), event)
-        mark = self._place.mark
-        if self._put == 0:
-            self._file.cut(mark.size)  # a sync that fails may have lost what is behind
-        while self._put < len(mark.rest):
-            self._file.write(mark.rest[self._put].encode())
-            self._put += 1
-        if self._put >= SYNC_LINES:
-            self._put = 0
+        """Write an event and wait until it is on the disk. Raises OSError, for example for a full disk; the same call
+        again mends the log."""
+        if event.mlperf:
+            self._file.cut(self._on_disk[0])  # a sync that failed may have lost what is behind
+            self._file.write(_line(event).encode())
             self._file.sync()
-            self._place = _Place(LogMark(self._file.size), event)
+            self._on_disk = self._file.size, event
 
     def close(self) -> None:
-        """Close the log. Raises OSError if its last lines did not reach the disk."""
-        try:
-            self._file.sync()
-        finally:
-            self._file.close()
+        self._file.close()
 
 
 def _line(event: Event) -> str:
@@ -127,15 +103,6 @@ def _line(event: Event) -> str:
         "metadata": {"file": event.file, "lineno": event.lineno, **event.metadata},
     }
     return f":::MLLOG {json.dumps(record)}"
-
-
-def _line_or_none(event: Event) -> str | None:
-    """Return the event's line; None if a value is no JSON, which is reported, and left out, when the event is
-    written."""
-    try:
-        return _line(event)
-    except (TypeError, ValueError):
-        return None
 
 
 def progress_fields(benchmark: Benchmark, tokens: int) -> dict[str, int]:

@@ -19,7 +19,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmark.launch.small_files import read_object, write_object
+from benchmark.launch.small_files import read_record, write_object
 
 LAUNCHER_LOG = "launcher.log"
 ALARM = "alarm"
@@ -117,24 +117,12 @@ def write_end(attempt: Path, end: AttemptEnd) -> None:
 
 def read_start(attempt: Path) -> AttemptStart | None:
     """Read ``attempt.json``; None if the attempt ended before it began, or the file is damaged."""
-    fields = read_object(attempt / "attempt.json")
-    try:
-        start = None if fields is None else AttemptStart(**{**fields, "hosts": tuple(fields["hosts"])})
-    except (TypeError, KeyError):
-        return None
-    times = (start.started_s, start.launched_s or 0, start.submitted_s or 0, start.resumed_at or 0) if start else ()
-    return start if all(isinstance(value, (int, float)) for value in times) else None
+    return read_record(attempt / "attempt.json", AttemptStart)
 
 
 def read_end(attempt: Path) -> AttemptEnd | None:
     """Read ``ended.json``; None if no launcher saw the end, or the file is damaged."""
-    fields = read_object(attempt / "ended.json")
-    try:
-        end = None if fields is None else AttemptEnd(**{**fields, "exclude": tuple(fields["exclude"])})
-    except (TypeError, KeyError):
-        return None
-    sound = end is None or (isinstance(end.status, int) and all(isinstance(host, str) for host in end.exclude))
-    return end if sound else None
+    return read_record(attempt / "ended.json", AttemptEnd)
 
 
 def raise_alarm(attempt: Path, text: str) -> bool:

@@ -1,4 +1,4 @@
-"""The five ways in which a start of a run can end, and what each means for the caller."""
+"""The five ways in which a start of a run can end, what each means for the caller, and the note of a stop."""
 
 from __future__ import annotations
 
@@ -37,3 +37,18 @@ class RunEnd:
     why: str
     """Reason in a few words for people."""
     reached_target: bool = False
+
+
+STOP_NOTE = "stopped.json"
+"""File in the run's folder, written for the launcher if the run stopped and may be continued (``StopNote``). The next
+start of the run removes it."""
+
+
+@dataclass(frozen=True)
+class StopNote:
+    by: str
+    """The request that stopped it: "exit trigger", "signal SIGUSR2", "signal SIGTERM" or "time limit"."""
+    steps: int
+    """Optimizer steps done since the initial checkpoint."""
+    saved: bool
+    """True if there is a checkpoint of exactly these steps; otherwise the run goes on from an older one."""

@@ -1,7 +1,6 @@
 """Fork the processes of an attempt from one that has imported everything: importing takes longer than a drill.
 
-The processes end as ``srun --kill-on-bad-exit`` ends a step: after one fails, the others are ended too after a short
-grace, and the exit status is the highest.
+After one fails, the others are killed after a short grace, and the exit status is the highest, as srun has it.
 """
 
 import math
@@ -15,10 +14,8 @@ from typing import Any
 
 from stage.child_processes import reserved_port
 
-GRACE_S = 2.0
-"""Seconds from the first failure until the other processes are asked to end."""
-KILL_S = 3.0
-"""Seconds from that request until they are killed."""
+GRACE_S = 5.0
+"""Seconds from the first failure until the other processes are killed."""
 POLL_S = 0.2
 PRELOADED = (
     "benchmark.training.process",
@@ -74,26 +71,14 @@ def highest_status(codes: Sequence[int | None]) -> int:
 
 
 def _wait(ranks: Sequence[Any], limit_s: float) -> None:
-    """Wait until all are gone, or for ``limit_s``; once one has failed, end the others after :data:`GRACE_S`, kill them
-    after :data:`KILL_S`."""
-    began_s, failed_s = time.monotonic(), None
-    asked = False
+    """Wait until all are gone, but at most ``limit_s``, and at most :data:`GRACE_S` after one has failed."""
+    deadline, failed = time.monotonic() + limit_s, False
     while running := [rank for rank in ranks if rank.exitcode is None]:
         wait([rank.sentinel for rank in running], POLL_S)
-        now = time.monotonic()
-        if now - began_s > limit_s:
+        if not failed and any(rank.exitcode for rank in ranks):
+            failed, deadline = True, min(deadline, time.monotonic() + GRACE_S)
+        if time.monotonic() > deadline:
             return
-        if failed_s is None and any(rank.exitcode for rank in ranks):
-            failed_s = now
-        if failed_s is None:
-            continue
-        if not asked and now - failed_s > GRACE_S:
-            asked = True
-            for rank in running:
-                rank.terminate()
-        if now - failed_s > GRACE_S + KILL_S:
-            for rank in running:
-                rank.kill()
 
 
 def _variables(rank: int, processes: int, port: int, environment: Mapping[str, str]) -> dict[str, str]:

@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from benchmark.launch.attempt_folder import rank_file
 from benchmark.launch.phases import PHASES
-from benchmark.launch.small_files import read_object, write_object
+from benchmark.launch.small_files import read_record, write_object
 
 IncidentKind = Literal[
     "exception", "out of memory", "device", "disk", "killed", "hang", "meeting", "input", "check", "lost connection"
@@ -71,19 +71,8 @@ def write_incident(attempt: Path, incident: Incident) -> None:
 
 def read_incidents(attempt: Path) -> list[Incident]:
     """Return all incidents of an attempt, the earliest first; damaged files are passed over."""
-    read = [_checked(read_object(path)) for path in sorted(attempt.glob("rank_*.incident.json"))]
+    read = [read_record(path, Incident) for path in sorted(attempt.glob("rank_*.incident.json"))]
     return sorted((incident for incident in read if incident is not None), key=lambda incident: incident.time_s)
-
-
-def _checked(fields: dict[str, Any] | None) -> Incident | None:
-    try:
-        incident = Incident(**(fields or {}))
-    except TypeError:
-        return None
-    numbers = (incident.time_s, incident.rank, incident.pid, incident.steps or 0)
-    texts = (incident.host, incident.kind, incident.phase, incident.message, incident.waits_in, incident.state)
-    sound = all(isinstance(value, (int, float)) for value in numbers)
-    return incident if sound and all(text is None or isinstance(text, str) for text in texts) else None
 
 
 def first_cause(incidents: list[Incident]) -> Incident | None:
@@ -107,23 +96,21 @@ def did_not_arrive(hanging: list[Incident]) -> list[Incident]:
     The first of these criteria that singles out some processes decides: they are stopped or stuck in the kernel; behind
     the others' steps; in an earlier phase of the step; in no collective. Returns none if no criterion does.
     """
-    for late in (_not_running, _behind_in_steps(hanging), _behind_in_phase(hanging), lambda one: one.waits_in is None):
+    most_steps = max((incident.steps or 0 for incident in hanging), default=0)
+    last_phase = max((_place(incident.phase) for incident in hanging), default=0)
+    criteria: tuple[Callable[[Incident], bool], ...] = (
+        lambda one: (one.state or "").startswith(("T", "t", "D", "Z")),
+        lambda one: (one.steps or 0) < most_steps,
+        lambda one: _place(one.phase) < last_phase,
+        lambda one: one.waits_in is None,
+    )
+    for late in criteria:
         found = [incident for incident in hanging if late(incident)]
         if 0 < len(found) < len(hanging) or (found and len(hanging) == 1):
             return found
     return []
 
 
-def _not_running(incident: Incident) -> bool:
-    return (incident.state or "").startswith(("T", "t", "D", "Z"))
-
-
-def _behind_in_steps(hanging: list[Incident]) -> Callable[[Incident], bool]:
-    most = max((incident.steps or 0 for incident in hanging), default=0)
-    return lambda incident: (incident.steps or 0) < most
-
-
-def _behind_in_phase(hanging: list[Incident]) -> Callable[[Incident], bool]:
-    order: dict[str, int] = {name: place for place, name in enumerate(PHASES)}
-    last = max((order.get(incident.phase, 0) for incident in hanging), default=0)
-    return lambda incident: order.get(incident.phase, 0) < last
+def _place(phase: str) -> int:
+    names: tuple[str, ...] = PHASES
+    return names.index(phase) if phase in names else 0

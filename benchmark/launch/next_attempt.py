@@ -19,10 +19,9 @@ from benchmark.launch.attempt_folder import (
     read_end,
     read_start,
 )
-from benchmark.launch.endings import ENDINGS, Action
+from benchmark.launch.endings import ENDINGS, STOP_NOTE, Action, StopNote
 from benchmark.launch.incidents import Incident, did_not_arrive, first_cause, read_incidents
-from benchmark.launch.small_files import read_object
-from benchmark.launch.stop_note import StopNote, read_stop_note
+from benchmark.launch.small_files import read_object, read_record
 
 SUCCESS, BAD_INPUT = ENDINGS["success"].exit_status, ENDINGS["bad input"].exit_status
 INTERRUPTED = ENDINGS["interrupted"].exit_status
@@ -92,7 +91,7 @@ def decide(run_dir: Path, ended: Ended) -> Decision:
         return Decision(end.action, end.exit_status, f"the run has ended: {over}")
     attempts, saved = _until(run_dir, ended.attempt), newest_saved(run_dir)
     last, status = attempts[-1], ended.status
-    stopped = read_stop_note(run_dir)
+    stopped = read_record(run_dir / STOP_NOTE, StopNote)
     # A launcher that ends the other processes may see another status. The run removed an older note as it began.
     if status == INTERRUPTED or (stopped is not None and last.start is not None and last.cause is None):
         return _interrupted(stopped, ended)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 Phase = Literal["start", "join", "load", "warm-up", "data", "passes", "update", "evaluation", "audit", "save", "end"]
 """start: opening the run folder and its inputs. join: meeting the other processes. load: weights and moments, the order
@@ -10,9 +10,7 @@ of samples. warm-up: steps on made-up tokens, before the clock. data: waiting fo
 forward and backward passes and the agreement on loss and norm. update: clipping and Adam, and whatever comes until the
 next phase. save: the copy for a checkpoint."""
 
-PHASES: tuple[Phase, ...] = (
-    "start", "join", "load", "warm-up", "data", "passes", "update", "evaluation", "audit", "save", "end",
-)  # fmt: skip
+PHASES: tuple[Phase, ...] = get_args(Phase)
 
 
 class PhaseObserver(Protocol):

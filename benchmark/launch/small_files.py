@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 MOST_BYTES = 1 << 24
 """Most bytes of a file: 2,048 host names take a hundredth of it."""
+TYPES: dict[str, Any] = {"bool": bool, "int": int, "float": (int, float), "tuple[str, ...]": tuple}
+"""Types of values, by the annotation of their field; what is not listed is a text."""
+Record = TypeVar("Record")
 
 
 def write_object(path: Path, content: Any) -> None:
@@ -40,3 +44,26 @@ def read_object(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def read_record(path: Path, kind: Callable[..., Record]) -> Record | None:
+    """Return the dataclass ``kind`` that :func:`write_object` wrote; None if the file is missing or damaged."""
+    found = read_object(path)
+    if found is None:
+        return None
+    try:
+        record: Any = kind(
+            **{name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
+        )
+    except TypeError:
+        return None
+    return record if all(_fits(getattr(record, field.name), str(field.type)) for field in fields(record)) else None
+
+
+def _fits(value: Any, annotation: str) -> bool:
+    """Return whether a value has the type of its field, of which ``annotation`` is the source text."""
+    name, _, or_none = annotation.partition(" | ")
+    if value is None:
+        return bool(or_none)
+    sound = not isinstance(value, tuple) or all(isinstance(one, str) for one in value)
+    return sound and isinstance(value, TYPES.get(name, str))

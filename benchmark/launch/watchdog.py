@@ -7,7 +7,6 @@ the launcher starts the run again. It also kills a process that goes on for long
 alarm: collectives whose partner is gone do not always fail.
 """
 
-import argparse
 import mmap
 import os
 import re
@@ -50,18 +49,7 @@ or a wait of passes for an operation that they began earlier."""
 @contextmanager
 def watched(heartbeat: Heartbeat, attempt: Path, rank: int, host: str) -> Iterator[None]:
     """Run a watchdog for this process until the block ends; if the watchdog dies, start another."""
-    words = [
-        "--memory",
-        heartbeat.handle,
-        "--process",
-        os.getpid(),
-        "--attempt",
-        attempt.resolve(),
-        "--rank",
-        rank,
-        "--host",
-        host,
-    ]
+    words = [heartbeat.handle, os.getpid(), attempt.resolve(), rank, host]
     command = [sys.executable, "-m", __name__, *map(str, words)]
     leaving = threading.Event()
     children: list[subprocess.Popen[bytes]] = []
@@ -215,19 +203,12 @@ def waits_in(stacks: str) -> str | None:
     return next((call for call in calls if call != "wait"), calls[0] if calls else None)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog=f"python -m {__name__}")
-    parser.add_argument("--memory", type=int, required=True)
-    parser.add_argument("--process", type=int, required=True)
-    parser.add_argument("--attempt", type=Path, required=True)
-    parser.add_argument("--rank", type=int, required=True)
-    parser.add_argument("--host", required=True)
-    options = parser.parse_args()
+def main(memory: str, process: str, attempt: str, rank: str, host: str) -> None:
+    """Watch a process; ``memory``: file descriptor of its heartbeat."""
     for ignored in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)  # meant for the run: the watchdog outlives it by a moment
-    memory = mmap.mmap(options.memory, SIZE)
-    Watchdog(memory, options.process, options.attempt, options.rank, options.host).run()
+    Watchdog(mmap.mmap(int(memory), SIZE), int(process), Path(attempt), int(rank), host).run()
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

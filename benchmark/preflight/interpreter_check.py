@@ -2,8 +2,8 @@
 
 python benchmark/preflight/interpreter_check.py train BENCHMARK [--system NAME] [overrides]
 
-The script prints "nodes N", the number of nodes of the system, with exit status 0; or one line "error: ..." with exit
-status 2: for the Python, for unknown names, and for a checkpoint where the benchmark has none.
+The script prints "nodes N" and "device cuda" or "device cpu", which are the system's, with exit status 0; or one line
+"error: ..." with exit status 2: for the Python, for unknown names, and for a checkpoint where the benchmark has none.
 """
 
 import platform
@@ -15,8 +15,8 @@ OLDEST = (3, 11)
 
 
 def complaint(command: str, *options: str) -> str:
-    """Return the reason why this Python cannot run the command. If it can, print the number of nodes and return an
-    empty text."""
+    """Return the reason why this Python cannot run the command. If it can, print the system's facts and return an empty
+    text."""
     found = f"{sys.executable or 'python3'} {platform.python_version()}"
     if sys.version_info < OLDEST:
         return f"{found}: Python {OLDEST[0]}.{OLDEST[1]} or newer is needed"
@@ -41,7 +41,7 @@ def complaint(command: str, *options: str) -> str:
         return str(error)
     if chosen.device == "cuda" and not torch.cuda.is_available():
         return f"{found}: PyTorch {torch.__version__} sees no CUDA device, and system {chosen.name} needs them"
-    print(f"nodes {chosen.nodes}")
+    print(f"nodes {chosen.nodes}\ndevice {chosen.device}")
     return ""
 
 

@@ -10,7 +10,7 @@ from benchmark.results.printable import shortened
 from benchmark.results.recorded_events import RecordedEvent
 from benchmark.status.run_status import RunStatus, as_utc, device_hours
 from benchmark.status.status_text import headline, totals, words
-from benchmark.status.time_kinds import MEANINGS, Kind
+from benchmark.status.wall_time import MEANINGS, Kind
 from stage.sizes import duration
 
 MOST_BARS = 12

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from benchmark.results.recorded_run import RecordedRun
 from benchmark.status.run_status import RunStatus, read_status
-from benchmark.status.time_kinds import Kind
+from benchmark.status.wall_time import Kind
 
 
 @dataclass(frozen=True)

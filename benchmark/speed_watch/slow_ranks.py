@@ -10,6 +10,7 @@ False alarms, in windows of one rank, where samples scatter independently around
 there in 500 samples). A rank that is 30 % slower is reported with the twelfth sample in 100, 99 and 72 of 100 cases.
 """
 
+import math
 from collections import deque
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from benchmark.speed_watch.outliers import Floats, error_of_median, stands_out
+from benchmark.speed_watch.outliers import ERROR_OF_MEDIAN, robust_deviation, stands_out
+
+Floats = npt.NDArray[np.float64]
 
 THRESHOLD = 0.10
 """Least excess over the median of the peers. A thermal slowdown takes a third and more; ranks differ by 1 to 3 %."""
@@ -81,7 +84,9 @@ class SlowRankDetector:
             return SpeedVerdict()
         window = np.stack(self._excesses)
         middle = np.median(window, axis=0)  # NaN where the window has a gap
-        named = [int(rank) for rank in np.flatnonzero(self._certain(window, middle)) if rank not in self.slow]
+        often = (window > np.log1p(self._thresholds)).sum(axis=0) >= NEEDED
+        named = [rank for rank in map(int, np.flatnonzero(often)) if rank not in self.slow]
+        named = [rank for rank in named if self._is_slow(rank, window[:, rank])]
         for rank in (*named, *self.slow):
             self.slow[rank] = SlowRank(rank, float(np.expm1(middle[rank])), float(own[rank]), float(peers_s[rank]))
         recovered = [rank for rank, one in self.slow.items() if one.excess < RECOVERED * self._thresholds[rank]]
@@ -93,13 +98,11 @@ class SlowRankDetector:
         """Return the slowest of the slow ranks; None if there is none."""
         return max(self.slow.values(), key=lambda one: one.excess, default=None)
 
-    def _certain(self, window: Floats, middle: Floats) -> npt.NDArray[np.bool_]:
-        """Return whether each rank is slow for certain, by a window [samples, ranks] and its medians."""
-        threshold = np.log1p(self._thresholds)
-        often: npt.NDArray[np.bool_] = (window > threshold).sum(axis=0) >= NEEDED
-        if often.any():
-            often &= stands_out(middle, matters=threshold, deviation=error_of_median(window), certain=CERTAIN)
-        return often
+    def _is_slow(self, rank: int, excesses: Floats) -> bool:
+        """Return whether a rank whose samples are often above the threshold is slow for certain."""
+        error = ERROR_OF_MEDIAN * robust_deviation(excesses.tolist()) / math.sqrt(WINDOW)
+        threshold = float(np.log1p(self._thresholds[rank]))
+        return stands_out(float(np.median(excesses)), matters=threshold, deviation=error, certain=CERTAIN)
 
     def _medians_of_peers(self, own: Floats) -> Floats:
         """Return by rank the median of its peers without itself; NaN if the rank has no time or no peer has one."""

@@ -85,7 +85,7 @@ class ThroughputDropDetector:
         before."""
         window = [seconds for _, seconds in self._window]
         scatter = max(robust_deviation(window), robust_deviation(self._before))
-        return float(ERROR_OF_MEDIAN * scatter / math.sqrt(WINDOW))
+        return ERROR_OF_MEDIAN * scatter / math.sqrt(WINDOW)
 
     def _since(self, old_s: float, new_s: float) -> int:
         """Return the first step of the window after which most steps are nearer to the new time than to the old one."""

@@ -1,27 +1,27 @@
 """Read the status of a run from its folder alone, whose files may be damaged or still growing."""
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
-
-import pandas as pd
 
 from benchmark.launch.attempt_folder import attempts_folder, newest_saved
 from benchmark.launch.next_attempt import INTERRUPTED
 from benchmark.launch.small_files import read_object
 from benchmark.results.printable import printable
 from benchmark.results.recorded_events import RecordedEvent, read_events
-from benchmark.status.time_kinds import AFTER, GAPS, MEANINGS, OWN, Kind
-from benchmark.status.wall_time import Attempt, attempts_of, wall_time
+from benchmark.status.wall_time import AFTER, GAPS, MEANINGS, OWN, Attempt, Kind, Mark, attempts_of, wall_time
 from stage.errors import InputError
 
 SILENT_S = 1800.0
 """Seconds without an event after which a run without an end is no longer said to be running."""
-TOLD_MS = 1000.0
-"""Least jump of a clock, in milliseconds, that is reported."""
+LATEST_STEPS = 21
+"""Number of latest steps whose median is the time of a step."""
 AT_ONCE: Mapping[str, str] = {"requeue": "waiting", "stop": "given up", "again": "starting again"}
 """State of a run after an attempt, by its launcher's decision."""
 
@@ -151,40 +151,40 @@ def read_status(run_dir: Path, events: Sequence[RecordedEvent] | None = None) ->
     finished = summary is not None or any(
         event.key == "run_stop" and event.fields.get("status") == "success" for event in given[-50:]
     )
-    unsaved = _beyond_checkpoint(given, marks)
-    ended = bool(attempts) and attempts[-1].end is not None and not finished
-    if ended:  # what it did beyond its last checkpoint is left nowhere
-        marks.loc[unsaved, "lost"] = True
-        marks.loc[unsaved & marks["kind"].isin(["productive", "evaluation"]), "kind"] = "lost"
-    is_step = marks["key"] == "step"
-    skipped = marks["skipped"].eq(True)
-    rows = _rows(attempts, marks, finished=finished)
+    unsaved = [] if finished else _beyond_checkpoint(given, marks)
+    if attempts and attempts[-1].end is not None:
+        for mark in unsaved:  # no later attempt can do more than do it again
+            mark.lose()
+    config = read_object(run_dir / "config.json") or {}
     heard_s = max((event.time_ms for event in given), default=0) / 1000 or None
     steps = [event for event in given if event.key == "step"]
-    last = steps[-1] if steps else None
-    config = read_object(run_dir / "config.json") or {}
-    recent = pd.Series([event.number("step_s") for event in steps[-21:]], dtype="float64")
+    last = steps[-1] if steps else RecordedEvent(0, "step", None, {})
+    done = last.number("steps")
+    recent = [seconds for event in steps[-LATEST_STEPS:] if (seconds := event.number("step_s")) is not None]
+    eta = next((event for event in reversed(given) if event.key == "eta"), RecordedEvent(0, "eta", None, {}))
+    expected_s, tokens, target = eta.number("seconds"), last.number("trained_tokens"), eta.number("target_tokens")
     state = _state(attempts, summary, heard_s, time.time())
+    counted = Counter("skipped" if mark.skipped else mark.lost for mark in marks if mark.key == "step")
     return RunStatus(
         run_dir,
         state,
-        step=None if last is None else _steps_done(last, config),
-        steps=_expected_steps(given, last, config) or _most_steps(config),
-        loss=None if last is None else last.number("loss"),
-        log_perplexity=_last_number(given, "evaluation", "log_perplexity"),
-        step_s=float(recent.median()) if recent.notna().any() else None,
-        tokens_per_s=None if last is None else last.number("tokens_per_s"),
-        mfu=None if last is None else last.number("mfu"),
+        step=None if done is None else int(done),
+        steps=round(target * done / tokens) if target and done and tokens else _most_steps(config),
+        loss=last.number("loss"),
+        log_perplexity=next((one.number("log_perplexity") for one in reversed(given) if one.key == "evaluation"), None),
+        step_s=median(recent) if recent else None,
+        tokens_per_s=last.number("tokens_per_s"),
+        mfu=last.number("mfu"),
         checkpoint=newest_saved(run_dir),
-        expected_end_s=_expected_end_s(given) if state == "running" else None,
+        expected_end_s=None if expected_s is None or state != "running" else eta.time_ms / 1000 + expected_s,
         heard_s=heard_s,
-        attempts=rows,
+        attempts=_rows(attempts, marks, finished=finished),
         devices=_devices(attempts, config),
         spans=_spans(marks),
-        steps_kept=int((is_step & ~marks["lost"]).sum()),
-        steps_lost=int((is_step & marks["lost"] & ~skipped).sum()),
-        steps_skipped=int((is_step & skipped).sum()),
-        remarks=_remarks(marks, int((unsaved & is_step & ~marks["lost"]).sum()) if not finished else 0),
+        steps_kept=counted[False],
+        steps_lost=counted[True],
+        steps_skipped=counted["skipped"],
+        remarks=_remarks(sum(mark.key == "step" and not mark.lost for mark in unsaved)),
     )
 
 
@@ -199,8 +199,8 @@ def _state(attempts: Sequence[Attempt], summary: Mapping[str, Any] | None, heard
     return AT_ONCE.get(end.action, printable(end.action))
 
 
-def _beyond_checkpoint(events: Sequence[RecordedEvent], marks: pd.DataFrame) -> "pd.Series[bool]":
-    """Mark steps and evaluations after the newest checkpoint that is known to be whole."""
+def _beyond_checkpoint(events: Sequence[RecordedEvent], marks: Sequence[Mark]) -> list[Mark]:
+    """Return steps and evaluations after the newest checkpoint that is known to be whole."""
     saved, tokens, copied = 0.0, 0.0, dict[float, float]()
     for event in events:
         if event.key == "step":
@@ -211,16 +211,17 @@ def _beyond_checkpoint(events: Sequence[RecordedEvent], marks: pd.DataFrame) -> 
             saved = copied.get(event.number("steps") or 0.0, saved)
         elif event.key in ("run_start", "restart"):
             saved = tokens = event.number("step") or 0.0
-    return marks["key"].isin(["step", "evaluation"]) & (marks["tokens"] > saved)
+    return [mark for mark in marks if mark.key in ("step", "evaluation") and mark.tokens > saved]
 
 
-def _rows(attempts: Sequence[Attempt], marks: pd.DataFrame, *, finished: bool) -> list[AttemptRow]:
-    times = marks.groupby(["attempt", "kind"])["ms"].sum()
-    by_kind = [{kind: float(times.get((place, kind), 0.0)) for kind in MEANINGS} for place in range(len(attempts))]
+def _rows(attempts: Sequence[Attempt], marks: Sequence[Mark], *, finished: bool) -> list[AttemptRow]:
+    by_kind: list[dict[Kind, float]] = [dict.fromkeys(MEANINGS, 0.0) for _ in attempts]
+    for mark in marks:
+        by_kind[mark.attempt][mark.kind] += mark.ms
     rows = []
     for place, attempt in enumerate(attempts):
-        own = marks[(marks["attempt"] == place) & ~marks["kind"].isin(GAPS) & (marks["ms"] > 0)]
-        steps = marks[(marks["attempt"] == place) & (marks["key"] == "step")]
+        own = [mark for mark in marks if mark.attempt == place and mark.kind not in GAPS and mark.ms > 0]
+        steps = [mark for mark in marks if mark.attempt == place and mark.key == "step"]
         is_last = place == len(attempts) - 1
         kind = "finished" if is_last and finished else _how_ended(attempt, is_last=is_last)
         cost_ms = sum(by_kind[place][name] for name in OWN) - (by_kind[place]["stop"] if kind == "finished" else 0.0)
@@ -231,14 +232,14 @@ def _rows(attempts: Sequence[Attempt], marks: pd.DataFrame, *, finished: bool) -
         rows.append(
             AttemptRow(
                 name=printable(attempt.name),
-                begun_ms=float(own["time_ms"].iloc[0] - own["ms"].iloc[0]) if len(own) else None,
-                ended_ms=float(own["time_ms"].iloc[-1]) if len(own) else None,
+                begun_ms=own[0].time_ms - own[0].ms if own else None,
+                ended_ms=own[-1].time_ms if own else None,
                 kind=printable(kind),
                 where=printable(where),
                 said=printable(said),
                 action="" if end is None else printable(end.action),
                 steps=len(steps),
-                steps_lost=int((steps["lost"] & ~steps["skipped"].eq(True)).sum()),
+                steps_lost=sum(mark.lost and not mark.skipped for mark in steps),
                 by_kind=by_kind[place],
                 cost_ms=cost_ms,
             )
@@ -258,64 +259,29 @@ def _how_ended(attempt: Attempt, *, is_last: bool) -> str:
     return "running" if is_last else "unknown"
 
 
-def _spans(marks: pd.DataFrame) -> list[Span]:
+def _spans(marks: Sequence[Mark]) -> list[Span]:
     """Join neighbours of one attempt and one kind into one span."""
-    kept = marks[marks["ms"] > 0]
-    same = (kept["attempt"] == kept["attempt"].shift()) & (kept["kind"] == kept["kind"].shift())
-    parts = kept.assign(begin_ms=kept["time_ms"] - kept["ms"]).groupby((~same).cumsum())
-    first, last = parts.first(), parts.last()
-    return list(map(Span, first["attempt"], first["kind"], first["begin_ms"], last["time_ms"]))
-
-
-def _remarks(marks: pd.DataFrame, unsaved: int) -> list[str]:
-    jumps = marks["back_ms"].diff().fillna(0.0)
-    found = [
-        f"the clock went back by {back / 1000:,.3f} s at {as_utc(at - late)}: no time is counted there, and as much "
-        "before it may not have passed"
-        for back, at, late in zip(jumps, marks["time_ms"], marks["back_ms"], strict=True)
-        if back >= TOLD_MS
-    ]
-    if unsaved:
-        those = ("step is", "it") if unsaved == 1 else ("steps are", "them")
-        found.append(f"{unsaved:,} {those[0]} in no whole checkpoint yet: a restart would do {those[1]} again")
+    found = []
+    for (attempt, kind), same in groupby((one for one in marks if one.ms > 0), lambda one: (one.attempt, one.kind)):
+        together = list(same)
+        found.append(Span(attempt, kind, together[0].time_ms - together[0].ms, together[-1].time_ms))
     return found
 
 
-def _expected_end_s(events: Sequence[RecordedEvent]) -> float | None:
-    told = next((event for event in reversed(events) if event.key == "eta"), None)
-    seconds = None if told is None else told.number("seconds")
-    return None if told is None or seconds is None else told.time_ms / 1000 + seconds
-
-
-def _expected_steps(
-    events: Sequence[RecordedEvent], step: RecordedEvent | None, config: Mapping[str, Any]
-) -> int | None:
-    done = None if step is None else _steps_done(step, config)
-    tokens = None if step is None else step.number("trained_tokens")
-    target = _last_number(events, "eta", "target_tokens")
-    return round(target * done / tokens) if target and done and tokens else None
-
-
-def _last_number(events: Sequence[RecordedEvent], key: str, name: str) -> float | None:
-    return next((event.number(name) for event in reversed(events) if event.key == key), None)
-
-
-def _steps_done(step: RecordedEvent, config: Mapping[str, Any]) -> int | None:
-    iteration, start = step.number("iteration"), _number(config, "benchmark", "start_iterations")
-    return None if iteration is None else int(iteration - (_start_iteration(config) or start or 0))
-
-
-def _start_iteration(config: Mapping[str, Any]) -> float | None:
-    """Return the steps of the initial checkpoint, counted at the run's own batch size."""
-    batch = _number(config, "benchmark", "global_batch_size")
-    begun = [_number(config, "benchmark", name) for name in ("start_iterations", "start_global_batch_size")]
-    return begun[0] * begun[1] // batch if batch and begun[0] is not None and begun[1] is not None else None
+def _remarks(unsaved: int) -> list[str]:
+    if not unsaved:
+        return []
+    those = ("step is", "it") if unsaved == 1 else ("steps are", "them")
+    return [f"{unsaved:,} {those[0]} in no whole checkpoint yet: a restart would do {those[1]} again"]
 
 
 def _most_steps(config: Mapping[str, Any]) -> int | None:
-    samples, batch = (_number(config, "benchmark", name) for name in ("train_samples", "global_batch_size"))
-    begun = _start_iteration(config)
-    return int(samples // batch - begun) if samples and batch and begun is not None else None
+    """Return the steps from the initial checkpoint, which may have had another batch size, to the last sample."""
+    names = ("train_samples", "global_batch_size", "start_iterations", "start_global_batch_size")
+    samples, batch, begun, begun_batch = (_number(config, "benchmark", name) for name in names)
+    if samples is None or not batch or begun is None or begun_batch is None:
+        return None
+    return int(samples // batch - begun * begun_batch // batch)
 
 
 def _devices(attempts: Sequence[Attempt], config: Mapping[str, Any]) -> int | None:

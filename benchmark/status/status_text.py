@@ -8,9 +8,10 @@ from typing import Any
 
 from benchmark.results.printable import shortened
 from benchmark.status.run_status import AttemptRow, RunStatus, as_utc, device_hours, read_status
-from benchmark.status.time_kinds import MEANINGS
+from benchmark.status.wall_time import MEANINGS
 from stage.errors import InputError
 from stage.sizes import duration
+from stage.tables import table_text
 
 NOTHING = "-"
 MOST_LETTERS = 200
@@ -73,7 +74,9 @@ def words(row: AttemptRow) -> str:
 
 
 def _text(found: Sequence[RunStatus]) -> str:
-    return "\n".join(_one(found[0]) if len(found) == 1 else _table(found))
+    return (
+        "\n".join(_one(found[0])) if len(found) == 1 else table_text(COLUMNS, [_cells(run) for run in found], right=())
+    )
 
 
 def _cells(run: RunStatus) -> tuple[str, ...]:
@@ -91,13 +94,6 @@ def _cells(run: RunStatus) -> tuple[str, ...]:
         share(run.goodput),
         end,
     )
-
-
-def _table(found: Sequence[RunStatus]) -> Iterator[str]:
-    rows = [COLUMNS, *map(_cells, found)]
-    widths = [max(len(row[place]) for row in rows) for place in range(len(COLUMNS))]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def _one(run: RunStatus) -> Iterator[str]:

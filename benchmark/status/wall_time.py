@@ -1,16 +1,15 @@
-"""The wall time of a run as a frame of marks: each row gives a time and the kind of the time before it.
+"""The wall time of a run as marks: each has a time, and the kind of the time since the mark before.
 
-Nothing counts twice and nothing is left out: the time of a kind is the sum of the differences between neighbours. Where
-two marks are out of order, the later row takes no time.
+Every millisecond belongs to exactly one kind: the time of a kind is the sum of the differences between neighbours.
+Where two marks are out of order, the later one takes no time.
 """
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import Literal
 
 from benchmark.launch.attempt_folder import (
     AttemptEnd,
@@ -22,7 +21,34 @@ from benchmark.launch.attempt_folder import (
 )
 from benchmark.launch.incidents import Incident, first_cause, read_incidents
 from benchmark.results.recorded_events import RecordedEvent
-from benchmark.status.time_kinds import Kind
+
+Kind = Literal[
+    "queue", "start", "init", "productive", "evaluation", "audit", "checkpoint", "lost", "hang", "stop", "idle",
+    "other", "unknown",
+]  # fmt: skip
+
+MEANINGS: Mapping[Kind, str] = {
+    "queue": "a job was submitted, and nothing was launched yet",
+    "start": "from the launch until the run's folder is open: processes, imports",
+    "init": "processes meet, weights and moments are read, samples are put in order",
+    "productive": "steps whose result survived",
+    "evaluation": "evaluations that count",
+    "audit": "copies that must be the same were compared",
+    "checkpoint": "training paused for the copy of a checkpoint",
+    "lost": "steps and evaluations done again, cut off by an incident, or skipped",
+    "hang": "from the last sign of life until the processes were ended",
+    "stop": "from an incident, or the end of training, until the processes were gone",
+    "idle": "an attempt had ended, and the next was neither submitted nor launched",
+    "other": "between all these, while training: messages, checkpoints waited for",
+    "unknown": "from the last trace of an attempt to the first of the next: nobody wrote down when it ended",
+}
+
+GAPS: tuple[Kind, ...] = ("queue", "idle", "unknown")
+"""Kinds of time between attempts."""
+OWN: tuple[Kind, ...] = ("lost", "hang", "stop")
+AFTER: tuple[Kind, ...] = ("idle", "unknown", "start", "init")
+"""Kinds of time that the end of an attempt costs: of its own time (OWN), and of the next attempt's (AFTER). The queue
+is counted separately, because no device stands still in it."""
 
 DURATIONS: dict[str, tuple[str, Kind]] = {
     "step": ("step_s", "productive"),
@@ -35,7 +61,6 @@ TRAINING = ("ready", "run_start", "restart", "step")
 """Events after which an attempt is no longer in its initial phase."""
 FIRST_MS, LAST_MS = 10**12, 4 * 10**12
 """Years 2001 and 2096 in milliseconds since the epoch. A time beyond them comes from a damaged file."""
-COLUMNS = ["time_ms", "kind", "attempt", "key", "tokens", "skipped", "back_ms"]
 
 
 @dataclass(frozen=True)
@@ -82,81 +107,89 @@ def _attempt(run_dir: Path, name: str, events: Sequence[RecordedEvent]) -> Attem
     return Attempt(name, events, read_start(folder), read_end(folder), first_cause(read_incidents(folder)))
 
 
-def wall_time(attempts: Sequence[Attempt]) -> pd.DataFrame:
-    """Return the marks of a run. ``ms``: the time before each; ``back_ms``: the lag of a clock that was set back.
+@dataclass
+class Mark:
+    """A moment, and what the time before it was."""
 
-    While a machine's clock is set back no time is counted; the times after that are shifted by the lag.
-    """
-    rows = [row for place in range(len(attempts)) for row in _marks(attempts, place)]
-    marks = pd.DataFrame(rows, columns=COLUMNS).astype({"time_ms": "float64", "tokens": "float64"})
-    marks["back_ms"] = marks["back_ms"].fillna(0.0).astype("float64").cumsum()
-    marks["time_ms"] = (marks["time_ms"] + marks["back_ms"]).cummax()
-    marks["ms"] = marks["time_ms"].diff().fillna(0.0)
-    lost = _lost(marks) & marks["kind"].isin(["productive", "evaluation"])
-    marks["lost"] = lost
-    marks.loc[lost, "kind"] = "lost"
+    time_ms: float
+    """Milliseconds since the epoch."""
+    kind: Kind
+    attempt: int
+    """Index of the attempt."""
+    key: str = ""
+    """Key of the event that ended an activity; empty if none did."""
+    tokens: float = math.nan
+    """Tokens trained until then, or those that the attempt goes on from; NaN if nobody wrote them down."""
+    skipped: bool = False
+    ms: float = 0.0
+    """Milliseconds since the mark before."""
+    lost: bool = False
+    """Whether a step or evaluation was done again later, was skipped, or is left nowhere."""
+
+    def lose(self) -> None:
+        self.lost, self.kind = True, "lost"
+
+
+def wall_time(attempts: Sequence[Attempt]) -> list[Mark]:
+    """Return the marks of a run in their order."""
+    marks = [mark for place in range(len(attempts)) for mark in _marks(attempts, place)]
+    for before, mark in pairwise(marks):
+        mark.time_ms = max(mark.time_ms, before.time_ms)
+        mark.ms = mark.time_ms - before.time_ms
+    went_back = again = math.inf
+    """Fewest tokens of later restarts, and of later steps: what has more was done again."""
+    for mark in reversed(marks):
+        if mark.kind in ("productive", "evaluation") and (
+            mark.skipped or went_back < mark.tokens or again <= mark.tokens
+        ):
+            mark.lose()
+        if mark.key in ("restart", "run_start"):
+            went_back = min(went_back, mark.tokens)
+        elif mark.key == "step":
+            again = min(again, mark.tokens)
     return marks
 
 
-def _lost(marks: pd.DataFrame) -> "pd.Series[bool]":
-    """Mark steps and evaluations that were done again: a later restart has fewer tokens, or a later step the same
-    number."""
-    back = marks["tokens"].where(marks["key"].isin(["restart", "run_start", "end"]))
-    again = marks["tokens"].where(marks["key"] == "step")
-    to_back, to_again = (each.iloc[::-1].cummin().ffill().iloc[::-1].shift(-1) for each in (back, again))
-    skipped = marks["skipped"].eq(True)
-    return skipped | (to_back < marks["tokens"]) | (to_again <= marks["tokens"])
-
-
-def _marks(attempts: Sequence[Attempt], place: int) -> Iterator[dict[str, Any]]:
+def _marks(attempts: Sequence[Attempt], place: int) -> Iterator[Mark]:
     attempt = attempts[place]
     before = attempts[place - 1] if place else None
     opened = attempt.events[0].time_ms if attempt.events else None
-
-    def mark(time_ms: float, kind: Kind, key: str = "", **more: Any) -> dict[str, Any]:
-        return {"time_ms": time_ms, "kind": kind, "attempt": place, "key": key, **more}
-
     gap: Kind = "idle" if before is None or before.end is not None else "unknown"
     start = attempt.start
     if start is not None:
         same_job = before is not None and before.start is not None and before.start.submitted_s == start.submitted_s
         if start.submitted_s is not None and not same_job:
-            yield mark(_within(start.submitted_s, opened), gap)
+            yield Mark(_within(start.submitted_s, opened), gap, place)
             gap = "queue"
-        yield mark(_within(start.launched_s or start.started_s, opened), gap)
+        yield Mark(_within(start.launched_s or start.started_s, opened), gap, place)
         gap = "start"
+    if opened is not None:
+        yield Mark(opened, gap, place)
     doing: Kind = "init" if attempt.events else "start"
-    last_ms = opened
-    for number, event in enumerate(attempt.events):
-        back_ms = max(0, last_ms - event.time_ms) if last_ms is not None else 0
-        last_ms = event.time_ms
-        if number == 0:
-            yield mark(event.time_ms, gap)
-            continue
+    for event in attempt.events[1:]:
         if event.key in DURATIONS:
             field, kind = DURATIONS[event.key]
-            seconds = event.number(field) or 0.0
-            tokens = event.number("trained_tokens")
+            seconds, tokens = event.number(field) or 0.0, event.number("trained_tokens")
+            yield Mark(event.time_ms - 1000 * seconds if 0 < seconds < 1e9 else event.time_ms, doing, place)
             skipped = event.fields.get("skipped") is True
-            yield mark(event.time_ms - 1000 * seconds if 0 < seconds < 1e9 else event.time_ms, doing, back_ms=back_ms)
-            yield mark(event.time_ms, kind, event.key, tokens=tokens, skipped=skipped)
+            yield Mark(event.time_ms, kind, place, event.key, math.nan if tokens is None else tokens, skipped)
         elif event.key in ("run_start", "restart"):
-            yield mark(event.time_ms, doing, event.key, tokens=event.number("step") or 0.0, back_ms=back_ms)
+            yield Mark(event.time_ms, doing, place, event.key, event.number("step") or 0.0)
         elif event.key == "run_stop":
             hung = attempt.cause is not None and attempt.cause.kind == "hang"
-            yield mark(event.time_ms, "hang" if hung else "other" if attempt.cause is None else "lost", event.key)
+            yield Mark(
+                event.time_ms, "hang" if hung else "other" if attempt.cause is None else "lost", place, event.key
+            )
             doing = "stop"
-        elif back_ms or (event.key in TRAINING and doing == "init"):
-            yield mark(event.time_ms, doing, event.key, back_ms=back_ms)
+        elif event.key in TRAINING and doing == "init":
+            yield Mark(event.time_ms, doing, place, event.key)
         if event.key in TRAINING:
             doing = "other"
     after = next((other.events[0].time_ms for other in attempts[place + 1 :] if other.events), None)
-    yield from _leaving(attempt, doing, last_ms, after, mark)
+    yield from _leaving(attempt, place, doing, after)
 
 
-def _leaving(
-    attempt: Attempt, doing: Kind, seen_ms: float | None, after_ms: float | None, mark: Any
-) -> Iterator[dict[str, Any]]:
+def _leaving(attempt: Attempt, place: int, doing: Kind, after_ms: float | None) -> Iterator[Mark]:
     """Yield the marks from the last event of an attempt to its end, as far as that is known.
 
     No mark is later than the next attempt's first event, ``after_ms``.
@@ -164,15 +197,15 @@ def _leaving(
     cause, ended = attempt.cause, attempt.end
     cut_off: Kind = "lost" if doing == "other" else doing
     if cause is None:
-        if seen_ms is not None:
-            yield mark(seen_ms, doing)
+        if attempt.events:
+            yield Mark(attempt.events[-1].time_ms, doing, place)
     elif cause.kind == "hang":
-        yield mark(_within(ended.ended_s if ended else cause.time_s, after_ms), "hang")
+        yield Mark(_within(ended.ended_s if ended else cause.time_s, after_ms), "hang", place)
     else:
-        yield mark(_within(cause.time_s, after_ms), cut_off)
+        yield Mark(_within(cause.time_s, after_ms), cut_off, place)
         cut_off = "stop"
     if ended is not None:
-        yield mark(_within(ended.ended_s, after_ms), cut_off)
+        yield Mark(_within(ended.ended_s, after_ms), cut_off, place)
 
 
 def _within(seconds: float, latest_ms: float | None) -> float:

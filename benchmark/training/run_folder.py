@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmark.config.run_config import RunConfig
 from benchmark.events.mlperf_log import MlperfLog
-from benchmark.launch.stop_note import remove_stop_note
+from benchmark.launch.endings import STOP_NOTE
 from benchmark.machine.run_environment import run_environment
 from benchmark.training.checkpoints.checkpoint_choice import choose_checkpoint
 from benchmark.training.checkpoints.checkpoint_folder import remove_retired, retire_partial
@@ -45,7 +45,7 @@ def open_run_folder(
         stack.enter_context(only_one_in(folder, "choose another --run-dir"))
         refuse_finished(folder)  # the run that held the lock may have ended meanwhile
         begun = begun_with(folder)
-        remove_stop_note(folder)
+        (folder / STOP_NOTE).unlink(missing_ok=True)
         retire_partial(folder)
         remove_retired(folder)
         choice = choose_checkpoint(folder, config.checkpoints.resume_from, launch)

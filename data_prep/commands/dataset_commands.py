@@ -16,7 +16,7 @@ from data_prep.sample_order.samples import chosen_samples, sample_text, write_sa
 from data_prep.sample_order.token_windows import open_token_windows, parse_data_path
 from data_prep.token_files.indexed_dataset import IndexedDataset
 from data_prep.token_files.merge_datasets import merge_datasets
-from data_prep.tokenizing.any_tokenizer import open_tokenizer
+from data_prep.tokenizing.tokenizer import open_tokenizer
 from stage.outputs.manifest import require_intact
 
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from data_prep.commands.shared_options import JsonOption
-from data_prep.inspection.dataset_pictures import draw_datasets, require_picture_format
-from data_prep.inspection.dataset_tables import require_free_for_tables, write_tables
+from data_prep.inspection.dataset_exports import draw_datasets, require_exports, write_tables
 from data_prep.inspection.inspect_dataset import (
     compare_datasets,
     format_dataset_comparison,
@@ -15,7 +14,7 @@ from data_prep.inspection.inspect_dataset import (
     require_sound,
 )
 from data_prep.sample_order.blend_file import format_blend, is_blend_file, require_unchanged_blend
-from data_prep.tokenizing.any_tokenizer import open_tokenizer
+from data_prep.tokenizing.tokenizer import open_tokenizer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,10 +42,7 @@ class InspectDatasetCommand(JsonOption):
             require_unchanged_blend(self.data_path)
             print(self.data_path.read_text(encoding="utf-8").rstrip() if self.json else format_blend(self.data_path))
             return
-        if self.picture is not None:
-            require_picture_format(self.picture)
-        if self.tables is not None:
-            require_free_for_tables(self.tables)
+        require_exports(self.picture, self.tables)
         one = inspect_dataset(self.data_path, self.tokenizer)
         other = None if self.against is None else inspect_dataset(self.against, self.tokenizer)
         comparison = None if other is None else compare_datasets(one, other)

@@ -10,8 +10,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from data_prep.corpus.decompress import decompressed
-from data_prep.corpus.input_files import InputFile, described
+from data_prep.corpus.input_files import InputFile, decompressed, described
 from stage.errors import InputError
 
 BLOCK_BYTES = 1 << 21

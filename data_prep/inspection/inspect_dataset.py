@@ -19,7 +19,7 @@ from data_prep.inspection.dataset_scan import (
     total_variation,
 )
 from data_prep.token_files.indexed_dataset import IndexedDataset, idx_path
-from data_prep.tokenizing.any_tokenizer import AnyTokenizer, open_tokenizer
+from data_prep.tokenizing.tokenizer import AnyTokenizer, open_tokenizer
 from stage.errors import CheckFailed, InputError
 from stage.outputs.manifest import require_intact
 from stage.progress import progress

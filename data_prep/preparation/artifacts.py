@@ -12,8 +12,7 @@ import checksums
 from checksums.md5_list import read_list
 from data_prep.corpus.c4 import documents_of
 from data_prep.corpus.validation_subset import COUNT
-from data_prep.tokenizing.any_tokenizer import open_tokenizer
-from data_prep.tokenizing.tokenizer import VOCAB_SIZE
+from data_prep.tokenizing.tokenizer import VOCAB_SIZE, open_tokenizer
 from stage.errors import CheckFailed, InputError
 from stage.outputs.digest import md5_file
 

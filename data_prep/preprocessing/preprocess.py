@@ -19,11 +19,11 @@ import numpy as np
 
 from checksums.md5_list import read_list
 from data_prep.corpus.input_files import InputFile, Place, described, local_paths, require_files
-from data_prep.preprocessing.join_pieces import join_pieces
-from data_prep.preprocessing.token_piece import PieceFacts, PieceMaker, Reading, facts_of
+from data_prep.preprocessing.token_piece import PieceFacts, PieceMaker, Reading, facts_of, join_pieces
 from data_prep.preprocessing.tokenize_workers import make_pieces
 from data_prep.token_files.indexed_dataset import bin_path, idx_path, token_dtype
-from data_prep.tokenizing.any_tokenizer import AnyTokenizer, document_encoder, open_tokenizer
+from data_prep.tokenizing.fast_tokenizer import FastTokenizer
+from data_prep.tokenizing.tokenizer import AnyTokenizer, open_tokenizer
 from stage.errors import InputError
 from stage.outputs.digest import md5_file, md5_text
 from stage.outputs.manifest import Recipe, Source, read_manifest, versions_of
@@ -94,7 +94,7 @@ def preprocess(
             manifest = read_manifest(output_prefix)
             _require_listed(files, [] if manifest is None else manifest.facts.get("input_md5", []), sums)
             return None
-        encoder = document_encoder(model, dtype)
+        encoder = FastTokenizer(model, dtype)
         if encoder.why_slow is not None:
             print(f"{tokenizer}: {encoder.why_slow}; its texts are encoded whole, which is slow", file=sys.stderr)
         chosen = dict(zip(names, files, strict=True))

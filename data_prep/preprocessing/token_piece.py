@@ -1,24 +1,35 @@
 """The piece of a dataset that one input file gives: the ids of all its tokens, then the lengths of its documents.
 
 Ids have the dataset's dtype and lengths are int32, both little-endian, as in ``.bin`` and ``.idx``; so a dataset is its
-pieces' ids one after the other, and an index of their lengths.
+pieces' ids one after the other, and an index of their lengths. :class:`PieceMaker` makes a piece, :func:`join_pieces`
+the dataset.
 """
 
 import hashlib
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 import msgspec
 import numpy as np
 
 from data_prep.corpus.c4 import TEXT_KEY, BadLine, line_blocks, texts_of
-from data_prep.corpus.decompress import decompressed
-from data_prep.corpus.input_files import HashedFile, InputFile
-from data_prep.preprocessing.shared_meter import DOING, SharedMeter
-from data_prep.tokenizing.any_tokenizer import DocumentEncoder
+from data_prep.corpus.input_files import HashedFile, InputFile, decompressed
+from data_prep.token_files.indexed_dataset import IndexedDatasetWriter
+from data_prep.tokenizing.fast_tokenizer import FastTokenizer
 from stage.errors import InputError
 from stage.outputs.resumable_output import NewPiece, Piece, ResumableOutput
+from stage.progress import Meter, progress
+
+BLOCK_BYTES = 1 << 22
+"""Bytes of a piece that are joined at once."""
+LENGTH = np.dtype("<i4")
+
+Tell = Callable[[float, float, float], None]
+"""A function that is told of work done: bytes of the input, seconds of reading and of tokenising them. It may raise."""
 
 OnBadLine = Literal["stop", "skip"]
 
@@ -53,11 +64,11 @@ def facts_of(piece: Piece) -> PieceFacts:
 class PieceMaker:
     """Tokenise input files into pieces of ``job``."""
 
-    def __init__(self, job: ResumableOutput, encoder: DocumentEncoder, reading: Reading) -> None:
+    def __init__(self, job: ResumableOutput, encoder: FastTokenizer, reading: Reading) -> None:
         self._job, self._encoder, self._reading = job, encoder, reading
         self._end = encoder.plain.end_of_document() if reading.append_eod else None
 
-    def make(self, name: str, file: InputFile, meter: SharedMeter) -> None:
+    def make(self, name: str, file: InputFile, tell: Tell) -> None:
         """Make the piece ``name`` of one file, and note it in the journal.
 
         Raises InputError, and leaves nothing, if the file is damaged or changes while it is read, and BadLine for a
@@ -66,16 +77,14 @@ class PieceMaker:
         path = self._job.new_path()
         try:
             with path.open("wb") as piece, file.open() as source:
-                facts, md5 = self._write(piece, file, source, meter)
+                facts, md5 = self._write(piece, file, source, tell)
             if file.source_now() != file.source:
                 raise InputError(f"{file}: changed while it was read; run the command again")
             self._job.add([NewPiece(name, path, md5, asdict(facts))])
         finally:
             path.unlink(missing_ok=True)
 
-    def _write(
-        self, piece: BinaryIO, file: InputFile, source: HashedFile, meter: SharedMeter
-    ) -> tuple[PieceFacts, str]:
+    def _write(self, piece: BinaryIO, file: InputFile, source: HashedFile, tell: Tell) -> tuple[PieceFacts, str]:
         """Write the piece; return its facts and its MD5."""
         digest = hashlib.md5(usedforsecurity=False)
         skipped: list[tuple[int, str]] = []
@@ -89,26 +98,23 @@ class PieceMaker:
                 raise OSError(error.errno, error.strerror, piece.name) from error
             digest.update(array.data)
 
-        reading, tokenising = DOING
         with decompressed(str(file), source) as text:
             blocks = line_blocks(str(file), text)
-            while True:
-                with meter.doing(reading):
-                    block = next(blocks, None)
-                if block is None:
-                    break
-                with meter.doing(tokenising):
-                    ids, sizes = self._encoder.encode_documents(self._documents(block, file, skipped))
-                    # The reference leaves documents without tokens out (docs/facts/reference.md a.4).
-                    sizes = sizes[sizes > 0].astype("<i4")
-                    if self._end is not None:
-                        ids = np.insert(ids, np.cumsum(sizes), self._end)
-                        sizes += 1
-                    write(ids)
+            started = time.perf_counter()
+            while (block := next(blocks, None)) is not None:
+                read = time.perf_counter()
+                ids, sizes = self._encoder.encode_documents(self._documents(block, file, skipped))
+                # The reference leaves documents without tokens out (docs/facts/reference.md a.4).
+                sizes = sizes[sizes > 0].astype(LENGTH)
+                if self._end is not None:
+                    ids = np.insert(ids, np.cumsum(sizes), self._end)
+                    sizes += 1
+                write(ids)
                 lengths.append(sizes)
                 tokens += len(ids)
-                meter(source.position - told)
-                told = source.position
+                done = time.perf_counter()
+                tell(source.position - told, read - started, done - read)
+                told, started = source.position, done
         for sizes in lengths:
             write(sizes)
         return PieceFacts(source.md5.hexdigest(), sum(map(len, lengths)), tokens, skipped), digest.hexdigest()
@@ -124,3 +130,48 @@ class PieceMaker:
             else:
                 skipped.append((number, text))
         return documents
+
+
+def join_pieces(job: ResumableOutput, names: Sequence[str], dtype: np.dtype[Any]) -> IndexedDatasetWriter:
+    """Write the dataset of the finished pieces ``names``, in this order, below the folder of ``job``.
+
+    Returns the writer, which knows what it has written. Raises InputError for a piece that was damaged, for example by
+    a crash of the machine; such a piece is removed, so that the same command makes it again.
+    """
+    pieces = [job.done[name] for name in names]
+    with (
+        progress("join", sum(piece.bytes for piece in pieces), "bytes", files=len(pieces)) as meter,
+        ThreadPoolExecutor(1) as hashing,
+        IndexedDatasetWriter(job.new_path(), dtype) as writer,
+    ):
+        for piece in pieces:
+            _append(writer, job.path(piece.name), piece, hashing, meter)
+            meter(0, files=1)
+    return writer
+
+
+def _append(writer: IndexedDatasetWriter, path: Path, piece: Piece, hashing: ThreadPoolExecutor, meter: Meter) -> None:
+    """Copy one piece. A thread computes its MD5 while the dataset's is computed."""
+    facts, digest = facts_of(piece), hashlib.md5(usedforsecurity=False)
+    waiting: list[Future[None]] = []
+
+    def blocks(dtype: np.dtype[Any], count: int) -> Iterator[np.ndarray[Any, Any]]:
+        while len(found := np.fromfile(file, dtype, min(count, BLOCK_BYTES // dtype.itemsize))):
+            if waiting:
+                waiting.pop().result()  # so that no more than two blocks are in memory
+            waiting.append(hashing.submit(digest.update, found.data))
+            yield found
+            count -= len(found)
+            meter(found.nbytes)
+
+    with path.open("rb", buffering=0) as file:
+        for ids in blocks(writer.dtype, facts.tokens):
+            writer.append(ids, np.empty(0, LENGTH))
+        for lengths in blocks(LENGTH, facts.documents):
+            writer.append(np.empty(0, writer.dtype), lengths)
+        hashing.submit(digest.update, file.read(1)).result()  # nothing, unless the piece is longer than it was
+    if digest.hexdigest() != piece.md5:
+        path.unlink()
+        raise InputError(
+            f"{path}: does not hold what was written (did the machine crash?); it was removed, run the command again"
+        )

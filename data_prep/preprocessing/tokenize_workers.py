@@ -1,19 +1,26 @@
 """Worker processes that tokenise files, one file each at a time."""
 
 import ctypes
+import multiprocessing
 from collections.abc import Mapping
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from typing import Any
 
 from data_prep.corpus.input_files import InputFile
-from data_prep.preprocessing.shared_meter import FORK, SharedMeter
 from data_prep.preprocessing.token_piece import PieceMaker
 from stage.child_processes import begin_worker
 from stage.errors import InputError
 from stage.progress import Meter
 
+FORK = multiprocessing.get_context("fork")
+DOING = ("reading and decompressing", "tokenising")
 SECONDS_BETWEEN_LOOKS = 0.2
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
+
+
+class Stopped(Exception):
+    """Another worker has failed."""
 
 
 def make_pieces(maker: PieceMaker, files: Mapping[str, InputFile], workers: int, meter: Meter) -> None:
@@ -24,31 +31,37 @@ def make_pieces(maker: PieceMaker, files: Mapping[str, InputFile], workers: int,
     """
     if not files:
         return
-    shared = SharedMeter()
-    pool = ProcessPoolExecutor(min(workers, len(files)), FORK, initializer=_begin, initargs=(maker, shared))
+    done, stop = FORK.Array("d", 1 + len(DOING)), FORK.Event()  # bytes, and the seconds of each of DOING
+    told = done[:]
+    pool = ProcessPoolExecutor(min(workers, len(files)), FORK, initializer=_begin, initargs=(maker, done, stop))
     try:
         running = {pool.submit(_make, name, file) for name, file in files.items()}
         while running:
-            done, running = wait(running, SECONDS_BETWEEN_LOOKS, FIRST_COMPLETED)
-            shared.tell(meter)
-            for future in done:
+            ended, running = wait(running, SECONDS_BETWEEN_LOOKS, FIRST_COMPLETED)
+            now = done[:]
+            for place, what in enumerate(DOING, 1):
+                meter.spent(what, now[place] - told[place])
+            meter(now[0] - told[0])
+            told = now
+            for future in ended:
                 future.result()
                 meter(0, files=1)
     except BrokenProcessPool as error:
         raise InputError("a worker was killed, perhaps for memory; finished files stay, run it again") from error
     finally:
-        shared.stop.set()
+        stop.set()
         pool.shutdown(cancel_futures=True)
 
 
 _maker: PieceMaker
-_meter: SharedMeter
-"""The maker and the meter of a worker process."""
+_done: Any
+_stop: Any
+"""What a worker process makes pieces with, adds its work to, and asks whether it has to end."""
 
 
-def _begin(maker: PieceMaker, meter: SharedMeter) -> None:
-    global _maker, _meter
-    _maker, _meter = maker, meter
+def _begin(maker: PieceMaker, done: Any, stop: Any) -> None:
+    global _maker, _done, _stop
+    _maker, _done, _stop = maker, done, stop
     begin_worker()
     _keep_freed_memory()
 
@@ -66,4 +79,13 @@ def _keep_freed_memory() -> None:
 
 
 def _make(name: str, file: InputFile) -> None:
-    _maker.make(name, file, _meter)
+    _maker.make(name, file, _tell)
+
+
+def _tell(*amounts: float) -> None:
+    """Add up work of all processes. Raises Stopped if another one has failed."""
+    if _stop.is_set():
+        raise Stopped
+    with _done.get_lock():
+        for place, amount in enumerate(amounts):
+            _done[place] += amount

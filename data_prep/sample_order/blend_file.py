@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from data_prep.token_files.indexed_dataset import IndexedDataset, idx_path
-from data_prep.token_files.same_tokenizer import require_same_tokenizer
+from data_prep.token_files.merge_datasets import require_same_tokenizer
 from stage.errors import CheckFailed, InputError
 from stage.json_files import as_json, read_json
 from stage.outputs.digest import md5_file

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from data_prep.sample_order.token_windows import PADDING, TokenWindows
-from data_prep.tokenizing.any_tokenizer import AnyTokenizer
+from data_prep.tokenizing.tokenizer import AnyTokenizer
 from stage.errors import InputError
 from stage.outputs.publish import published_file, require_same_kind
 from stage.progress import progress

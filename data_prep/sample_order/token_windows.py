@@ -16,7 +16,7 @@ from data_prep.sample_order.blend_file import is_blend_file, read_blend, require
 from data_prep.sample_order.kept_index import IndexArray, KeptIndex, index_folder
 from data_prep.sample_order.sample_index import SampleIndex, build_sample_index
 from data_prep.token_files.indexed_dataset import IndexedDataset, idx_path
-from data_prep.token_files.same_tokenizer import require_same_tokenizer
+from data_prep.token_files.merge_datasets import require_same_tokenizer
 from stage.errors import InputError
 from stage.sizes import require_between
 

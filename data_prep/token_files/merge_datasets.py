@@ -1,4 +1,7 @@
-"""Merge several datasets into one, as if all their texts together had been tokenised."""
+"""Merge several datasets into one, as if all their texts together had been tokenised.
+
+Datasets that are merged or mixed must have one tokenizer: otherwise an id would mean two things.
+"""
 
 import hashlib
 from collections.abc import Sequence
@@ -8,7 +11,6 @@ from pathlib import Path
 import numpy as np
 
 from data_prep.token_files.indexed_dataset import IndexedDataset, IndexedDatasetWriter, bin_path, idx_path
-from data_prep.token_files.same_tokenizer import require_same_tokenizer
 from stage.errors import InputError
 from stage.outputs.digest import md5_file
 from stage.outputs.manifest import Recipe, Source, read_manifest, require_intact, source_of
@@ -16,6 +18,8 @@ from stage.outputs.resumable_output import resumable_output
 from stage.progress import Meter, progress
 
 STAGE = "merge"
+TITLES = {"vocab_size": "vocabulary", "append_eod": "end-of-document setting", "tokenizer": "tokenizer"}
+"""Options of preprocess and merge that determine ids, and their names in messages."""
 
 
 @dataclass(frozen=True)
@@ -87,3 +91,27 @@ def _append(writer: IndexedDatasetWriter, dataset: IndexedDataset, sources: Sequ
     for source, md5 in zip(sources, (digest.hexdigest(), md5_file(idx_path(dataset.prefix))), strict=True):
         if source.identity.startswith("md5:") and source.identity != f"md5:{md5}":
             raise InputError(f"{source.name}: its MD5 is not that in the dataset's manifest; make the dataset again")
+
+
+def require_same_tokenizer(prefixes: Sequence[Path], *, any_dtype: bool = False) -> dict[str, object]:
+    """Return the options that all datasets were made with: the dtype, and those of TITLES that a manifest gives.
+
+    ``any_dtype`` allows ids of different widths, for callers that read one sample at a time. Raises InputError for the
+    first dataset that differs from one before it, and for a damaged index or manifest.
+    """
+    found: dict[str, object] = {}
+    told_by: dict[str, Path] = {}
+    for prefix in prefixes:
+        dtype, manifest = IndexedDataset(prefix, any_size=True).dtype.name, read_manifest(prefix)
+        options = {} if manifest is None else {name: manifest.options.get(name) for name in TITLES}
+        for name, value in {"dtype": dtype, **options}.items():
+            if value is None:
+                continue
+            known, before = found.setdefault(name, value), told_by.setdefault(name, prefix)
+            if value != known and not (any_dtype and name == "dtype"):
+                shown = "" if name == "tokenizer" else f" ({value} and {known})"
+                raise InputError(
+                    f"{prefix} and {before}: datasets with different {TITLES.get(name, name)}{shown} do not belong "
+                    "together; make them anew with one tokenizer and the same options"
+                )
+    return found

@@ -21,6 +21,7 @@ A newline is taken for a space only if that is what its entry gives and no longe
 A text that holds U+2581 itself is not cut: it stands for a space without being treated as one by the normaliser.
 """
 
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,12 +31,17 @@ import numpy.typing as npt
 from google.protobuf.message import DecodeError
 from sentencepiece import sentencepiece_model_pb2 as model_pb2
 
-from data_prep.tokenizing.normalizer_table import DamagedTable, NormalizerTable
-
 SPACE, NEWLINE = 0x20, 0x0A
 SPACE_SYMBOL = "\u2581"
 
 NEVER, IF_PLAIN_FOLLOWS, ALWAYS = 0, 1, 2
+
+Int64 = npt.NDArray[np.int64]
+DAMAGED = "its normaliser's table is damaged"
+HAS_RESULT = 0x100
+LABEL = 0x800000FF
+VALUE = 0x80000000
+"""Bit of units that hold a value, which is in the other bits."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +70,7 @@ def cut_rules(serialized_model: bytes) -> CutRules:
     except (DecodeError, UnicodeError) as error:
         raise NoGuarantee(f"its description cannot be read ({error})") from error
     _require_known_options(model, texts, joined)
-    try:
-        table = NormalizerTable(model.normalizer_spec.precompiled_charsmap)
-    except DamagedTable as error:
-        raise NoGuarantee(f"its normaliser's table is damaged: {error}") from error
+    table = NormalizerTable(model.normalizer_spec.precompiled_charsmap)
     _require_harmless_entries(table)
     plain = np.zeros(256, np.bool_)
     plain[0x21:0x7F] = True
@@ -76,7 +79,7 @@ def cut_rules(serialized_model: bytes) -> CutRules:
     return CutRules(newline, plain, _between(joined, plain))
 
 
-def _require_harmless_entries(table: NormalizerTable) -> None:
+def _require_harmless_entries(table: "NormalizerTable") -> None:
     """Raise NoGuarantee if an entry breaks a condition that the module's docstring names."""
     if table.inner & {*range(0x20, 0x7F)}:
         raise NoGuarantee("its normaliser has rules with ASCII characters inside")
@@ -125,3 +128,90 @@ def _between(joined: bytes, plain: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint
     between[characters[:-1], characters[1:]] = NEVER
     between[:, SPACE] = ALWAYS
     return between.reshape(-1)
+
+
+class NormalizerTable:
+    """The table by which a model normalises text, as far as :func:`cut_rules` asks for its entries.
+
+    At each place of a text the longest matching entry is replaced by its result; if none matches, one character is
+    kept. The table is a double-array trie of byte strings (Darts-clone) and the strings that they become.
+
+    A unit is 32 bits: bits 0-7 and 31 its label, bit 8 whether an entry ends here, bits 9-30 where its children are,
+    each at that place xor its label. The value of an entry is in the child with label 0: an offset into ``outputs``.
+    """
+
+    def __init__(self, charsmap: bytes) -> None:
+        """``charsmap``: the bytes in a model's NormalizerSpec; empty for none. Raises NoGuarantee for a damaged one."""
+        if charsmap and len(charsmap) < 4:
+            raise NoGuarantee(f"{DAMAGED}: it is shorter than its header")
+        size = struct.unpack_from("<I", charsmap)[0] if charsmap else 0
+        if size % 4 or size > max(0, len(charsmap) - 4):
+            raise NoGuarantee(f"{DAMAGED}: its trie is longer than the table")
+        self._units = np.frombuffer(charsmap[4 : 4 + size], "<u4").astype(np.int64)
+        self.outputs = charsmap[4 + size :]
+        """The results of all entries, each up to a zero byte."""
+        self.alone: dict[int, bytes] = {}
+        """First bytes that are entries on their own, each with its result."""
+        self.begins_longer: set[int] = set()
+        """First bytes of entries of several bytes."""
+        self.inner: set[int] = set()
+        """Bytes that occur in entries anywhere but at their beginning."""
+        if len(self._units):
+            self._read()
+
+    def _read(self) -> None:
+        # A node's children are the units whose place xor label is where the node says its children are.
+        labels = self._units & LABEL
+        units = np.flatnonzero((labels > 0) & (labels < 256))
+        bases = units ^ labels[units]
+        order = np.argsort(bases, kind="stable")
+        self._units_by_base, self._bases = units[order], bases[order]
+
+        first, _ = self._children(np.zeros(1, np.int64))
+        results = self._results(first)
+        for node, label, result in zip(first, self._units[first] & 0xFF, results, strict=True):
+            if result >= 0:
+                self.alone[int(label)] = self.outputs[result : self._end_of(result)]
+            if len(self._children(np.array([node]))[0]):
+                self.begins_longer.add(int(label))
+        self._visit_below(first)
+
+    def _visit_below(self, nodes: Int64) -> None:
+        """Find the bytes of all nodes below ``nodes``, and check every result. Branches share their ends."""
+        visited = np.zeros(len(self._units), np.bool_)
+        while len(nodes):
+            visited[nodes] = True
+            nodes, labels = self._children(nodes)
+            self._results(nodes)
+            self.inner.update(np.unique(labels).tolist())
+            nodes = np.unique(nodes[~visited[nodes]])
+
+    def _children(self, nodes: Int64) -> tuple[Int64, Int64]:
+        """Return the children of ``nodes``, and the children's labels (1 to 255)."""
+        bases = nodes ^ self._offsets(nodes)
+        first, last = (np.searchsorted(self._bases, bases, side) for side in ("left", "right"))
+        counts = last - first
+        places = np.arange(counts.sum()) + np.repeat(last - np.cumsum(counts), counts)  # first to last of each node
+        children = self._units_by_base[places]
+        return children, self._units[children] & 0xFF
+
+    def _offsets(self, nodes: Int64) -> Int64:
+        units = self._units[nodes]
+        return (units >> 10) << ((units & 0x200) >> 6)
+
+    def _results(self, nodes: Int64) -> Int64:
+        """Return the start in ``outputs`` of the result of each node's entry; -1 if no entry ends at the node."""
+        results = np.full(len(nodes), -1, np.int64)
+        ends = (self._units[nodes] & HAS_RESULT) != 0
+        places = nodes[ends] ^ self._offsets(nodes[ends])
+        if (places >= len(self._units)).any():
+            raise NoGuarantee(f"{DAMAGED}: an entry lies outside of it")
+        found = self._units[places]
+        results[ends] = found & ~VALUE
+        if not (found & VALUE).all() or (results >= len(self.outputs)).any():
+            raise NoGuarantee(f"{DAMAGED}: the result of an entry lies outside of it")
+        return results
+
+    def _end_of(self, result: int) -> int:
+        end = self.outputs.find(b"\0", result)
+        return end if end >= 0 else len(self.outputs)

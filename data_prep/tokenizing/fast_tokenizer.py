@@ -2,9 +2,10 @@
 
 The documents are cut at places that are known to change nothing (``cut_rules``): mostly into words, without the
 punctuation around them. Nearly all of these segments have been seen before, so their ids are looked up, for a block of
-text at once, in a hash table of exact keys; the rest are encoded by SentencePiece and remembered.
+text at once, in a hash table of exact keys; the rest are encoded by SentencePiece and remembered (``segment_ids``).
 
-Documents that may not be cut are encoded whole, and so are all documents if the model has no rules.
+Documents that may not be cut are encoded whole, at the speed of the tokenizer's own library. So are all documents if
+the model has no rules, or the tokenizer is not SentencePiece's.
 """
 
 import re
@@ -15,9 +16,8 @@ from typing import Any
 import numpy as np
 
 from data_prep.tokenizing.cut_rules import SPACE, SPACE_SYMBOL, NoGuarantee, cut_rules
-from data_prep.tokenizing.segment_ids import SegmentIds
-from data_prep.tokenizing.tokenizer import Tokenizer
-from data_prep.tokenizing.whole_documents import Ids, Int64, WholeDocuments
+from data_prep.tokenizing.segment_ids import Ids, Int64, SegmentIds
+from data_prep.tokenizing.tokenizer import AnyTokenizer, Tokenizer
 
 LONGEST_CUT_DOCUMENT = 1 << 22
 
@@ -27,44 +27,47 @@ HAS_SPACE_SYMBOL = re.compile(SPACE_SYMBOL.encode()).search
 
 
 class FastTokenizer:
-    """Encode documents to exactly the ids of :class:`Tokenizer`.
+    """Encode documents to exactly the ids of ``tokenizer``. The tables take up to 120 MB."""
 
-    ``why_slow`` says why the model's texts cannot be cut; it is None if they can. The tables take up to 120 MB.
-    """
-
-    def __init__(self, tokenizer: Tokenizer, dtype: np.dtype[Any]) -> None:
-        self.plain = tokenizer
-        self.dtype = dtype
-        self._whole = WholeDocuments(tokenizer, dtype)
+    def __init__(self, tokenizer: AnyTokenizer, dtype: np.dtype[Any]) -> None:
+        self.plain, self.dtype = tokenizer, dtype
         self.why_slow: str | None = None
+        """Reason why the texts of a SentencePiece model cannot be cut; None if they can, and for other tokenizers."""
+        self._may_cut = False
+        if not isinstance(tokenizer, Tokenizer):
+            return
         try:
             self._rules = cut_rules(tokenizer.serialized)
         except NoGuarantee as reason:
             self.why_slow = str(reason)
             return
+        self._may_cut = True
         does_not_follow = ~self._rules.plain
         does_not_follow[SPACE] = False
         self._does_not_follow = does_not_follow.tobytes()
-        self._segments = SegmentIds(self.plain, self._rules, dtype)
+        self._segments = SegmentIds(tokenizer, self._rules, dtype)
 
     def encode_documents(self, documents: Sequence[bytes]) -> tuple[Ids, Int64]:
         """Return the token ids of ``documents`` (UTF-8) end to end, and the number of tokens of each."""
-        if self.why_slow is not None:
-            return self._whole.encode_documents(documents)
+        if not self._may_cut:
+            return self._encode_whole(documents)
         text = b" ".join((b"", *documents, b""))
-        if _may_cut(text, max(map(len, documents), default=0)):
+        if _can_be_cut(text, max(map(len, documents), default=0)):
             return self._encode_cut(documents, text)
-        apart = [number for number, document in enumerate(documents) if not _may_cut(document, len(document))]
+        apart = [number for number, document in enumerate(documents) if not _can_be_cut(document, len(document))]
         ids: list[Ids] = []
         sizes: list[Int64] = []
         for before, number in pairwise([-1, *apart, len(documents)]):
-            uncut = documents[number : number + 1]
             between = documents[before + 1 : number]
             cut = self._encode_cut(between, b" ".join((b"", *between, b"")))
-            for part in (cut, self._whole.encode_documents(uncut)):
+            for part in (cut, self._encode_whole(documents[number : number + 1])):
                 ids.append(part[0])
                 sizes.append(part[1])
         return np.concatenate(ids), np.concatenate(sizes)
+
+    def _encode_whole(self, documents: Sequence[bytes]) -> tuple[Ids, Int64]:
+        ids = [np.array(self.plain.encode(document.decode()), self.dtype) for document in documents]
+        return np.concatenate([np.empty(0, self.dtype), *ids]), np.array([len(part) for part in ids], np.int64)
 
     def _encode_cut(self, documents: Sequence[bytes], text: bytes) -> tuple[Ids, Int64]:
         """Encode documents by their segments; ``text`` is the documents with a space before each and at the end."""
@@ -93,5 +96,5 @@ class FastTokenizer:
         return starts, lengths
 
 
-def _may_cut(text: bytes, longest_document: int) -> bool:
+def _can_be_cut(text: bytes, longest_document: int) -> bool:
     return longest_document <= LONGEST_CUT_DOCUMENT and HAS_SPACE_SYMBOL(text) is None

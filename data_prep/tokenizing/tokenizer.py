@@ -1,10 +1,15 @@
-"""The SentencePiece tokenizer: encode as the reference does, and train with the reference's options."""
+"""Tokenizers of two kinds, and training one as the reference did.
+
+A SentencePiece model gives the ids of the reference's preparation of C4. A ``tokenizer.json`` of Hugging Face's gives
+those of ``transformers`` without special tokens around the text, as in the preparation of Llama's data
+(docs/facts/llama31_8b.md 3; mlcommons/training, small_llm_pretraining/nemo/README.md).
+"""
 
 import hashlib
 import io
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +17,9 @@ import sentencepiece
 
 from data_prep.corpus.c4 import documents_of
 from data_prep.corpus.input_files import InputFile, Place, described, local_paths
-from stage.errors import InputError
+from stage.errors import InputError, first_line
+from stage.json_files import LARGEST_JSON, read_bounded
+from stage.optional_packages import import_optional
 from stage.outputs.manifest import Recipe, require_intact, versions_of
 from stage.outputs.resumable_output import resumable_output
 from stage.sizes import require_between
@@ -32,8 +39,9 @@ TRAINING_OPTIONS: dict[str, Any] = {
 }
 VOCAB_SIZE = 50257
 LARGEST_MODEL = 1 << 28
-LARGEST_VOCABULARY = 1 << 24
 DOCUMENTS = 5_000_000
+LARGEST_ID = 1 << 24
+"""Largest id of a tokenizer.json, and most pieces to train."""
 
 
 class Tokenizer:
@@ -93,6 +101,76 @@ class Tokenizer:
         return int(self._model.piece_to_id(piece))
 
 
+class JsonTokenizer:
+    """Convert text to token ids, without the tokens that the file would put before or behind a text.
+
+    Raises InputError for a file that is no tokenizer, differs from its manifest, or merges at random.
+    """
+
+    package = "tokenizers"
+
+    def __init__(self, path: Path) -> None:
+        if not path.is_file():
+            raise InputError(f"{path}: no such tokenizer")
+        library = import_optional("tokenizers", "tokenizers", path.name)
+        require_intact(path)
+        content = read_bounded(path, LARGEST_JSON)
+        self.path = path
+        try:
+            self._model = library.Tokenizer.from_buffer(content)
+        except BaseException as error:
+            raise self._refused("not a tokenizer.json", error) from error
+        ids = self._model.get_vocab().values()
+        if not ids:
+            raise InputError(f"{path}: not a tokenizer.json (it has no tokens)")
+        if max(ids) >= LARGEST_ID:
+            raise InputError(f"{path}: has a token with id {max(ids):,}, more than any vocabulary has")
+        if any(getattr(self._model.model, option, None) for option in ("dropout", "alpha")):
+            raise InputError(f"{path}: its model chooses among tokens at random; set its dropout to null")
+        self._model.no_truncation()
+        self._model.no_padding()
+        self.vocab_size: int = max(ids) + 1
+        """Rows that a model needs for the largest id; an id below may be no token."""
+
+    def _refused(self, what: str, error: BaseException) -> BaseException:
+        """Return the error to raise for one of the library, which has no class of its own, not even for panics."""
+        if isinstance(error, (KeyboardInterrupt, SystemExit, MemoryError)):
+            return error
+        return InputError(f"{self.path}: {what} ({first_line(error)})")
+
+    def end_of_document(self) -> int:
+        """Raise InputError: the file does not tell which of its tokens ends a text."""
+        raise InputError(f"{self.path}: does not tell which token ends a document; leave out --append-eod")
+
+    def encode(self, text: str) -> list[int]:
+        """Return token ids. Raises InputError for a text that the model has no tokens for."""
+        try:
+            return self._model.encode(text, add_special_tokens=False).ids  # type: ignore[no-any-return]
+        except BaseException as error:
+            raise self._refused(f"cannot encode a text that begins with {text[:20]!a}", error) from error
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of ``ids``. Raises InputError for ids that make no text."""
+        try:
+            return str(self._model.decode(list(ids), skip_special_tokens=False))
+        except BaseException as error:
+            raise self._refused("cannot decode tokens", error) from error
+
+    def piece(self, token: int) -> str:
+        """Return the token's letters in the vocabulary, or nothing for an id that is no token."""
+        return str(self._model.id_to_token(token) or "")
+
+
+AnyTokenizer = Tokenizer | JsonTokenizer
+KINDS: Mapping[str, type[AnyTokenizer]] = {".json": JsonTokenizer}
+"""By the end of the file's name; all others are SentencePiece's, whose models have any name."""
+
+
+def open_tokenizer(path: Path) -> AnyTokenizer:
+    """Raises InputError for a file that is no tokenizer of the kind that its name tells."""
+    return KINDS.get(path.suffix, Tokenizer)(path)
+
+
 def train_tokenizer(
     inputs: Sequence[Place],
     output: Path,
@@ -108,7 +186,7 @@ def train_tokenizer(
     as in the file the reference's model was trained on. Raises InputError for bad input, and if SentencePiece cannot
     make such a model of it.
     """
-    require_between(vocab_size, 1, LARGEST_VOCABULARY, "--vocab-size")
+    require_between(vocab_size, 1, LARGEST_ID, "--vocab-size")
     require_between(documents, 1, math.inf, "--documents")
     files = described(inputs, bandwidth_limit=bandwidth_limit)
     options = {**TRAINING_OPTIONS, "vocab_size": vocab_size}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmark.planning.step_model.machine_constants import Constant
-from benchmark.planning.step_model.step_interval import predict_step
+from benchmark.planning.step_model.simulated_step import predict_step
 from tests.backtest.published_results import PublishedResult
 
 ENOUGH = 20

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import least_squares
 
 from benchmark.planning.step_model.machine_constants import Constant
 from benchmark.planning.step_model.simulated_step import simulate_step
@@ -49,8 +50,6 @@ NOISE = 0.03
 """Relative deviation that is expected of a published step."""
 HUBER = 2.0
 """Deviations beyond which a result pulls no stronger."""
-STEP = 0.02
-"""Of a derivative, in halves of a range."""
 ROUNDS = 12
 
 
@@ -72,35 +71,14 @@ def fit(
         values = {**start, **dict(zip(FITTED, map(float, middle + spread * place), strict=True))}
         return {**values, **{name: values[source] * factor for name, (source, factor) in DERIVED.items()}}
 
-    def errors_at(place: NDArray[np.float64]) -> NDArray[np.float64]:
-        return log_errors(results, values_at(place)) / NOISE
-
-    def cost(errors: NDArray[np.float64], place: NDArray[np.float64]) -> float:
-        size = np.abs(errors)
-        return float(np.sum(np.where(size <= HUBER, size**2, HUBER * (2 * size - HUBER))) + place @ place)
+    def residuals(place: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.concatenate([log_errors(results, values_at(place)) / NOISE, place])
 
     place = np.array([(start[name] - m) / s for name, m, s in zip(FITTED, middle, spread, strict=True)])
-    place = np.clip(place, -0.95, 0.95)
-    errors, damping = errors_at(place), 1e-2
-    for _ in range(rounds):  # Gauss and Newton's steps on squares that are weighted anew each time
-        jacobian = np.empty((len(errors), len(place)))
-        for column in range(len(place)):
-            moved = place.copy()
-            moved[column] += STEP
-            jacobian[:, column] = (errors_at(moved) - errors) / STEP
-        weights = np.minimum(1.0, HUBER / np.maximum(np.abs(errors), 1e-12))
-        square = jacobian.T @ (weights[:, None] * jacobian) + np.eye(len(place))
-        slope = jacobian.T @ (weights * errors) + place
-        tried = np.clip(place - np.linalg.solve(square + damping * np.diag(np.diag(square)), slope), -1.0, 1.0)
-        then = errors_at(tried)
-        before, after = cost(errors, place), cost(then, tried)
-        if after < before:
-            place, errors, damping = tried, then, damping / 3
-            if before - after < 1e-4 * before:
-                break
-        else:
-            damping *= 10
-    return values_at(place)
+    found = least_squares(
+        residuals, np.clip(place, -0.95, 0.95), bounds=(-1, 1), loss="huber", f_scale=HUBER, max_nfev=rounds
+    )
+    return values_at(found.x)
 
 
 def with_values(text: str, values: Mapping[str, float]) -> str:

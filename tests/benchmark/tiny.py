@@ -3,7 +3,7 @@
 import dataclasses
 import os
 import queue
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,18 +95,27 @@ class Inputs:
         return RunConfig(benchmark=benchmark, system=system, run_dir=run_dir).changed(**whole)
 
 
-def write_inputs(folder: Path) -> Inputs:
+DOCUMENTS = {"train_0": 60, "train_1": 50, "valid": 7}
+
+
+def write_inputs(folder: Path, model: GPT3Config = MODEL, documents: Mapping[str, int] = DOCUMENTS) -> Inputs:
     """Datasets whose next token mostly follows from the last one, and a random checkpoint."""
     random = np.random.default_rng(1)
-    for name, documents in (("train_0", 60), ("train_1", 50), ("valid", 7)):
+    for name, number in documents.items():
         with IndexedDatasetWriter(folder / name, np.dtype("<u2")) as writer:
-            for _ in range(documents):
+            for _ in range(number):
                 steps = random.choice([1, 2, 5], size=random.integers(5, 80))
-                writer.append(np.cumsum(steps) % 100, [len(steps)])
+                writer.append(np.cumsum(steps) % model.vocab_size, [len(steps)])
         outputs = [record_of(folder / f"{name}.{kind}", f"{name}.{kind}", None) for kind in ("bin", "idx")]
-        recipe = Recipe("preprocess", {"vocab_size": 100, "dtype": "uint16"}, [])
+        recipe = Recipe("preprocess", {"vocab_size": model.vocab_size, "dtype": "uint16"}, [])
         write_manifest(folder / name, made_by(recipe, outputs, wall_s=0.0))
-    sizes = ModelSizes(layers=4, hidden=40, heads=4, vocab=128, positions=32)
+    sizes = ModelSizes(
+        layers=model.num_layers,
+        hidden=model.hidden_size,
+        heads=model.num_attention_heads,
+        vocab=model.padded_vocab_size,
+        positions=model.max_position_embeddings,
+    )
     write_random_paxml(folder / "paxml", seed=3, sizes=sizes)
     return Inputs(folder)
 

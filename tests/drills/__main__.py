@@ -24,6 +24,7 @@ from benchmark.config.run_config import Benchmark
 from benchmark.config.system_config import System
 from benchmark.config.systems import SYSTEMS
 from stage.outputs.lock import only_one_in
+from tests.benchmark.tiny import Inputs
 from tests.drills.drill_table import DRILLS, Drill
 from tests.drills.drilled_run import Disturbed, Ended, run_to_its_end
 from tests.drills.faults import words_for
@@ -33,7 +34,6 @@ from tests.drills.practice import (
     LAYOUTS,
     PRACTICES,
     SAVE_INTERVAL,
-    PracticeInputs,
     of_steps,
     practice_config,
     prepared_inputs,
@@ -50,7 +50,7 @@ class Drills:
     def __init__(self, work_dir: Path, benchmark: Benchmark, *, seed: int) -> None:
         self._work, self._seed, self._benchmark = work_dir.resolve(), seed, benchmark
         self._undisturbed: dict[tuple[str, int], Ended] = {}
-        self.inputs: PracticeInputs = prepared_inputs(self._work)
+        self.inputs: Inputs = prepared_inputs(self._work)
 
     def run(self, drill: Drill) -> DrillResult:
         random, folder, system = Random(f"{self._seed} {drill.name}"), self._work / drill.name, _system(drill)
@@ -72,7 +72,7 @@ class Drills:
             self._undisturbed[layout, steps] = ended
         return self._undisturbed[layout, steps]
 
-    def _inputs_for(self, drill: Drill, folder: Path) -> PracticeInputs:
+    def _inputs_for(self, drill: Drill, folder: Path) -> Inputs:
         """Inputs of its own where the drill damages them."""
         if not any(damage.kind == "flip data" for damage in drill.damage):
             return self.inputs
@@ -80,7 +80,7 @@ class Drills:
         shutil.rmtree(own, ignore_errors=True)
         shutil.copytree(self.inputs.folder, own, ignore=shutil.ignore_patterns("checkpoint", "paxml"))
         (own / "checkpoint").symlink_to(self.inputs.checkpoint)
-        return PracticeInputs(own)
+        return Inputs(own)
 
 
 def run_drills(chosen: Sequence[Drill], work_dir: Path, benchmark: Benchmark, *, seed: int) -> bool:

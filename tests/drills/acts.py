@@ -1,10 +1,8 @@
 """What faults do to the process that they strike."""
 
-import builtins
 import ctypes
 import dataclasses
 import errno
-import io
 import os
 import shutil
 import signal
@@ -147,42 +145,27 @@ def fill_the_disk(strike: Strike, arguments: Arguments) -> Arguments:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
+CHANGES = ("os.mkdir", "os.rename", "os.remove", "os.rmdir")
+"""Audit events of Python that change the folder of their first argument."""
+
+
 def make_read_only(strike: Strike, arguments: Arguments) -> Arguments:
     """Refuse, for ``amount`` seconds, what would change anything below the run's folder, as a file system does that was
     mounted again to be read only. Rights would not do: the superuser has them all."""
     until_s = time.monotonic() + (strike.fault.amount or FOREVER_S)
+    folder, write = strike.run_dir.absolute(), os.pwrite
 
-    def refuse(path: Any) -> None:
-        inside = isinstance(path, (str, Path)) and Path(path).absolute().is_relative_to(strike.run_dir.absolute())
-        if inside and time.monotonic() < until_s:
-            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
-
-    def guarded(call: Callable[..., Any], changes: Callable[[Arguments, Any], bool]) -> Callable[..., Any]:
-        def guard(*words: Any, **named: Any) -> Any:
-            if changes(words, named):
-                refuse(words[0])
-            return call(*words, **named)
-
-        return guard
-
-    def written(words: Arguments, named: Any) -> bool:
-        mode = words[1] if len(words) > 1 else named.get("mode", "r")
-        return not isinstance(mode, str) or bool(set(mode) & set("wax+"))
-
-    def handle_written(words: Arguments, named: Any) -> bool:
-        return bool(words[1] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
-
-    setattr(io, "open", guarded(io.open, written))  # noqa: B010
-    setattr(builtins, "open", guarded(builtins.open, written))  # noqa: B010
-    setattr(os, "open", guarded(os.open, handle_written))  # noqa: B010
-    for name in ("mkdir", "rename", "replace", "unlink", "rmdir"):
-        setattr(os, name, guarded(getattr(os, name), lambda words, named: True))
-    write = os.pwrite
+    def refuse(event: str, words: Arguments) -> None:
+        if event in CHANGES or (event == "open" and words[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)):
+            inside = isinstance(words[0], (str, Path)) and Path(words[0]).absolute().is_relative_to(folder)
+            if inside and time.monotonic() < until_s:
+                raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(words[0]))
 
     def refused_write(handle: int, *words: Any) -> int:
-        refuse(Path(f"/proc/self/fd/{handle}").readlink())
+        refuse("os.rename", (Path(f"/proc/self/fd/{handle}").readlink(),))
         return write(handle, *words)
 
+    sys.addaudithook(refuse)
     setattr(os, "pwrite", refused_write)  # noqa: B010
     return arguments
 

@@ -19,6 +19,9 @@ from tests.drills.slurm_faults import SLURM_FAULTS, SlurmFault
 from tests.drills.slurm_run import SAVE_INTERVAL, SlurmDrill
 from tests.support import REPOSITORY
 
+HEAD = f"{'drill':<19}{'':<8}{'attempts':>9}{'jobs':>6}{'steps again':>13}{'s to loss':>11}"
+UNDISTURBED = SlurmFault()
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -59,17 +62,11 @@ def judge(name: str, fault: SlurmFault, drill: SlurmDrill, undisturbed: list[Any
     return Outcome(name, not problems, seconds=seconds, said=", ".join(problems) or "as undisturbed", **facts)
 
 
-def table(outcomes: Sequence[Outcome]) -> str:
-    lines = [f"{'drill':<19}{'':<8}{'attempts':>9}{'jobs':>6}{'steps again':>13}{'s to loss':>11}  "]
-    for one in outcomes:
-        seconds = "-" if one.seconds is None else f"{one.seconds:.1f}"
-        verdict = "healed" if one.passed else "FAILED"
-        if one.name == "missing-data" and one.passed:
-            verdict = "ended"
-        lines.append(
-            f"{one.name:<19}{verdict:<8}{one.attempts:>9}{one.jobs:>6}{one.steps_again:>13}{seconds:>11}  {one.said}"
-        )
-    return "\n".join(lines)
+def row(one: Outcome) -> str:
+    """A line of the table."""
+    seconds = "-" if one.seconds is None else f"{one.seconds:.1f}"
+    verdict = "FAILED" if not one.passed else "healed" if SLURM_FAULTS.get(one.name, UNDISTURBED).goes_on else "ended"
+    return f"{one.name:<19}{verdict:<8}{one.attempts:>9}{one.jobs:>6}{one.steps_again:>13}{seconds:>11}  {one.said}"
 
 
 def run_slurm_drills(names: Sequence[str], work: Path) -> bool:
@@ -81,6 +78,7 @@ def run_slurm_drills(names: Sequence[str], work: Path) -> bool:
     inputs = work / "rehearsal"
     if not (inputs / "run_0" / "summary.json").exists():
         subprocess.run([REPOSITORY / "run_gpt3.sh"], env={**os.environ, "WORK_DIR": str(inputs)}, check=True)
+    print(HEAD, flush=True)
     outcomes, undisturbed = [], []
     shutil.rmtree(work / "cluster", ignore_errors=True)
     with OneMachineCluster(work / "cluster", 3) as cluster:
@@ -89,7 +87,7 @@ def run_slurm_drills(names: Sequence[str], work: Path) -> bool:
             (work / name).mkdir()
             drill = SlurmDrill(cluster, inputs, work / name)
             try:
-                fault = SLURM_FAULTS.get(name, SlurmFault())
+                fault = SLURM_FAULTS.get(name, UNDISTURBED)
                 fault.run(drill)
                 if name == "undisturbed":
                     undisturbed = json.loads((drill.run_dir / "summary.json").read_text())["evaluations"]
@@ -99,6 +97,5 @@ def run_slurm_drills(names: Sequence[str], work: Path) -> bool:
                 for job in drill.jobs():
                     cluster.run("scancel", "--signal=KILL", "--full", job, check=False)
                     cluster.run("scancel", job, check=False)
-            print(table(outcomes[-1:]).splitlines()[1], flush=True)
-    print(table(outcomes))
+            print(row(outcomes[-1]), flush=True)
     return all(one.passed for one in outcomes)

@@ -1,6 +1,5 @@
 """A run of the rehearsal under a real Slurm, and what is seen of it."""
 
-import json
 import os
 import subprocess
 import sys
@@ -8,8 +7,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from benchmark.results.recorded_events import RecordedEvent, read_events
 from tests.drills.one_machine_cluster import OneMachineCluster
 from tests.support import REPOSITORY
 
@@ -68,25 +67,12 @@ class SlurmDrill:
         done = subprocess.run(words, cwd=self.checkout, env=variables, capture_output=True, text=True, check=True)
         return done.stdout.strip()
 
-    def events(self, key: str) -> list[dict[str, Any]]:
-        try:
-            lines = (self.run_dir / "events.jsonl").read_text().splitlines()
-        except FileNotFoundError:
-            return []
-        found = []
-        for line in lines:
-            if f'"{key}"' in line:
-                try:
-                    event = json.loads(line)
-                except ValueError:
-                    continue  # cut off by the fault
-                if event["key"] == key:
-                    found.append(event)
-        return found
+    def events(self, key: str) -> list[RecordedEvent]:
+        return [event for event in read_events(self.run_dir / "events.jsonl") if event.key == key]
 
     def steps(self) -> list[int]:
         """Steps since the initial checkpoint, in the order in which they were done, those done again too."""
-        return [int(event["steps"]) for event in self.events("step")]
+        return [int(event.number("steps") or 0) for event in self.events("step")]
 
     def wait_for_step(self, step: int = FAULT_AT) -> None:
         self.wait(lambda: max(self.steps(), default=0) >= step, f"step {step}")
@@ -119,11 +105,11 @@ class SlurmDrill:
         """From the fault to the first step of the next attempt."""
         if self.fault_s is None:
             return None
-        again = [event["time_ms"] / 1000 for event in self.events("restart")]
+        again = [event.time_ms / 1000 for event in self.events("restart")]
         began = min((time_s for time_s in again if time_s > self.fault_s), default=None)
         if began is None:
             return None
-        losses = [float(event["time_ms"]) / 1000 for event in self.events("step")]
+        losses = [event.time_ms / 1000 for event in self.events("step")]
         return min(time_s for time_s in losses if time_s > began) - self.fault_s
 
     def signal_rank_1(self, number: int) -> None:

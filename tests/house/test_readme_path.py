@@ -72,7 +72,8 @@ def walk(folder: Path, small_inputs: Path, blocks: list[str]) -> "subprocess.Com
         "left": "UNLIMITED",
         "states": "\n".join(f"{node} allocated" for node in nodes),
         "nodes": ",".join(nodes),
-        "interpreter": "nodes 64",
+        "interpreter": "nodes 64\ndevice cuda",
+        "interpreter_status": "0",
         "statuses": "0",
         "during": f'"$REAL_PYTHON" {STANDS_IN} run "$@" || exit 1',
     }.items():

@@ -78,12 +78,9 @@ def test_a_reserved_port_is_given_to_nobody_else_and_can_be_met_at() -> None:
             server.accept()[0].close()
             with pytest.raises(InputError, match=f"port {port}: Address already in use; choose another MASTER_PORT"):
                 require_free_port(port)
-
-
-@pytest.mark.parametrize("port", [-1, 0, 65536, 99999])
-def test_numbers_that_no_port_has_are_refused(port: int) -> None:
-    with pytest.raises(InputError, match=f"port {port}: expected 1 to 65535; choose another MASTER_PORT"):
-        require_free_port(port)
+    for number in (-1, 0, 65536):
+        with pytest.raises(InputError, match=f"port {number}: expected 1 to 65535; choose another MASTER_PORT"):
+            require_free_port(number)
 
 
 @pytest.mark.parametrize("ends_itself", [True, False])

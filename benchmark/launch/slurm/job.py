@@ -18,7 +18,6 @@ from typing import Any
 from benchmark.launch.attempt_folder import ALARM, newest_saved
 from benchmark.launch.keep_running import Refused, RunPlace, alone_in, environment_of, keep_running, say
 from benchmark.launch.next_attempt import INTERRUPTED, Decision
-from benchmark.launch.slurm.job_start import check_interpreter, count_nodes, note_surroundings, write_plan
 from benchmark.launch.slurm.job_steps import JobSteps
 from benchmark.launch.slurm.nodes import (
     ONE_PER_NODE,
@@ -68,11 +67,9 @@ class SlurmJob(RunPlace):
 
     def prepare(self) -> None:
         """Do what all attempts need. Raises Refused."""
-        options = self.options
         self.nodes = Nodes(self.number, host_names(os.environ.get("SLURM_JOB_NODELIST", "")))
         self.steps.fit_cluster(self.nodes.names)
-        of_system = check_interpreter(self.steps, options.python, self.command, options.container)
-        self.steps.needed = count_nodes(len(self.nodes.names), options.nodes, of_system)
+        self.steps.check_interpreter(len(self.nodes.names))
 
     def runs(self, other: str, *, holds_lock: bool) -> bool:
         kind, _, number = other.partition(" ")
@@ -233,8 +230,8 @@ def _train(job: SlurmJob) -> int:
         new = options.new_snapshot and restarts == "0"
         job.steps.code = run_from_snapshot(options.repository, job.run_dir, new=new)
         job.prepare()
-        note_surroundings(job.steps, job.run_dir, options.python, number, job.nodes.names)
-        write_plan(job.steps, job.run_dir, options.python, job.command[1])
+        job.steps.note_surroundings(job.nodes.names)
+        job.steps.write_plan()
         if options.chain:
             script = [str(job.steps.code / "run_gpt3.sh"), *options.script]
             more = [f"--chdir={options.repository}", f"--ntasks-per-node={options.devices}"]

@@ -1,4 +1,7 @@
-"""The steps of a job: how srun is told to start the run's processes, and single ones beside them."""
+"""The steps of a job: how srun is told to start the run's processes, and single ones beside them.
+
+Those beside them check the interpreter, note where the job runs, and plan the run.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,13 @@ import argparse
 import os
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 
-from benchmark.launch.keep_running import say
+from benchmark.launch.keep_running import Refused, say
 from benchmark.launch.slurm.nodes import ONE_PER_NODE, ask
 
+# The lowest priority, and no device: what is planned beside the run takes nothing from it. Half a file is none.
+WRITE_PLAN = 'CUDA_VISIBLE_DEVICES= nice -n 19 "$@" >"$0.partial" && mv "$0.partial" "$0" || rm -f "$0.partial"'
 DROP_CACHES = "sync && (echo 3 >/proc/sys/vm/drop_caches || sudo -n sysctl -q vm.drop_caches=3)"
 # Slurm starts one process per device; what torchrun would tell it, it gets from Slurm's own variables. Signals that ask
 # for saving end no process that cannot listen yet.
@@ -30,6 +36,8 @@ class JobSteps:
         self.needed = options.nodes or int(os.environ.get("SLURM_JOB_NUM_NODES") or 64)
         self._bind = [f"--cpu-bind={options.cpu_bind}"]
         self._gpus = self._gpu_options("")
+        self._device = ""
+        """Kind of device of the run's system: "cuda" or "cpu"."""
 
     def fit_cluster(self, nodes: Sequence[str]) -> None:
         """Ask Slurm how processes are bound to cores here, and whether the nodes have GPUs."""
@@ -61,6 +69,44 @@ class JobSteps:
         quiet = subprocess.DEVNULL
         return subprocess.Popen([*before, *words], cwd=self.code, stdin=quiet, stdout=subprocess.PIPE, stderr=quiet)
 
+    def check_interpreter(self, allocated: int) -> None:
+        """Count the nodes that the run takes of ``allocated`` ones.
+
+        Raises Refused, in one line, for what would make 512 processes fail the same way, and for too few nodes.
+        """
+        options = self._options
+        check = str(self.code / "benchmark" / "preflight" / "interpreter_check.py")
+        checking = self.beside(options.python, check, *options.command)
+        said = [line.partition(" ") for line in checking.communicate()[0].decode(errors="replace").splitlines()]
+        facts = {name: value for name, _, value in reversed(said)}
+        if checking.returncode:
+            found = facts.get("error:", f"{options.python} does not run (status {checking.returncode})")
+            raise Refused(f"{found}, in CONTAINER {options.container}")
+        self._device = facts.get("device", "")
+        self.needed = count_nodes(allocated, options.nodes, int(facts.get("nodes", 0)))
+
+    def note_surroundings(self, nodes: Sequence[str]) -> None:
+        """Record what the job runs on; facts that cannot be found out are left out, and stop nothing."""
+        restarts = os.environ.get("SLURM_RESTART_COUNT", "0")
+        file = self._options.run_dir / "snapshot" / f"job_{self._number}_{restarts}"
+        asked: list[list[str]] = [["scontrol", "--version"], ["scontrol", "show", "job", self._number]]
+        asked += [["sinfo", "--Node", "--long", f"--nodes={','.join(nodes)}"], ["scontrol", "show", "topology"]]
+        with suppress(OSError):
+            file.with_suffix(".txt").write_text("".join(f"{ask(*words)}\n" for words in asked), encoding="utf-8")
+        json = str(file.with_suffix(".json"))
+        noting = self.beside(self._options.python, "-m", "benchmark.machine.environment_snapshot", json)
+        noting.communicate()
+        if noting.returncode:
+            say(f"warning: {json} could not be written")
+
+    def write_plan(self) -> None:
+        """Write plan.json, for the report, beside the run: nothing waits for it. A step on CPUs is not planned."""
+        file = self._options.run_dir / "plan.json"
+        if not file.exists() and self._device == "cuda":
+            with suppress(OSError):
+                planning = [self._options.python, *self.benchmark("plan"), "--json"]
+                self.beside("bash", "-c", WRITE_PLAN, str(file), *planning)
+
     def drop_page_caches(self, nodes: Sequence[str]) -> bool:
         """Drop the page caches of the nodes; return whether it worked on all of them."""
         where = [f"--nodes={len(nodes)}", f"--ntasks={len(nodes)}", f"--nodelist={','.join(nodes)}"]
@@ -88,3 +134,16 @@ class JobSteps:
         # Under its name the container stays on the nodes until the job ends: the next attempt does not unpack it again.
         words = ["--container-image", options.container, "--container-name", f"gpt3_{self._number}"]
         return [*words, "--container-mounts", mounts, "--container-workdir", str(self.code)]
+
+
+def count_nodes(allocated: int, asked: int | None, of_system: int) -> int:
+    """Return the number of nodes that the run takes: all, except those that were asked for as spare ones, or are a few
+    more than the system's. Raises Refused if the job has too few."""
+    needed = asked or allocated
+    if not asked and 0 < 8 * (allocated - of_system) <= of_system:
+        needed = of_system
+    if needed > allocated:
+        raise Refused(f"NODES={needed}, but the job has {allocated} nodes: sbatch --nodes={needed} or more")
+    if needed < allocated:
+        say(f"{needed} of {allocated} nodes are used, {allocated - needed} are spare")
+    return needed

@@ -9,7 +9,8 @@ buffers and the allocator's gaps between tensors; ``RESERVE`` is left for these.
 import importlib
 import multiprocessing
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
@@ -22,10 +23,6 @@ from stage.errors import InputError
 RESERVE = 0.1
 """Share of the device's memory that is left for memory that the dry run does not count."""
 MEMORY_PARTS = ("parameter", "optimizer", "gathered", "gradient", "activation", "peak")
-AT_ONCE = 4
-"""Number of ranks examined at a time. Each rank has a process of its own, of less than 1 GB, because PyTorch makes one
-world per process. Usually there are three kinds: three processes that share two cores finish sooner than two and then
-one."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +41,7 @@ def dry_run(config: RunConfig) -> DryRun:
     """
     if config.system.device == "cpu":
         importlib.import_module("torch._dynamo")  # fake tensors need it: imported here, not in each process below
-    kinds, reports = list(kinds_of_ranks(config).items()), list[RankReport]()
-    for first in range(0, len(kinds), AT_ONCE):
-        reports += _examine_apart(config, kinds[first : first + AT_ONCE])
+    reports = _examine_apart(config, kinds_of_ranks(config))
     return DryRun(reports, max(max(report.counted) for report in reports), _complaint(config, reports))
 
 
@@ -62,43 +57,42 @@ def kinds_of_ranks(config: RunConfig) -> dict[str, int]:
     return {**kinds, "last of the pipeline": last * per_pipeline_rank}
 
 
-def _examine_apart(config: RunConfig, kinds: Sequence[tuple[str, int]]) -> list[RankReport]:
-    """Examine each kind in a process of its own, forked from this thread: a pool would fork from another thread, and
-    PyTorch's threads do not survive that."""
-    context = multiprocessing.get_context("fork")
-    pipes = [context.Pipe(duplex=False) for _ in kinds]
-    started = [
-        context.Process(target=_send_examined, args=(sender, config, kind, rank), daemon=True)
-        for (_, sender), (kind, rank) in zip(pipes, kinds, strict=True)
-    ]
-    for process in started:
-        process.start()
-    found = []
-    try:
-        for (receiver, sender), (kind, rank) in zip(pipes, kinds, strict=True):
+def _examine_apart(config: RunConfig, kinds: Mapping[str, int]) -> list[RankReport]:
+    """Examine each kind in a process of its own, of less than 1 GB, because PyTorch makes one world per process.
+
+    All are forked at once from this thread: a pool would fork from another thread, and PyTorch's threads do not survive
+    that. There are at most four kinds.
+    """
+    context, reports = multiprocessing.get_context("fork"), list[RankReport]()
+    with ExitStack() as started:
+        receivers = []
+        for kind, rank in kinds.items():
+            receiver, sender = context.Pipe(duplex=False)
+            process = context.Process(target=_send_examined, args=(sender, config, kind, rank), daemon=True)
+            process.start()
             sender.close()
+            started.callback(process.join)
+            started.callback(process.kill)
+            receivers.append(receiver)
+        for (kind, rank), receiver in zip(kinds.items(), receivers, strict=True):
             try:
-                report, failure = receiver.recv()
+                found = receiver.recv()
             except EOFError:
                 raise ChildProcessError(f"the process that examines rank {rank} ({kind}) has died") from None
-            if failure is not None:
-                raise failure
-            found.append(report)
-    finally:
-        for process in started:
-            process.kill()
-            process.join()
-    return found
+            if isinstance(found, Exception):
+                raise found
+            reports.append(found)
+    return reports
 
 
 def _send_examined(sender: Connection, config: RunConfig, kind: str, rank: int) -> None:
-    """Send the report and None, or None and the failure. Failures meant for people are sent whole, others as text."""
+    """Send the report or the failure. Failures meant for people are sent whole, others as text."""
     try:
-        sender.send((examine(config, kind, rank), None))
+        sender.send(examine(config, kind, rank))
     except (DeviceFault, InputError) as failure:
-        sender.send((None, failure))
+        sender.send(failure)
     except Exception:
-        sender.send((None, RuntimeError(traceback.format_exc())))
+        sender.send(RuntimeError(traceback.format_exc()))
 
 
 def _complaint(config: RunConfig, reports: list[RankReport]) -> str | None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from benchmark.config.run_config import RunConfig
 from benchmark.planning.dry_runs.dry_run import MEMORY_PARTS, DryRun
-from benchmark.planning.dry_runs.rank_report import MessageCount, RankReport, messages_of_step
+from benchmark.planning.dry_runs.rank_report import RankReport, messages_of_step
 
 LOSS_BYTES = 64
 """Largest growth per micro-batch that is taken for its kept loss. CUDA's allocations begin at 512 bytes; those of the
@@ -61,12 +61,7 @@ def _kernel_lines(report: RankReport) -> Iterator[str]:
 
 def _message_lines(config: RunConfig, report: RankReport) -> Iterator[str]:
     """Yield the messages by kind and axis, and the work that the compute stream has queued when it waits for them."""
-    by_axis: dict[tuple[str, str], list[MessageCount]] = {}
-    for key, message in messages_of_step(report.per_micro_batch, report.per_step, config.num_microbatches):
-        by_axis.setdefault(key, []).append(message)
     yield f"  {'messages':<24}{'axis':<22}{'calls/step':>10}{'GiB/step':>11}{'exposed':>9}{'TFLOP beside':>14}"
-    for (kind, axis), some in sorted(by_axis.items()):
-        calls, alone = sum(one.calls for one in some), sum(one.alone for one in some)
-        size = sum(one.calls * one.bytes for one in some) / 2**30
-        beside = sum(one.flops_beside for one in some) / 1e12
-        yield f"    {kind:<24}{axis:<22}{calls:>10}{size:11.3f}{alone:>9}{beside:14.3f}"
+    for one in messages_of_step(report.per_micro_batch, report.per_step, config.num_microbatches).values():
+        size, beside = one.bytes / 2**30, one.flops_beside / 1e12
+        yield f"    {one.kind:<24}{one.axis:<22}{one.calls:>10}{size:11.3f}{one.alone:>9}{beside:14.3f}"

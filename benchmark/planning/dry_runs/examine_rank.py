@@ -57,7 +57,6 @@ def counted_micro_batches(config: RunConfig, pipeline_rank: int) -> tuple[int, i
 class _Stepped:
     """Counts of a step of one number of micro-batches."""
 
-    micro_batches: int
     counts: OperatorCounts
     peak: int
     left: int
@@ -138,7 +137,7 @@ def _step(state: TrainState, tracker: Tracker, micro_batches: int, *, strict: bo
     with _noted(tracker.gpu, strict=strict, may_wait=MAY_WAIT) as waits:
         train_step(state, [_batch(state, tracker)] * micro_batches)
     gc.collect()
-    return _Stepped(micro_batches, tracker.counts, tracker.peak_bytes, tracker.live_bytes, waits)
+    return _Stepped(tracker.counts, tracker.peak_bytes, tracker.live_bytes, waits)
 
 
 def _batch(state: TrainState, tracker: Tracker) -> MicroBatch:

@@ -1,8 +1,6 @@
 """Records of the counts of one kind of rank: work per micro-batch, work once a step, memory."""
 
 import dataclasses
-from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -114,25 +112,27 @@ class RankReport:
 
 def messages_of_step(
     per_micro_batch: WorkCounts, per_step: WorkCounts, micro_batches: int
-) -> Iterator[tuple[tuple[str, str], MessageCount]]:
-    """Yield every message of a step of ``micro_batches``, by kind and axis; figures are sums over its calls."""
+) -> dict[tuple[str, str], MessageCount]:
+    """Return the messages of a step of ``micro_batches`` by kind and axis; all figures are sums over their calls."""
+    found: dict[tuple[str, str], MessageCount] = {}
     for times, counts in ((micro_batches, per_micro_batch), (1, per_step)):
         for one in counts.messages:
-            calls = times * one.calls
-            yield (
-                (one.kind, one.axis),
-                dataclasses.replace(one, calls=calls, alone=times * one.alone, flops_beside=times * one.flops_beside),
+            before = found.get((one.kind, one.axis), MessageCount(one.kind, one.axis, 0, 0, 0, 0))
+            found[one.kind, one.axis] = MessageCount(
+                kind=one.kind,
+                axis=one.axis,
+                bytes=before.bytes + times * one.calls * one.bytes,
+                calls=before.calls + times * one.calls,
+                alone=before.alone + times * one.alone,
+                flops_beside=before.flops_beside + times * one.flops_beside,
             )
+    return {key: found[key] for key in sorted(found)}
 
 
 def traffic_of_step(per_micro_batch: WorkCounts, per_step: WorkCounts, micro_batches: int) -> list[AxisTraffic]:
     """Return the traffic by kind and axis. Received messages are not counted: another rank sent them."""
-    calls: Counter[tuple[str, str]] = Counter()
-    sizes: Counter[tuple[str, str]] = Counter()
-    for key, one in messages_of_step(per_micro_batch, per_step, micro_batches):
-        calls[key] += one.calls
-        sizes[key] += one.calls * one.bytes
-    return [AxisTraffic(*key, calls[key], sizes[key]) for key in sorted(calls) if key[0] != "receive"]
+    messages = messages_of_step(per_micro_batch, per_step, micro_batches).values()
+    return [AxisTraffic(one.kind, one.axis, one.calls, one.bytes) for one in messages if one.kind != "receive"]
 
 
 def split(small: OperatorCounts, large: OperatorCounts, first: int, more: int) -> tuple[WorkCounts, WorkCounts]:

@@ -27,7 +27,7 @@ from benchmark.planning.fake.operator_costs import (
     plain_name,
     tensors_in,
 )
-from benchmark.planning.fake.remembered_results import Question, RememberedResult, question_of, remembered
+from benchmark.planning.fake.remembered_results import Question, Recipe, question_of, remembered
 
 _aten: Any = torch.ops.aten
 COLLECTIVES = {
@@ -72,12 +72,6 @@ class OperatorCounts:
     flops_beside: Counter[Message] = field(default_factory=Counter)
     """FLOPs of matrix products and attention queued between call and wait, over all calls."""
 
-    @property
-    def flops(self) -> int:
-        """FLOPs of matrix products and attention; a backward pass of attention counts as two forward passes."""
-        shapes: list[tuple[MatmulShape | AttentionShape, int]] = [*self.matmuls.items(), *self.attention.items()]
-        return sum(calls * shape.flops for shape, calls in shapes)
-
 
 @dataclass(frozen=True, slots=True)
 class Cost:
@@ -105,7 +99,7 @@ class Tracker(TorchDispatchMode):
         self._sizes: dict[int, int] = {}
         self._alive: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._device_type = "cpu" if self.gpu is None else "cuda"
-        self._known: dict[Question, tuple[RememberedResult, Cost]] = {}
+        self._known: dict[Question, tuple[Recipe, Cost]] = {}
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -137,7 +131,7 @@ class Tracker(TorchDispatchMode):
         if question is not None:
             known = self._known.get(question)
             if known is not None:
-                result, new = known[0].make((*args, *kwargs.values()))
+                result, new = known[0]((*args, *kwargs.values()))
                 for tensor in new:
                     self._see(tensor)
                 self._add(known[1])

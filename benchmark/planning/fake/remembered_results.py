@@ -4,8 +4,9 @@ A step calls the same operators on the same shapes thousands of times, and many 
 Python code that takes up to a millisecond.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -18,6 +19,8 @@ PLAIN = frozenset({int, float, bool, str, type(None), torch.dtype, torch.device,
 TENSORS = frozenset({Tensor, torch.nn.Parameter})
 Question = tuple[object, ...]
 """Everything that a result depends on."""
+Recipe = Callable[[Sequence[Any]], tuple[Any, list[Tensor]]]
+"""Function from an operator's arguments to its result, and to the tensors in it that have memory of their own."""
 
 
 def question_of(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Question | None:
@@ -44,39 +47,7 @@ def _described(parts: list[object], values: Iterable[Any]) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class RememberedTensor:
-    """A resulting tensor with memory of its own."""
-
-    shape: tuple[int, ...]
-    stride: tuple[int, ...]
-    dtype: torch.dtype
-
-
-@dataclass(frozen=True, slots=True)
-class RememberedResult:
-    """Recipe for the results of an operator: new tensors, positions of arguments that it returns, and numbers."""
-
-    kind: type | None
-    """Tuple or list if there are several results; None if there is one."""
-    parts: tuple[RememberedTensor | int | tuple[int | None], ...]
-    """Parts of the result. A position of an argument is an int; a number stands in a tuple of its own."""
-
-    def make(self, given: Sequence[Any]) -> tuple[Any, list[Tensor]]:
-        """Return the result for these arguments, and the tensors in it that have memory of their own."""
-        made: list[Any] = []
-        new = []
-        for part in self.parts:
-            if type(part) is RememberedTensor:
-                tensor = torch.empty_strided(part.shape, part.stride, dtype=part.dtype, device=META)
-                new.append(tensor)
-                made.append(tensor)
-            else:
-                made.append(part[0] if isinstance(part, tuple) else given[part])  # type: ignore[index]
-        return (made[0] if self.kind is None else self.kind(made)), new
-
-
-def remembered(given: Sequence[Any], result: Any) -> RememberedResult | None:
+def remembered(given: Sequence[Any], result: Any) -> Recipe | None:
     """Return the recipe for ``result``, given all arguments of an operator that always makes the same from the same.
     Return None if the result has values, as on the host, has a gradient, or is a view."""
     kind = type(result) if type(result) in (tuple, list) else None
@@ -86,15 +57,30 @@ def remembered(given: Sequence[Any], result: Any) -> RememberedResult | None:
         return None
     places = {id(argument): place for place, argument in enumerate(given)}
     storages = {argument.untyped_storage()._cdata for argument in given if isinstance(argument, Tensor)}
-    parts: list[RememberedTensor | int | tuple[int | None]] = []
+    parts: list[Callable[[Sequence[Any]], Any]] = []
+    fresh: list[int] = []
     for each in results:
         if id(each) in places and isinstance(each, Tensor):
-            parts.append(places[id(each)])
+            parts.append(itemgetter(places[id(each)]))
         elif each is None or type(each) is int:
-            parts.append((each,))
+            parts.append(partial(_constant, each))
         else:
             special = not isinstance(each, Tensor) or each.requires_grad or each.is_inference() or each.is_conj()
             if special or each.untyped_storage()._cdata in storages:
                 return None
-            parts.append(RememberedTensor(tuple(each.shape), tuple(each.stride()), each.dtype))
-    return RememberedResult(kind, tuple(parts))
+            fresh.append(len(parts))
+            parts.append(partial(_new_tensor, tuple(each.shape), tuple(each.stride()), each.dtype))
+
+    def make(given: Sequence[Any]) -> tuple[Any, list[Tensor]]:
+        made = [part(given) for part in parts]
+        return (made[0] if kind is None else kind(made)), [made[place] for place in fresh]
+
+    return make
+
+
+def _constant(value: int | None, _: Sequence[Any]) -> int | None:
+    return value
+
+
+def _new_tensor(shape: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype, _: Sequence[Any]) -> Tensor:
+    return torch.empty_strided(shape, stride, dtype=dtype, device=META)

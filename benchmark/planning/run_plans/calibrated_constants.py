@@ -10,7 +10,7 @@ from dataclasses import replace
 from benchmark.planning.run_plans.calibration import Calibration, MatmulTime
 from benchmark.planning.step_model.machine_constants import Constant, Rates, names_in, rates, values_of
 from benchmark.planning.step_model.memory_formula import ACCUMULATOR_BYTES
-from benchmark.planning.step_model.operator_times import attention_s, matmul_s
+from benchmark.planning.step_model.operation_times import attention_s, matmul_s
 from benchmark.results.printable import shortened
 from stage.errors import InputError
 
@@ -85,7 +85,7 @@ def _matmul(table: Rates, timed: MatmulTime) -> float:
         "weight gradient": (timed.inputs, timed.outputs, timed.tokens),
     }[timed.role]
     extra = 2.0 * ACCUMULATOR_BYTES * timed.inputs * timed.outputs if timed.role == "weight gradient" else 0.0
-    return matmul_s(table.device, table.common, sizes, fp8=False, extra=extra)
+    return matmul_s(table, sizes, extra=extra)
 
 
 def _attention(table: Rates, measured: Calibration, role: str) -> Iterator[tuple[float, float]]:
@@ -93,8 +93,7 @@ def _attention(table: Rates, measured: Calibration, role: str) -> Iterator[tuple
     for timed in measured.attention:
         if timed.role == role:
             forward_s, backward_s = attention_s(
-                table.device,
-                table.common,
+                table,
                 sequences=timed.samples,
                 heads=timed.heads,
                 seq=timed.sequence,

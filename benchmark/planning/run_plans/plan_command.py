@@ -7,12 +7,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmark.config.benchmarks import BENCHMARKS
-from benchmark.config.run_config import RunConfig
 from benchmark.config.systems import LAYOUTS, SYSTEMS, system_called
 from benchmark.planning.dry_runs.dry_run import dry_run
 from benchmark.planning.run_plans.calibrated_constants import calibrated_constants
 from benchmark.planning.run_plans.calibration import Calibration, read_calibration
-from benchmark.planning.run_plans.plan_options import PlanOptions, require_possible
+from benchmark.planning.run_plans.plan_options import PlannedRun, PlanOptions, require_possible
 from benchmark.planning.run_plans.plan_text import format_run_plan, format_search
 from benchmark.planning.run_plans.run_plan import make_plan
 from benchmark.planning.run_plans.search_layouts import candidates, cannot_run, memory_of_device_gb, search_layouts
@@ -21,7 +20,7 @@ from stage.errors import CheckFailed, InputError
 
 
 def print_plan(
-    config: RunConfig, options: PlanOptions, *, as_json: bool, verbose: bool = False, calibration: Path | None = None
+    config: PlannedRun, options: PlanOptions, *, as_json: bool, verbose: bool = False, calibration: Path | None = None
 ) -> int:
     """Print a plan; ``calibration`` is a file with a slice's rates that replace the table's constants.
 
@@ -41,7 +40,7 @@ def print_plan(
             "accelerator": system.accelerator or system.device,
             "devices": system.num_devices,
             "global_batch_size": config.benchmark.global_batch_size,
-            "precision": "fp32" if config.precision == "fp32" else options.precision,
+            "precision": "fp32" if config.precision == "fp32" else config.number,
         }
         print(json.dumps({**asdict(made), "planned_for": planned_for}))
     else:
@@ -51,7 +50,7 @@ def print_plan(
     return 0
 
 
-def print_search(config: RunConfig, options: PlanOptions, *, as_json: bool, calibration: Path | None = None) -> int:
+def print_search(config: PlannedRun, options: PlanOptions, *, as_json: bool, calibration: Path | None = None) -> int:
     """Print a search of layouts. Raises InputError if no layout can run or the device is not known."""
     if config.precision == "fp32":
         raise InputError("--search: there are no constants of matrix products in FP32; --precision may be bf16 or fp8")
@@ -80,7 +79,7 @@ def whole_system(calibration: Calibration) -> str | None:
     if not names or not calibration.true_width or calibration.benchmark not in BENCHMARKS:
         return None
     system = system_called(names[0], calibration.benchmark)
-    config = RunConfig(benchmark=BENCHMARKS[calibration.benchmark], system=system)
+    config = PlannedRun(benchmark=BENCHMARKS[calibration.benchmark], system=system)
     made = make_plan(config, None, PlanOptions(), calibrated_constants(committed_constants(), calibration))
     if made.step_s is None or made.mfu is None:
         return None
@@ -91,7 +90,7 @@ def whole_system(calibration: Calibration) -> str | None:
     )
 
 
-def _constants(config: RunConfig, calibration: Path | None) -> Mapping[str, Constant]:
+def _constants(config: PlannedRun, calibration: Path | None) -> Mapping[str, Constant]:
     if calibration is None:
         return committed_constants()
     measured = read_calibration(calibration)

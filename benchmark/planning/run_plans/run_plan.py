@@ -8,9 +8,8 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from benchmark.config.run_config import RunConfig
 from benchmark.planning.dry_runs.dry_run import MEMORY_PARTS, RESERVE, DryRun
-from benchmark.planning.run_plans.plan_options import PlanOptions, planned_workload, require_possible
+from benchmark.planning.run_plans.plan_options import PlannedRun, PlanOptions, planned_workload, require_possible
 from benchmark.planning.run_plans.run_costs import Interval, RunCosts, run_costs
 from benchmark.planning.run_plans.run_length import (
     RunLength,
@@ -22,9 +21,14 @@ from benchmark.planning.run_plans.run_length import (
 )
 from benchmark.planning.step_model.machine_constants import Constant, committed_constants, names_in, values_of
 from benchmark.planning.step_model.memory_formula import memory_need
-from benchmark.planning.step_model.simulated_step import StepParts, simulate_evaluation
+from benchmark.planning.step_model.simulated_step import (
+    Influence,
+    StepInterval,
+    StepParts,
+    predict_step,
+    simulate_evaluation,
+)
 from benchmark.planning.step_model.stacks import STACKS
-from benchmark.planning.step_model.step_interval import Influence, StepInterval, predict_step
 from benchmark.planning.step_model.what_if import apply_what_if
 from model.flops import train_flops_per_token
 from stage.errors import InputError
@@ -99,7 +103,7 @@ class RunPlan:
 
 
 def make_plan(
-    config: RunConfig,
+    config: PlannedRun,
     examined: DryRun | None,
     options: PlanOptions | None = None,
     constants: Mapping[str, Constant] | None = None,
@@ -119,7 +123,7 @@ def make_plan(
         memory_bytes=memory,
         memory_fits=fits,
         stack=options.stack,
-        precision=options.precision,
+        precision=config.number,
         step_flops=flops,
         bubble=(system.pipeline_parallel - 1) / (config.num_microbatches * system.pipeline_chunks),
         assumptions=(),
@@ -165,7 +169,7 @@ def make_plan(
 
 
 def _memory(
-    config: RunConfig, examined: DryRun | None, options: PlanOptions
+    config: PlannedRun, examined: DryRun | None, options: PlanOptions
 ) -> tuple[dict[str, float], bool | None, str]:
     """Return the bytes by kind on the rank that needs most, from the dry run or else by formula; whether they fit; and
     the complaint or the source of the figures."""
@@ -184,7 +188,7 @@ def _memory(
     return need, fits, told if fits else f"{told}, of which {RESERVE:.0%} stay free{advice}"
 
 
-def _why_no_time(config: RunConfig, constants: Mapping[str, Constant]) -> str | None:
+def _why_no_time(config: PlannedRun, constants: Mapping[str, Constant]) -> str | None:
     """Return the reason why the step cannot be simulated; None if it can."""
     known, system = names_in(constants, "accelerators"), config.system
     if config.precision == "fp32":
@@ -195,7 +199,7 @@ def _why_no_time(config: RunConfig, constants: Mapping[str, Constant]) -> str | 
 
 
 def _simulated(
-    config: RunConfig, options: PlanOptions, constants: Mapping[str, Constant], sequences: int | None
+    config: PlannedRun, options: PlanOptions, constants: Mapping[str, Constant], sequences: int | None
 ) -> tuple[StepInterval, float | None]:
     """Return the simulated step, and the seconds of an evaluation if its size is known."""
     work, constants = apply_what_if(options.what_if, planned_workload(config, options), constants)
@@ -221,7 +225,9 @@ def _intervals(made: RunPlan, step: StepInterval) -> dict[str, Interval]:
     return found
 
 
-def _references(config: RunConfig, options: PlanOptions, constants: Mapping[str, Constant]) -> tuple[ReferenceRun, ...]:
+def _references(
+    config: PlannedRun, options: PlanOptions, constants: Mapping[str, Constant]
+) -> tuple[ReferenceRun, ...]:
     """Return the benchmark's runs at the batch sizes of the reference points, as far as this layout can take them."""
     found = []
     sizes = config.benchmark.samples_to_target if is_the_benchmarks(config.benchmark) else ()

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 from benchmark.config.accelerators import ACCELERATORS
 from benchmark.config.field_checks import divisors
-from benchmark.config.run_config import RunConfig
 from benchmark.planning.dry_runs.dry_run import RESERVE
-from benchmark.planning.run_plans.plan_options import PlanOptions, planned_workload
+from benchmark.planning.run_plans.plan_options import PlannedRun, PlanOptions, planned_workload
 from benchmark.planning.run_plans.run_length import evaluation_sequences, expected_length, tokens_to_target
 from benchmark.planning.step_model.machine_constants import Constant, values_of
 from benchmark.planning.step_model.memory_formula import memory_need
@@ -75,7 +74,7 @@ class SearchResult:
     ideas: tuple[Idea, ...]
 
 
-def memory_of_device_gb(config: RunConfig) -> float:
+def memory_of_device_gb(config: PlannedRun) -> float:
     """Return a device's memory in 10^9 bytes; raise InputError if it is not known."""
     if config.system.memory_gb is None:
         known = ", ".join(name for name, each in ACCELERATORS.items() if each.memory_gb is not None)
@@ -86,7 +85,7 @@ def memory_of_device_gb(config: RunConfig) -> float:
     return config.system.memory_gb
 
 
-def search_layouts(config: RunConfig, options: PlanOptions, constants: Mapping[str, Constant]) -> SearchResult:
+def search_layouts(config: PlannedRun, options: PlanOptions, constants: Mapping[str, Constant]) -> SearchResult:
     """Return all layouts of the system's devices for the benchmark's batch.
 
     Raises InputError if no layout can run or fits, naming the nearest one.
@@ -127,7 +126,7 @@ def search_layouts(config: RunConfig, options: PlanOptions, constants: Mapping[s
     return SearchResult(best, sum(reasons.values()) + len(found), dict(reasons.most_common()), tuple(ideas))
 
 
-def candidates(config: RunConfig) -> Iterator[RunConfig]:
+def candidates(config: PlannedRun) -> Iterator[PlannedRun]:
     """Yield every way to deal the model out: tensor parallel within a node, pipelines with every number of chunks that
     divides the layers, and the optimizer's state over all data-parallel devices."""
     system, layers = config.system, config.benchmark.model.num_layers
@@ -150,7 +149,7 @@ def candidates(config: RunConfig) -> Iterator[RunConfig]:
                         yield dataclasses.replace(config, system=layout)
 
 
-def cannot_run(config: RunConfig) -> str | None:
+def cannot_run(config: PlannedRun) -> str | None:
     """Return the reason why the model cannot be dealt out like this; None if it can."""
     try:
         config.require_fit()
@@ -165,7 +164,7 @@ def cannot_run(config: RunConfig) -> str | None:
 
 
 def _layout(
-    config: RunConfig, work: Workload, constants: Mapping[str, Constant], options: PlanOptions, need_gb: float
+    config: PlannedRun, work: Workload, constants: Mapping[str, Constant], options: PlanOptions, need_gb: float
 ) -> FoundLayout:
     work, constants = apply_what_if(options.what_if, work, constants)
     values = values_of(constants)

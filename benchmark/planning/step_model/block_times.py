@@ -2,14 +2,17 @@
 operation."""
 
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
+from operator import add
 
-from benchmark.planning.step_model.collective_times import gather_s
 from benchmark.planning.step_model.machine_constants import Rates
 from benchmark.planning.step_model.memory_formula import ACCUMULATOR_BYTES
-from benchmark.planning.step_model.operator_times import attention_s, elementwise_s, matmul_s
+from benchmark.planning.step_model.operation_times import attention_s, elementwise_s, exposed_s, gather_s, matmul_s
 from benchmark.planning.step_model.workload import Workload
 from model.decoder_sizes import INTO_ATTENTION, INTO_MLP, BlockProduct
+
+MOST_HIDING = 0.9
+"""Largest share of products beside which tensor-parallel messages travel."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +37,10 @@ class PassTime:
         return float(sum(vars(self).values()))
 
     def __add__(self, other: "PassTime") -> "PassTime":
-        return PassTime(*(one + another for one, another in zip(astuple(self), astuple(other), strict=True)))
+        return PassTime(*map(add, vars(self).values(), vars(other).values()))
 
     def times(self, factor: float) -> "PassTime":
-        return PassTime(*(one * factor for one in astuple(self)))
+        return PassTime(*(one * factor for one in vars(self).values()))
 
 
 @dataclass(frozen=True)
@@ -63,8 +66,9 @@ def block_passes(work: Workload, rates: Rates) -> Passes:
     forward_elementwise, backward_elementwise = _elementwise(work, rates)
     casts = _weight_casts(work, rates)
     forward_messages, backward_messages = _tensor_messages(work, rates, forward_matmul, backward_matmul)
-    forward_messages += _context_messages(work, rates, forward_attention)
-    backward_messages += 2 * _context_messages(work, rates, forward_attention)
+    context_messages = _context_messages(work, rates, forward_attention)
+    forward_messages += context_messages
+    backward_messages += 2 * context_messages
     recomputed = 0.0
     remade = sum(forward_products[name] for name in _remade_products(work, forward_products))
     if work.layout.recompute == "selective" and stack.remakes:
@@ -98,14 +102,14 @@ def _linear_layers(work: Workload, rates: Rates) -> tuple[dict[str, float], floa
     forward: dict[str, float] = {}
     backward = accumulation = 0.0
     for name, (inputs, outputs) in _layer_sizes(work).items():
-        forward[name] = matmul_s(rates.device, rates.common, (rows, outputs, inputs), fp8=fp8, extra=0)
-        backward += matmul_s(rates.device, rates.common, (rows, inputs, outputs), fp8=fp8, extra=0)
+        forward[name] = matmul_s(rates, (rows, outputs, inputs), fp8=fp8)
+        backward += matmul_s(rates, (rows, inputs, outputs), fp8=fp8)
         # FP32 gradients are read and written by the product; or it writes BF16, and a kernel adds that
         extra = 2 * ACCUMULATOR_BYTES * inputs * outputs if stack.fused_accumulation else 0
-        backward += matmul_s(rates.device, rates.common, (inputs, outputs, rows), fp8=fp8, extra=extra)
+        backward += matmul_s(rates, (inputs, outputs, rows), fp8=fp8, extra=extra)
         if not stack.fused_accumulation and _accumulates(work):
             moved = (2 + 2 * ACCUMULATOR_BYTES) * inputs * outputs
-            accumulation += elementwise_s(rates.device, rates.common, moved, 1)
+            accumulation += elementwise_s(rates, moved, 1)
     return forward, backward, accumulation
 
 
@@ -139,13 +143,11 @@ def _remade_products(work: Workload, layers: Iterable[str]) -> list[str]:
 def _remade_messages(work: Workload, rates: Rates, beside_s: float) -> float:
     """Return the exposed seconds of tensor-parallel messages that recomputation sends again: two gathers and, if whole
     blocks are recomputed, their scatters. After the last product, a recomputation that stops early sends none."""
-    if work.layout.tensor_parallel == 1:
-        return 0.0
     gather, scatter = _gather_scatter(work, rates)
     scatters = 0
     if work.layout.recompute == "full":
         scatters = 1 if work.code.stops_early else 2
-    return _exposed(2 * gather + scatters * scatter, _tensor_hidden(work, rates), beside_s, rates)
+    return _exposed(work, rates, 2 * gather + scatters * scatter, beside_s)
 
 
 def _weight_casts(work: Workload, rates: Rates) -> float:
@@ -154,7 +156,7 @@ def _weight_casts(work: Workload, rates: Rates) -> float:
     if work.precision != "fp8":
         return 0.0
     moved = 4 * work.model.layer_matrix_weights / work.layout.tensor_parallel
-    return rates.common.fp8_weight_casts * elementwise_s(rates.device, rates.common, moved, 0)
+    return rates.common.fp8_weight_casts * elementwise_s(rates, moved, 0)
 
 
 def _accumulates(work: Workload) -> bool:
@@ -166,9 +168,7 @@ def _attention(work: Workload, rates: Rates) -> tuple[float, float]:
     sequences, head = float(layout.micro_batch_size), model.head_size
     heads = model.num_attention_heads / (layout.tensor_parallel * layout.context_parallel)
     kind = work.code.attention
-    times = attention_s(
-        rates.device, rates.common, sequences=sequences, heads=heads, seq=model.seq_length, head=head, kind=kind
-    )
+    times = attention_s(rates, sequences=sequences, heads=heads, seq=model.seq_length, head=head, kind=kind)
     return times[0] / rates.stack.attention, times[1] / rates.stack.attention
 
 
@@ -194,8 +194,8 @@ def _elementwise(work: Workload, rates: Rates) -> tuple[float, float]:
         forward, backward = forward + cast, backward + cast
     factor = rates.stack.elementwise * (model.unfused if stack.own else 1)
     return (
-        elementwise_s(rates.device, rates.common, forward * factor, round(6 * factor)),
-        elementwise_s(rates.device, rates.common, backward * factor, round(9 * factor)),
+        elementwise_s(rates, forward * factor, round(6 * factor)),
+        elementwise_s(rates, backward * factor, round(9 * factor)),
     )
 
 
@@ -206,57 +206,50 @@ def _tensor_messages(
     at attention and at the MLP; the backward pass may gather two of them again. Without sequence parallelism each pair
     is one all-reduce of the same bytes. Hidden states gathered for products in FP8 travel in FP8."""
     stack, layout = work.code, work.layout
-    if layout.tensor_parallel == 1:
-        return 0.0, 0.0
     gather, scatter = _gather_scatter(work, rates)
     again = 2 * gather if stack.gathers_again and layout.sequence_parallel else 0.0
     beside = 2 * scatter + again if stack.async_backward else 0.0
-    share = _tensor_hidden(work, rates)
     return (
-        _exposed(2 * gather + 2 * scatter, share, forward_matmul, rates),
-        _exposed(beside, 1.0, backward_matmul, rates)
-        + _exposed(2 * gather + 2 * scatter + again - beside, share, backward_matmul, rates),
+        _exposed(work, rates, 2 * gather + 2 * scatter, forward_matmul),
+        exposed_s(rates, beside, share=1.0, beside_s=MOST_HIDING * backward_matmul)
+        + _exposed(work, rates, 2 * gather + 2 * scatter + again - beside, backward_matmul),
     )
 
 
 def _gather_scatter(work: Workload, rates: Rates) -> tuple[float, float]:
     """Return the seconds to gather the hidden state over tensor-parallel devices, and to sum and scatter it."""
     layout, size = work.layout, 2.0 * work.tokens * work.model.hidden_size
-    scatter = gather_s(rates, size, ranks=layout.tensor_parallel, stride=1, per_node=layout.devices_per_node)
-    if work.precision != "fp8" or not layout.sequence_parallel:
-        return scatter, scatter
-    half = gather_s(rates, size / 2, ranks=layout.tensor_parallel, stride=1, per_node=layout.devices_per_node)
-    return half, scatter
+    halved = 2 if work.precision == "fp8" and layout.sequence_parallel else 1
+    gather, scatter = (
+        gather_s(rates, each, ranks=layout.tensor_parallel, stride=1, per_node=layout.devices_per_node)
+        for each in (size / halved, size)
+    )
+    return gather, scatter
 
 
-def _tensor_hidden(work: Workload, rates: Rates) -> float:
-    """Return the share of tensor-parallel messages that products hide; user buffers and split products need NVLink."""
-    return rates.stack.tensor_hidden if work.layout.tensor_parallel <= work.layout.devices_per_node else 0.0
+def _exposed(work: Workload, rates: Rates, messages_s: float, products_s: float) -> float:
+    """Return the exposed seconds of tensor-parallel messages beside products; to hide them, user buffers and split
+    products need NVLink."""
+    near = work.layout.tensor_parallel <= work.layout.devices_per_node
+    share = rates.stack.tensor_hidden if near else 0.0
+    return exposed_s(rates, messages_s, share=share, beside_s=MOST_HIDING * products_s)
 
 
 def _context_messages(work: Workload, rates: Rates, attention_s: float) -> float:
     """Return the exposed seconds of keys and values that travel around the devices of a sequence, beside attention."""
     layout, model = work.layout, work.model
-    if layout.context_parallel == 1:
-        return 0.0
     size = 2.0 * 2 * layout.micro_batch_size * model.seq_length * model.columns("key") / layout.tensor_parallel
     ring = gather_s(
         rates, size, ranks=layout.context_parallel, stride=layout.tensor_parallel, per_node=layout.devices_per_node
     )
-    hidden = min(ring, attention_s)
-    return ring - hidden + rates.stack.overlap_slowdown * hidden
-
-
-def _exposed(messages_s: float, share: float, beside_s: float, rates: Rates) -> float:
-    hidden = min(messages_s * share, 0.9 * beside_s)
-    return messages_s - hidden + rates.stack.overlap_slowdown * hidden
+    return exposed_s(rates, ring, share=1.0, beside_s=attention_s)
 
 
 def embedding_passes(work: Workload, rates: Rates) -> Passes:
     """Return the passes of the embedding on the first pipeline stage: rows are looked up, positions added, gradients
     summed."""
     size = work.tokens * work.model.hidden_size / work.layout.tensor_parallel
-    forward = elementwise_s(rates.device, rates.common, 8 * size, 3)
+    forward = elementwise_s(rates, 8 * size, 3)
     return Passes(PassTime(elementwise=forward), PassTime(elementwise=2 * forward))
 
 
@@ -267,17 +260,15 @@ def output_passes(work: Workload, rates: Rates) -> Passes:
     columns, width = -(-model.padded_vocab_size // layout.tensor_parallel), model.hidden_size
     sizes = work.tokens, columns, width
     accumulated = 2 * ACCUMULATOR_BYTES * columns * width if work.code.fused_accumulation else 0
-    forward = matmul_s(rates.device, rates.common, sizes, fp8=False, extra=0)
+    forward = matmul_s(rates, sizes)
     rows, columns, inputs = sizes
-    backward = matmul_s(rates.device, rates.common, (rows, inputs, columns), fp8=False, extra=0)
-    backward += matmul_s(rates.device, rates.common, (inputs, columns, rows), fp8=False, extra=accumulated)
+    backward = matmul_s(rates, (rows, inputs, columns))
+    backward += matmul_s(rates, (inputs, columns, rows), extra=accumulated)
     # forward: to FP32, largest, exponentials and their sum; backward: softmax less one, to BF16
-    loss = elementwise_s(rates.device, rates.common, 22.0 * rows * columns, 8)
-    gradient = elementwise_s(rates.device, rates.common, 10.0 * rows * columns, 3)
-    messages = 0.0
-    if layout.tensor_parallel > 1:
-        size = 2.0 * work.tokens * width
-        messages = gather_s(rates, size, ranks=layout.tensor_parallel, stride=1, per_node=layout.devices_per_node)
+    loss = elementwise_s(rates, 22.0 * rows * columns, 8)
+    gradient = elementwise_s(rates, 10.0 * rows * columns, 3)
+    size = 2.0 * work.tokens * width
+    messages = gather_s(rates, size, ranks=layout.tensor_parallel, stride=1, per_node=layout.devices_per_node)
     return Passes(
         _with_losses(PassTime(matmul=forward, elementwise=loss, tensor_messages=messages), rates),
         _with_losses(PassTime(matmul=backward, elementwise=gradient, tensor_messages=messages), rates),

@@ -6,7 +6,9 @@ below (docs/planning.md, search).
 
 from dataclasses import dataclass
 
+from benchmark.planning.step_model.pipeline_events import shape_of_device
 from benchmark.planning.step_model.workload import Workload
+from benchmark.training.engine.pipeline_order import most_in_flight
 from model.decoder_sizes import INTO_ATTENTION, INTO_MLP
 
 MASTER_AND_MOMENTS = 12
@@ -69,10 +71,7 @@ def _blocks_in_flight(work: Workload) -> float:
         # forward pass has four, so that a third of the blocks is held twice.
         turns = work.code.merged_slots and layout.tensor_parallel > 1 and layout.recompute == "selective"
         return layers * (4 / 3 if turns and layout.micro_batches > 1 else 1)
-    if work.code.merged_slots:
-        passes = 2 * (devices - 1) + (chunks - 1) * devices + 2
-    else:
-        passes = devices if chunks == 1 else 2 * (devices - 1) + (chunks - 1) * devices + 1
+    passes = most_in_flight(shape_of_device(0, devices, chunks, merged=work.code.merged_slots))
     return layers * min(passes, layout.micro_batches * chunks)
 
 

@@ -7,7 +7,11 @@ the others added at the rate between, which is exact once the schedule repeats i
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+
+from benchmark.training.engine.pipeline_order import PipelineShape, Turn, evaluation_slots, training_slots
+
+Pass = tuple[int, int]
+"""Micro-batch, and place on its way: forward through the stages, then backward from the last stage to the first."""
 
 
 @dataclass(frozen=True)
@@ -25,15 +29,21 @@ class Pipeline1F1B:
     """True for slots of a forward and a backward pass that end together, with messages exchanged between slots."""
 
 
+class OnePassAtATime(PipelineShape):
+    """Other codes' 1F1B: each pass ends by itself, and without chunks a device runs ahead by one pass for each device
+    behind it."""
+
+    @property
+    def first_backward(self) -> int:
+        return self.ranks - 1 - self.rank if self.chunks == 1 else super().first_backward
+
+
 FEWEST = 24
 """Number of micro-batches after which short pipelines repeat themselves, too."""
 
 
-class PipelineWork(NamedTuple):
-    """A pass, or two interleaved passes, each as numbers of micro-batch and chunk; None if one is missing."""
-
-    forward: tuple[int, int] | None
-    backward: tuple[int, int] | None
+def shape_of_device(rank: int, devices: int, chunks: int, *, merged: bool) -> PipelineShape:
+    return PipelineShape(devices, rank, chunks, apart=True) if merged else OnePassAtATime(devices, rank, chunks)
 
 
 @lru_cache(4096)
@@ -52,39 +62,22 @@ def pipeline_s(pipeline: Pipeline1F1B, micro_batches: int, *, backward: bool = T
 @lru_cache(2048)
 def work_of_device(
     rank: int, devices: int, chunks: int, micro_batches: int, *, merged: bool, backward: bool = True
-) -> tuple[PipelineWork, ...]:
-    """Return the work of a device, in order.
+) -> tuple[tuple[Pass, ...], ...]:
+    """Return the work of a device in the engine's order: a pass, or two that end together."""
+    shape = shape_of_device(rank, devices, chunks, merged=merged)
+    last = 2 * devices * chunks - 1
 
-    Passes come in groups of as many micro-batches as there are devices, chunk after chunk; backward passes from the
-    last chunk to the first. Where the last group is short, a device has nothing to do at the places that it lacks.
-    Before its first backward pass a device runs as many forward passes ahead as the devices behind it need.
-    """
-    group = devices if chunks > 1 else micro_batches
-    forward = _passes_in_order(group, chunks, micro_batches, backward=False)
-    if not backward:
-        return tuple(PipelineWork(each, None) for each in forward if each is not None)
-    back = _passes_in_order(group, chunks, micro_batches, backward=True)
-    behind = devices - 1 - rank
-    if merged:
-        ahead = 2 * behind + (chunks - 1) * devices + 1
-    else:
-        ahead = behind if chunks == 1 else 2 * behind + (chunks - 1) * devices
-    ahead = min(ahead, len(forward))
-    todo = [PipelineWork(each, None) for each in forward[:ahead]]
-    for one, other in zip(forward[ahead:], back, strict=False):
-        todo += [PipelineWork(one, other)] if merged else [PipelineWork(one, None), PipelineWork(None, other)]
-    todo += [PipelineWork(None, each) for each in back[len(forward) - ahead :]]
-    return tuple(each for each in todo if each != PipelineWork(None, None))
+    def passes(turn: Turn | None, *, goes_back: bool) -> tuple[Pass, ...]:
+        if turn is None:
+            return ()
+        stage = turn.chunk * devices + rank
+        return ((turn.micro_batch, last - stage if goes_back else stage),)
 
-
-def _passes_in_order(group: int, chunks: int, micro_batches: int, *, backward: bool) -> list[tuple[int, int] | None]:
-    """Return the micro-batch and chunk of each pass, in order; None where the last group is short of a micro-batch."""
-    return [
-        (micro_batch, chunks - 1 - chunk if backward else chunk) if micro_batch < micro_batches else None
-        for first in range(0, micro_batches, group)
-        for chunk in range(chunks)
-        for micro_batch in range(first, first + group)
-    ]
+    work: list[tuple[Pass, ...]] = []
+    for slot in (training_slots if backward else evaluation_slots)(shape, micro_batches):
+        one, other = passes(slot.forward, goes_back=False), passes(slot.backward, goes_back=True)
+        work += [one + other] if merged else [one, other]
+    return tuple(filter(None, work))
 
 
 def _simulated(pipeline: Pipeline1F1B, micro_batches: int, *, backward: bool) -> float:
@@ -93,43 +86,34 @@ def _simulated(pipeline: Pipeline1F1B, micro_batches: int, *, backward: bool) ->
         work_of_device(rank, devices, chunks, micro_batches, merged=pipeline.merged, backward=backward)
         for rank in range(devices)
     ]
-    last = devices * chunks - 1
-    forward_end: dict[tuple[int, int], float] = {}
-    backward_end: dict[tuple[int, int], float] = {}
-    free, place = [0.0] * devices, [0] * devices
+    forward, back = (
+        [seconds for chunk in zip(*each, strict=True) for seconds in chunk]
+        for each in (pipeline.forward_s, pipeline.backward_s)
+    )
+    turn = len(forward)  # the place where the last stage goes on with its own result
     waiting, blocked = (pipeline.send_s, 0.0) if pipeline.send_hidden else (0.0, pipeline.send_s)
-    moved = True
+    duration_s = [seconds + blocked for seconds in (*forward, *reversed(back))]
+    duration_s[turn - 1], duration_s[-1] = forward[-1], back[0]
+    ended: dict[Pass, float] = {}
+    free, done, moved = [0.0] * devices, [0] * devices, True
     while moved:
         moved = False
-        for rank in range(devices):
-            while place[rank] < len(todo[rank]):
-                work = todo[rank][place[rank]]
-                start, duration = free[rank], 0.0
-                if work.forward is not None:
-                    micro_batch, chunk = work.forward
-                    stage = chunk * devices + rank
-                    if stage:
-                        ready = forward_end.get((micro_batch, stage - 1))
-                        if ready is None:
-                            break
-                        start = max(start, ready + waiting)
-                    duration += pipeline.forward_s[rank][chunk] + (blocked if stage < last else 0.0)
-                if work.backward is not None:
-                    micro_batch, chunk = work.backward
-                    stage = chunk * devices + rank
-                    ends = forward_end if stage == last else backward_end
-                    ready = ends.get((micro_batch, stage if stage == last else stage + 1))
+        for rank, works in enumerate(todo):
+            while done[rank] < len(works):
+                start, seconds = free[rank], 0.0
+                for micro_batch, place in works[done[rank]]:
+                    ready = ended.get((micro_batch, place - 1)) if place else 0.0
                     if ready is None:
                         break
-                    start = max(start, ready + (0.0 if stage == last else waiting))
-                    duration += pipeline.backward_s[rank][chunk] + (blocked if stage else 0.0)
-                free[rank] = start + duration
-                if work.forward is not None:
-                    forward_end[work.forward[0], work.forward[1] * devices + rank] = free[rank]
-                if work.backward is not None:
-                    backward_end[work.backward[0], work.backward[1] * devices + rank] = free[rank]
-                place[rank] += 1
-                moved = True
-    if any(place[rank] < len(todo[rank]) for rank in range(devices)):
+                    start = max(start, ready if place in (0, turn) else ready + waiting)
+                    seconds += duration_s[place]
+                else:
+                    free[rank] = start + seconds
+                    ended.update(dict.fromkeys(works[done[rank]], free[rank]))
+                    done[rank] += 1
+                    moved = True
+                    continue
+                break
+    if any(done[rank] < len(works) for rank, works in enumerate(todo)):
         raise RuntimeError(f"the schedule of {devices} devices, {chunks} chunks, {micro_batches} micro-batches hangs")
     return max(free)

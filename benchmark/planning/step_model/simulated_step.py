@@ -1,4 +1,8 @@
-"""Simulate a whole step as parts that add up: passes through the pipeline, data-parallel messages, the update."""
+"""Simulate a whole step as parts that add up: passes through the pipeline, data-parallel messages, the update.
+
+A prediction has an interval: it follows from the errors on published steps and from constants that were not
+measured.
+"""
 
 import dataclasses
 import math
@@ -14,9 +18,8 @@ from benchmark.planning.step_model.block_times import (
     embedding_passes,
     output_passes,
 )
-from benchmark.planning.step_model.collective_times import gather_s, send_s, sum_small_s
-from benchmark.planning.step_model.machine_constants import Rates, rates
-from benchmark.planning.step_model.operator_times import elementwise_s
+from benchmark.planning.step_model.machine_constants import Constant, Rates, rates, values_of
+from benchmark.planning.step_model.operation_times import elementwise_s, exposed_s, gather_s, send_s, sum_small_s
 from benchmark.planning.step_model.pipeline_events import Pipeline1F1B, pipeline_s
 from benchmark.planning.step_model.workload import Workload
 
@@ -38,6 +41,32 @@ class StepParts(PassTime):
     """Seconds of waiting for the slowest device."""
     fixed: float = 0.0
     """Seconds of input, gradient norm and logging."""
+
+
+@dataclass(frozen=True)
+class Influence:
+    """Change of a step when a constant moves to the ends of its plausible range."""
+
+    constant: str
+    source: str
+    low_s: float
+    high_s: float
+    """Larger change of the step in seconds; ``low_s`` is the smaller one."""
+
+
+@dataclass(frozen=True)
+class StepInterval:
+    """A predicted step with its uncertainty; nine of ten measured steps should lie from ``low_s`` to ``high_s``."""
+
+    parts: StepParts
+    low_s: float
+    high_s: float
+    influences: tuple[Influence, ...]
+    """Influences of constants that no published step depends on, the largest first."""
+
+    @property
+    def step_s(self) -> float:
+        return self.parts.total
 
 
 def simulate_step(work: Workload, values: Mapping[str, float]) -> StepParts:
@@ -68,6 +97,35 @@ def simulate_evaluation(work: Workload, values: Mapping[str, float], sequences: 
     slowest = 1 + step_rates.common.jitter * math.log2(layout.devices)
     whole = -(-micro_batches // layout.pipeline_parallel) * layout.pipeline_parallel
     return pipeline_s(pipeline, whole, backward=False) * slowest + _fixed_s(work, step_rates)
+
+
+def predict_step(work: Workload, constants: Mapping[str, Constant]) -> StepInterval:
+    """Return the step and its interval.
+
+    The stack's error in the backtest covers the constants that published steps depended on. Constants of the stack and
+    the accelerator that are not ``backed`` by published steps are moved through their ranges one at a time, and
+    messages that nobody has measured as hidden are exposed; these influences and that error are independent, so that
+    their squares add up.
+    """
+    values = values_of(constants)
+    parts = simulate_step(work, values)
+    own = (f"accelerators.{work.accelerator}.", f"stacks.{work.stack}.")
+    influences = []
+    for name, constant in constants.items():
+        if name.startswith(own) and not constant.backed and constant.low < constant.high:
+            changes = [
+                simulate_step(work, {**values, name: end}).total - parts.total for end in (constant.low, constant.high)
+            ]
+            influences.append(Influence(name, constant.source, min(0.0, *changes), max(0.0, *changes)))
+    for feature in (one for one in work.code.unmeasured if one not in work.without):
+        exposed = dataclasses.replace(work, without=(*work.without, feature))
+        change_s = simulate_step(exposed, values).total - parts.total
+        influences.append(Influence(f"{feature}=off", "not measured", min(0.0, change_s), max(0.0, change_s)))
+    error_s = constants[f"stacks.{work.stack}.error"].value * parts.total
+    low_s = math.hypot(error_s, *(influence.low_s for influence in influences))
+    high_s = math.hypot(error_s, *(influence.high_s for influence in influences))
+    influences.sort(key=lambda influence: influence.low_s - influence.high_s)
+    return StepInterval(parts, parts.total - low_s, parts.total + high_s, tuple(influences))
 
 
 def _fixed_s(work: Workload, step_rates: Rates) -> float:
@@ -140,16 +198,10 @@ def _data_messages(work: Workload, step_rates: Rates, passes: Passes) -> float:
     beside = (chunks - 1) / chunks * group + 1 / chunks
     share = step_rates.stack.data_hidden * (1 - 1 / (4 * chunks))  # at least a bucket of the last part is exposed
     return (
-        _rest(summed_s, passes.backward.total * beside, share, step_rates)
-        + _rest(gathered_s, passes.forward.total * beside, share, step_rates)
+        exposed_s(step_rates, summed_s, share=share, beside_s=passes.backward.total * beside)
+        + exposed_s(step_rates, gathered_s, share=share, beside_s=passes.forward.total * beside)
         + ends_s
     )
-
-
-def _rest(messages_s: float, beside_s: float, share: float, step_rates: Rates) -> float:
-    """Return the exposed seconds of messages beside computation, plus the computation's slowdown by hidden messages."""
-    hidden = min(beside_s, messages_s * share)
-    return messages_s - hidden + step_rates.stack.overlap_slowdown * hidden
 
 
 def _fsdp_messages(work: Workload, step_rates: Rates, ranks: int) -> float:
@@ -168,8 +220,8 @@ def _fsdp_messages(work: Workload, step_rates: Rates, ranks: int) -> float:
         scatter += gather_s(step_rates, rest, ranks=layout.replicas, stride=stride * ranks, per_node=per_node)
     block = block_passes(work, step_rates)
     share = 0.0 if "dp-overlap" in work.without else step_rates.stack.data_hidden
-    per_layer = _rest(gather, block.forward.total, share, step_rates)
-    per_layer += _rest(gather + scatter, block.backward.total, share, step_rates)
+    per_layer = exposed_s(step_rates, gather, share=share, beside_s=block.forward.total)
+    per_layer += exposed_s(step_rates, gather + scatter, share=share, beside_s=block.backward.total)
     tables = moved_s((4 + stack.gradient_bytes) * (1 if model.tied else 2) * work.table_weights / tensor)
     return layout.micro_batches * (model.num_layers * per_layer + gather + 0.5 * tables)
 
@@ -178,4 +230,4 @@ def _update(work: Workload, step_rates: Rates) -> float:
     numbers = work.parameters_of_device
     cleared = 0 if work.layout.sharding == "fsdp" else 4 * numbers
     moved = (ADAM_BYTES + 4) * numbers / work.layout.shards + cleared
-    return elementwise_s(step_rates.device, step_rates.common, moved, 20)
+    return elementwise_s(step_rates, moved, 20)

@@ -7,7 +7,6 @@ from benchmark.config.run_config import RunConfig
 from benchmark.planning.step_model.stacks import STACKS, Feature, Sharding, Stack
 from model.decoder_sizes import DecoderSizes, Recompute
 from model.flops import part_flops_per_token
-from stage.errors import InputError
 
 Number = Literal["bf16", "fp8"]
 """Number format of the linear layers' inputs; FP16 is computed at BF16's speed."""
@@ -67,15 +66,6 @@ class Workload:
     @property
     def code(self) -> Stack:
         return STACKS[self.stack]
-
-    def require_precision(self) -> None:
-        """Raise InputError if the stack does not have the precision."""
-        if self.precision not in self.code.precisions:
-            having = ", ".join(name for name, each in STACKS.items() if self.precision in each.precisions)
-            raise InputError(
-                f"stack {self.stack} has no {self.precision}, only {', '.join(self.code.precisions)}; stacks with "
-                f"{self.precision}: {having}; change --precision or --stack"
-            )
 
     @property
     def flops(self) -> float:

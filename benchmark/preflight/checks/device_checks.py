@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from benchmark.config.accelerators import ACCELERATORS
-from benchmark.machine.gpus import DeviceReading, all_gpus
+from benchmark.machine.gpus import DeviceReading, all_gpus, turned_bad
 from benchmark.preflight.checks.preflight_check import GPU, CheckResult, Measured, Outcome, Place, PreflightCheck
 from stage.errors import InputError
 
@@ -81,16 +81,12 @@ def health(_: Place) -> CheckResult:
 
 
 def judge_health(readings: Sequence[DeviceReading]) -> CheckResult:
-    """Judge the memory of each GPU; a figure that a GPU does not report is no fault."""
+    """Judge the memory of each GPU as a run does; a figure that a GPU does not report is no fault."""
     bad = [
-        f"GPU {number}: {what}"
+        f"GPU {number}: {said}"
         for number, one in enumerate(readings)
-        for what, count in (
-            (f"{one.uncorrected:.0f} uncorrected memory errors", one.uncorrected),
-            ("rows of its memory wait to be replaced", one.remap_pending),
-            ("rows of its memory could not be replaced", one.remap_failed),
-        )
-        if count > 0
+        for kind, said in turned_bad(None, one).items()
+        if kind not in one.slowdowns()
     ]
     if bad:
         return CheckResult("FAILED", ", ".join(bad), "drain the node and reset the GPU")

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.config.runtime_variables import runtime_environment
-from benchmark.machine.gloo_interface import address_of_this_machine, gloo_environment
 from benchmark.machine.gpus import gpu_facts
 from benchmark.machine.hardware import ask
-from benchmark.machine.open_files import files_needed, raise_file_limit
+from benchmark.machine.process_setup import address_of_this_machine, files_needed, gloo_environment, raise_file_limit
 from benchmark.machine.run_environment import run_environment
 from benchmark.preflight.checks.preflight_check import GPU, RUN, WORLD, CheckResult, Measured, Place, PreflightCheck
-from benchmark.preflight.slice_run.device_facts import available_memory_bytes
+from benchmark.preflight.slice_run.slice_devices import available_memory_bytes
 from benchmark.training.checkpoints.checkpoint_folder import checkpoints_folder, newest_checkpoint
 from benchmark.training.checkpoints.save_policy import checkpoint_bytes
 from benchmark.training.inputs import input_paths, require_inputs

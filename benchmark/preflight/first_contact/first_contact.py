@@ -22,7 +22,7 @@ import torch
 from benchmark.config.benchmarks import BENCHMARKS
 from benchmark.preflight.first_contact import contention
 from benchmark.preflight.first_contact.features import FEATURES
-from benchmark.preflight.slice_run.device_facts import DeviceFacts, device_facts
+from benchmark.preflight.slice_run.slice_devices import DeviceFacts, device_facts
 from benchmark.preflight.slice_run.tuned_collectives import told
 from stage.cli import choose
 from stage.errors import InputError

@@ -3,7 +3,6 @@ agree, and loading must restore every bit."""
 
 import tempfile
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -12,7 +11,6 @@ import torch
 from torch import Tensor
 
 from benchmark.config.run_config import RunConfig
-from benchmark.preflight.first_contact.kernel_features import FeatureWrong
 from benchmark.preflight.slice_run.made_up_state import made_up_batches, made_up_state
 from benchmark.preflight.slice_run.slice_config import SliceOptions, slice_config
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path
@@ -22,6 +20,7 @@ from benchmark.training.engine.adam import local
 from benchmark.training.engine.distributed import Environment, joined_world
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.step import train_step
+from stage.errors import CheckFailed
 
 Precision = Literal["fp32", "bf16"]
 STEPS = 4
@@ -43,7 +42,7 @@ class TrainedSteps:
 
 
 def trained_as_on_a_cpu(precision: Precision, device: torch.device) -> str:
-    """Train the rehearsals' models with fewer layers on the CPU, then on the device. Raises FeatureWrong."""
+    """Train the rehearsals' models with fewer layers on the CPU, then on the device. Raises CheckFailed."""
     kind: Literal["cuda", "cpu"] = "cuda" if device.type == "cuda" else "cpu"
     said = []
     for name in MODELS:
@@ -54,20 +53,14 @@ def trained_as_on_a_cpu(precision: Precision, device: torch.device) -> str:
     return f"{'; '.join(said)}; saved and loaded to the bit"
 
 
-training_in_fp32 = partial(trained_as_on_a_cpu, "fp32")
-training_in_bf16 = partial(trained_as_on_a_cpu, "bf16")
-
-
 def compared(found: TrainedSteps, due: TrainedSteps, precision: Precision) -> str:
-    """Return the difference of the steps from the CPU's; raise FeatureWrong if it is too large, or not a number."""
+    """Return the difference of the steps from the CPU's; raise CheckFailed if it is too large, or not a number."""
     said = []
     for name, most in zip(("losses", "norms"), TOLERANCES[precision], strict=True):
         theirs = getattr(due, name)
         error = float(np.max(np.abs(np.subtract(getattr(found, name), theirs) / theirs)))  # NaN where any is
         if not error <= most:
-            raise FeatureWrong(
-                f"{name} of {STEPS} steps are off by {error:.2g} of the CPU's; at most {most:.2g} is due"
-            )
+            raise CheckFailed(f"{name} of {STEPS} steps are off by {error:.2g} of the CPU's; at most {most:.2g} is due")
         said.append(f"{name} within {error:.1g}")
     return f"{STEPS} steps, {', '.join(said)} of the CPU's"
 
@@ -100,12 +93,12 @@ def _train(
 
 
 def _save_and_load(state: TrainState, config: RunConfig) -> None:
-    """Raise FeatureWrong if a saved and loaded checkpoint differs from the state in any bit."""
+    """Raise CheckFailed if a saved and loaded checkpoint differs from the state in any bit."""
     writer = Checkpointer(state, config.run_dir, config.checkpoints)
     writer.save()
     written = writer.wait(SAVE_LIMIT_S)
     if written is None or written.failure is not None:
-        raise FeatureWrong(f"a checkpoint could not be written: {written.failure if written else 'it takes too long'}")
+        raise CheckFailed(f"a checkpoint could not be written: {written.failure if written else 'it takes too long'}")
     loaded = made_up_state(config, state.world)
     loaded.progress.steps = state.progress.steps
     for tensor in _own(loaded).values():
@@ -114,7 +107,7 @@ def _save_and_load(state: TrainState, config: RunConfig) -> None:
     theirs = _own(loaded)
     wrong = [name for name, tensor in _own(state).items() if not torch.equal(tensor, theirs[name])]
     if wrong:
-        raise FeatureWrong(f"{len(wrong)} tensors are not what was saved, such as {wrong[0]}")
+        raise CheckFailed(f"{len(wrong)} tensors are not what was saved, such as {wrong[0]}")
 
 
 def _own(state: TrainState) -> dict[str, Tensor]:

@@ -13,8 +13,7 @@ import torch
 
 from benchmark.config.run_config import RunConfig
 from benchmark.config.runtime_variables import runtime_environment
-from benchmark.machine.gpu_health import watch_device
-from benchmark.machine.gpus import DeviceReading
+from benchmark.machine.gpus import DeviceReading, watch_device
 from benchmark.planning.run_plans.calibration import CollectiveTime
 from benchmark.preflight.slice_run.device_rates import (
     MeasuredRates,

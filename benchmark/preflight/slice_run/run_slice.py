@@ -12,10 +12,15 @@ from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import system_text
 from benchmark.launch.forked_ranks import run_ranks
 from benchmark.planning.run_plans.calibration import Calibration, write_calibration
-from benchmark.preflight.slice_run.device_facts import DeviceFacts, device_facts
-from benchmark.preflight.slice_run.fitting_layers import chosen_layers, counted_memory, fullest_bytes
 from benchmark.preflight.slice_run.rank_measurement import RankMeasurement, read_measurements, run_rank
 from benchmark.preflight.slice_run.slice_config import SliceOptions, slice_config
+from benchmark.preflight.slice_run.slice_devices import (
+    DeviceFacts,
+    chosen_layers,
+    counted_memory,
+    device_facts,
+    fullest_bytes,
+)
 from benchmark.preflight.slice_run.slice_result import calibration_of, slice_result
 from benchmark.preflight.slice_run.tuned_collectives import TimedCollectives, fastest, timed_ways
 from stage.errors import CheckFailed, InputError

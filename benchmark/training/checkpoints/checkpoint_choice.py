@@ -10,7 +10,6 @@ from benchmark.training.checkpoints.checkpoint_folder import (
     checkpoints_folder,
     read_progress,
     set_aside,
-    set_aside_one,
     whole_checkpoints,
 )
 from benchmark.training.engine.run_progress import Progress
@@ -69,7 +68,7 @@ def next_older(run_dir: Path, steps: int, damage: DamagedCheckpoint) -> Checkpoi
 
 def set_aside_damaged(run_dir: Path, steps: int, damage: DamagedCheckpoint) -> str:
     """Move a damaged checkpoint out of the way; return one line for people."""
-    place = set_aside_one(run_dir, steps, why="damaged")
+    place = set_aside(run_dir, [steps], why="damaged")
     older = [found for found in whole_checkpoints(run_dir) if found < steps]
     then = f"the one after {older[-1]} steps" if older else "the initial checkpoint"
     what = f"the checkpoint after {steps} steps is damaged ({damage.files()})"
@@ -79,7 +78,7 @@ def set_aside_damaged(run_dir: Path, steps: int, damage: DamagedCheckpoint) -> s
 def go_back(run_dir: Path, steps: int, launch: str | None) -> None:
     """Set checkpoints newer than the requested one aside, now that it is loaded, and remember that the request is
     met."""
-    set_aside(run_dir, after=steps, why=f"back to {steps}")
+    set_aside(run_dir, [found for found in whole_checkpoints(run_dir) if found > steps], why=f"back to {steps}")
     if launch is not None:
         write_text(_met_path(run_dir), json.dumps({"steps": steps, "launch": launch}) + "\n")
 

@@ -72,25 +72,12 @@ def newest_checkpoint(run_dir: Path) -> int | None:
     return steps[-1] if steps else None
 
 
-def set_aside(run_dir: Path, *, after: int, why: str) -> list[int]:
-    """Move checkpoints of more than ``after`` steps out of the way, so that a run resumes from an older one.
+def set_aside(run_dir: Path, steps: Sequence[int], *, why: str) -> Path | None:
+    """Move checkpoints out of the way, so that a run resumes from an older one; return their new place.
 
-    ``why``: a few words, which become part of their folder's name. Returns their steps, the oldest first. One process
-    calls this, before any other looks at the checkpoints.
+    ``why``: a few words, which become part of their folder's name. One process calls this. The newest goes first: if
+    the process is killed in between, the older ones are still in place, and the next start sees only these.
     """
-    steps = [found for found in whole_checkpoints(run_dir) if found > after]
-    _move_aside(run_dir, steps, why)
-    return steps
-
-
-def set_aside_one(run_dir: Path, steps: int, *, why: str) -> Path | None:
-    """Move the checkpoint of exactly ``steps`` steps out of the way; return its new place, or None if there is none."""
-    return _move_aside(run_dir, [found for found in whole_checkpoints(run_dir) if found == steps], why)
-
-
-def _move_aside(run_dir: Path, steps: Sequence[int], why: str) -> Path | None:
-    """Move checkpoints aside, the newest first: if the process is killed in between, the older ones are still in place,
-    and the next start sees only these."""
     if not steps:
         return None
     everything = checkpoints_folder(run_dir) / "set_aside"

@@ -30,7 +30,6 @@ MEASURED_STEPS = 2
 counted."""
 KEPT_STEPS, KEPT_SAVES = 64, 9
 """Number of latest measurements that the medians are taken of."""
-WORTH_A_NOTE = 0.2
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,6 @@ class SavePolicy:
         self._steps: deque[float] = deque(maxlen=KEPT_STEPS)
         self._pauses: deque[float] = deque(maxlen=KEPT_SAVES)
         self._writes: deque[float] = deque(maxlen=KEPT_SAVES)
-        self._noted: SaveInterval | None = None
         self._first = True
 
     def interval(self) -> SaveInterval | None:
@@ -125,17 +123,6 @@ class SavePolicy:
     def due(self) -> bool:
         interval = self.interval()
         return interval is not None and self._clock() - self._begun >= interval.seconds
-
-    def news(self) -> SaveInterval | None:
-        """Return the interval if it was just chosen or has changed by more than a fifth since it was last returned
-        here."""
-        now = self.interval()
-        if now is None or (
-            self._noted is not None and abs(now.seconds - self._noted.seconds) <= WORTH_A_NOTE * self._noted.seconds
-        ):
-            return None
-        self._noted = now
-        return now
 
     def stepped(self, seconds: float) -> None:
         if not self._first:

@@ -18,9 +18,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.distributed_c10d import _set_pg_timeout
 
 from benchmark.config.system_config import System
-from benchmark.machine.gloo_interface import gloo_environment
-from benchmark.machine.near_cores import keep_near
-from benchmark.machine.open_files import raise_file_limit
+from benchmark.machine.process_setup import gloo_environment, keep_near, raise_file_limit
 from model.sharding import AXES
 from stage.errors import InputError
 

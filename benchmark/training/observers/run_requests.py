@@ -14,7 +14,6 @@ from benchmark.training.step_flags import StepFlags
 
 LOOK_S = 2.0
 """Seconds between looks for the files."""
-SAVE_FILE, EXIT_FILE = "save", "exit"
 
 STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Signals that stop the run: SIGTERM from Slurm, torchrun and kill; SIGINT from Ctrl-C; SIGHUP from a terminal that is
@@ -27,7 +26,8 @@ class RunRequests(Observer):
     """Collect the requests to this process. The processes agree on them in each step (step_flags.py).
 
     SIGUSR1 and ``touch RUN_DIR/save`` save a checkpoint. SIGUSR2, SIGTERM, Ctrl-C, a closed terminal, the time limit
-    and ``touch RUN_DIR/exit`` save one and stop the run. A request stays until it is met.
+    and ``touch RUN_DIR/exit`` save one and stop the run. A request stays until it is met; the file ``save`` is removed
+    once it is seen.
     """
 
     def __init__(self, time_limit_s: float | None = None) -> None:
@@ -65,8 +65,8 @@ class RunRequests(Observer):
         late = self._time_limit_s is not None and seconds_since_process_start() > self._time_limit_s
         files = self._files
         return StepFlags(
-            save=signal.SIGUSR1 in self._signals or (files is not None and files.save_asked()),
-            exit_trigger=files is not None and files.exit_asked(),
+            save=signal.SIGUSR1 in self._signals or (files is not None and files.save_asked),
+            exit_trigger=files is not None and files.exit_asked,
             sigusr2=signal.SIGUSR2 in self._signals,
             sigterm=not self._signals.isdisjoint(STOPS),
             time_limit=late,
@@ -76,7 +76,7 @@ class RunRequests(Observer):
         """Forget the requests for a checkpoint that came until now: this checkpoint meets them."""
         self._signals.discard(signal.SIGUSR1)
         if self._files is not None:
-            self._files.saved()
+            self._files.save_asked = False
 
     def end(self, end: RunEnd) -> None:
         """Remove the file ``exit``, so that it does not stop the next start."""
@@ -94,29 +94,14 @@ class TriggerFiles:
     """
 
     def __init__(self, run_dir: Path) -> None:
-        self._save, self._exit = run_dir / SAVE_FILE, run_dir / EXIT_FILE
-        self._lock = threading.Lock()
-        self._save_seen: tuple[int, int] | None = None
-        self._save_met: tuple[int, int] | None = None
-        """Identity of the save file that was met last: a file that cannot be removed asks only once."""
-        self._exit_seen = False
+        self._save, self._exit = run_dir / "save", run_dir / "exit"
+        self.save_asked = self.exit_asked = False
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="trigger files", daemon=True)
         self._thread.start()
 
-    def save_asked(self) -> bool:
-        return self._save_seen is not None
-
-    def exit_asked(self) -> bool:
-        return self._exit_seen
-
-    def saved(self) -> None:
-        with self._lock:
-            if self._save_seen is not None:
-                self._save_met, self._save_seen = self._save_seen, None
-
     def exited(self) -> None:
-        if self._exit_seen:
+        if self.exit_asked:
             with contextlib.suppress(OSError):
                 self._exit.unlink(missing_ok=True)
 
@@ -126,28 +111,13 @@ class TriggerFiles:
         self._thread.join(0.1)
 
     def _watch(self) -> None:
-        while True:
+        self._look()
+        while not self._closing.wait(LOOK_S):
             self._look()
-            if self._closing.wait(LOOK_S):
-                self._look()
-                return
 
     def _look(self) -> None:
-        found = _identity(self._save)
-        with self._lock:
-            met = found is not None and found == self._save_met
-            if not met:
-                self._save_seen = found
-        if met:
-            with contextlib.suppress(OSError):
-                self._save.unlink(missing_ok=True)
-        self._exit_seen = self._exit_seen or _identity(self._exit) is not None
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    """Return the file's inode and modification time; None if there is no file or its status cannot be read."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns
+        with contextlib.suppress(OSError):  # as a rule there is no such file
+            self._save.unlink()
+            self.save_asked = True
+        with contextlib.suppress(OSError):
+            self.exit_asked = self.exit_asked or self._exit.exists()

@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -39,9 +39,11 @@ class Saves(Observer):
         events: EventLog,
         phases: PhaseLog,
         told: Sequence[Observer],
+        written: Callable[[int], None] | None = None,
     ) -> None:
-        """``told``: observers that are told before a checkpoint is begun. Collective."""
-        self._options, self._told = options, told
+        """``told``: observers that are told before a checkpoint is begun. ``written``: called with the steps of each
+        checkpoint that is whole. Collective."""
+        self._options, self._told, self._written = options, told, written
         self._state, self._events, self._phases = state, events, phases
         self._policy = SavePolicy(state.benchmark, state.system, options) if state.world.rank == 0 else None
         self._checkpointer = Checkpointer(state, run_dir, options)
@@ -66,9 +68,8 @@ class Saves(Observer):
             return
         first = self._policy.interval() is None
         self._policy.stepped(step.seconds())
-        interval = self._policy.news()
-        if interval is not None:
-            self._note(interval, say=first)
+        if first and (interval := self._note_interval()) is not None:
+            self._events.note("message", interval.line())
 
     def between_steps(self, step: StepDone) -> RunEnd | None:
         """Begin a checkpoint if one is due or requested. Collective."""
@@ -170,9 +171,14 @@ class Saves(Observer):
             return
         if self._policy is not None:
             self._policy.written(written.seconds)
+            self._note_interval()
         self._events.note("checkpoint_written", steps=written.steps, seconds=written.seconds, bytes=written.bytes)
+        if self._written is not None:
+            self._written(written.steps)
 
-    def _note(self, interval: SaveInterval, *, say: bool) -> None:
-        self._events.note("save_interval", round(interval.seconds, 3), **dataclasses.asdict(interval))
-        if say:
-            self._events.note("message", interval.line())
+    def _note_interval(self) -> SaveInterval | None:
+        """Note the interval between saves, if one is chosen by now, and return it."""
+        interval = None if self._policy is None else self._policy.interval()
+        if interval is not None:
+            self._events.note("save_interval", round(interval.seconds, 3), **dataclasses.asdict(interval))
+        return interval

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 from benchmark.events.event_log import EventLog
 from benchmark.launch.endings import RunEnd
-from benchmark.machine.gpu_health import turned_bad, watch_device
-from benchmark.machine.gpus import FIGURES, TROUBLE, DeviceReading
+from benchmark.machine.gpus import FIGURES, TROUBLE, DeviceReading, turned_bad, watch_device
 from benchmark.speed_watch.slow_ranks import SlowRank, SlowRankDetector
 from benchmark.speed_watch.throughput_drop import SpeedChange, ThroughputDropDetector
 from benchmark.training.engine.own_compute import OwnCompute
@@ -136,8 +135,6 @@ class SpeedWatch(Observer):
             now_s=change.now_s,
             slow=sorted(self._slow_ranks.slow),
         )
-        if self._world.device.type == "cpu":
-            return  # cores that others use, too, are no fault of the run
         if change.kind == "recovery":
             self._events.note("message", f"since step {change.since} steps take {change.now_s:.4g} s again")
             return

@@ -18,15 +18,16 @@ import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from statistics import median
 
 from benchmark.events.event_log import EventLog
 from benchmark.launch.endings import RunEnd
 from benchmark.launch.phases import PhaseLog
-from benchmark.speed_watch.outliers import median, robust_deviation, stands_out
+from benchmark.speed_watch.outliers import robust_deviation, stands_out
 from benchmark.training.engine.state_soundness import check_state
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.observer import Observer, StepDone
-from benchmark.training.observers.finding_words import describe_state
+from benchmark.training.observers.skipped_steps import describe_state
 
 RECENT = 8
 LEAST, MOST = 24, 64
@@ -63,7 +64,7 @@ class UsualValues:
     @property
     def expected(self) -> float | None:
         """Median of the last values; None while too few are known."""
-        return float(median(self._recent)) if len(self._surprises) >= LEAST else None
+        return median(self._recent) if len(self._surprises) >= LEAST else None
 
     def is_high(self, value: float, *, rise: float, deviations: float, least_deviation: float) -> bool:
         """Return whether ``value`` is more than ``rise`` above the expected one and stands out from the surprises."""
@@ -71,12 +72,12 @@ class UsualValues:
             return False
         if not math.isfinite(value):
             return True
-        deviation = max(float(robust_deviation(self._surprises)), least_deviation)
-        return bool(stands_out(value - self.expected, matters=rise, deviation=deviation, certain=deviations))
+        deviation = max(robust_deviation(self._surprises), least_deviation)
+        return stands_out(value - self.expected, matters=rise, deviation=deviation, certain=deviations)
 
     def learn(self, value: float) -> None:
         if len(self._recent) == RECENT:
-            self._surprises.append(value - float(median(self._recent)))
+            self._surprises.append(value - median(self._recent))
         self._recent.append(value)
 
 

@@ -1,9 +1,23 @@
-"""Note the event ``step``, from which console, TensorBoard and reports take their figures of a step."""
+"""Note what steps say: the event ``step`` with the figures of each, and ``eta``, when the target is expected."""
 
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable
+
+from benchmark.config.target_forecast import forecast
 from benchmark.events.event_log import EventLog
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.observer import Observer, StepDone
+from benchmark.training.step import EvaluationResult
 from model.flops import train_flops_per_token
+
+EVERY_S = 180.0
+"""Seconds between forecasts when there is no evaluation."""
+FEWEST_STEPS = 3
+"""Steps of this process before the first forecast: the first ones take longer."""
+LATEST_STEPS = 100
+"""Number of latest steps whose median is the time of a step."""
 
 
 class StepRecord(Observer):
@@ -37,3 +51,75 @@ class StepRecord(Observer):
             mfu=None if self._peak_tflops is None else tflops / self._peak_tflops,
             memory_gib=self._world.peak_memory_bytes() / 2**30,
         )
+
+
+class TargetEta(Observer):
+    """Forecast how long the run still takes to its target: at each evaluation, and every few minutes between them.
+
+    Times are those of this process, so that after a restart on other machines their speed counts.
+    """
+
+    def __init__(self, state: TrainState, events: EventLog, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._benchmark, self._progress, self._events, self._clock = state.benchmark, state.progress, events, clock
+        self._step_s: deque[float] = deque(maxlen=LATEST_STEPS)
+        self._evaluation_s: list[float] = []
+        self._steps, self._pauses_s = 0, 0.0
+        """Steps of this process, and the seconds that passed between them, for checkpoints and audits."""
+        self._done_at: float | None = None
+        """Time at which the last step or evaluation was done."""
+        self._said_at: float | None = None
+
+    def before_step(self) -> None:
+        if self._done_at is not None:
+            self._pauses_s += self._clock() - self._done_at
+
+    def step_done(self, step: StepDone) -> None:
+        self._steps += 1
+        self._step_s.append(step.seconds())
+        self._done_at = self._clock()
+        if self._said_at is None or self._done_at - self._said_at >= EVERY_S:
+            self._note("step")
+
+    def evaluated(self, result: EvaluationResult) -> None:
+        assert self._done_at is not None
+        now, target = self._clock(), self._benchmark.target_log_perplexity
+        self._evaluation_s.append(now - self._done_at)
+        self._done_at = now
+        if target is None or result.log_perplexity > target:
+            self._note("evaluation")
+
+    def _note(self, after: str) -> None:
+        benchmark, trained_tokens = self._benchmark, self._progress.trained_tokens
+        end = (benchmark.last_iteration - benchmark.start_iteration) * benchmark.tokens_per_step
+        if self._steps < FEWEST_STEPS or trained_tokens >= end:
+            return
+        evaluations = [(one.trained_tokens, one.log_perplexity) for one in self._progress.evaluations]
+        found = forecast(benchmark, evaluations, trained_tokens)
+        if found is None and benchmark.target_log_perplexity is not None:
+            return
+        tokens, low, high = (end, end, end) if found is None else (found.tokens, found.low, found.high)
+        self._said_at = self._clock()
+        self._events.note(
+            "eta",
+            after=after,
+            trained_tokens=trained_tokens,
+            target=benchmark.target_log_perplexity,
+            target_tokens=min(tokens, end),
+            target_tokens_low=min(low, end),
+            target_tokens_high=min(high, end),
+            seconds=self._seconds(trained_tokens, min(tokens, end)),
+            seconds_low=self._seconds(trained_tokens, min(low, end)),
+            seconds_high=self._seconds(trained_tokens, min(high, end)),
+            step_s=statistics.median(self._step_s),
+            basis="end of training" if found is None else found.basis,
+            reaches_target=found is not None and tokens <= end,
+        )
+
+    def _seconds(self, now: int, until: int) -> float:
+        """Return the seconds from ``now`` to ``until`` trained tokens: steps, evaluations, and pauses at their rate so
+        far."""
+        size, interval = self._benchmark.tokens_per_step, self._benchmark.eval_interval
+        evaluations = until // size // interval - now // size // interval
+        each_s = statistics.median(self._evaluation_s) if self._evaluation_s else 0.0
+        step_s = statistics.median(self._step_s) + self._pauses_s / self._steps
+        return (until - now) / size * step_s + evaluations * each_s

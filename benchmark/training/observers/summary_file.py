@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmark.events.event_log import EventLog
-from benchmark.launch.endings import Ending, RunEnd
+from benchmark.launch.endings import STOP_NOTE, Ending, RunEnd, StopNote
 from benchmark.launch.phases import PhaseLog
-from benchmark.launch.stop_note import StopNote, write_stop_note
+from benchmark.launch.small_files import write_object
 from benchmark.machine.run_environment import seconds_since_process_start
 from benchmark.training.checkpoints.checkpoint_folder import newest_checkpoint
 from benchmark.training.engine.run_progress import Evaluation
@@ -104,8 +104,8 @@ class SummaryFile(Observer):
         steps = self._progress.steps
         saved = newest_checkpoint(self._run_dir) == steps
         try:
-            write_stop_note(self._run_dir, StopNote(end.why, steps, saved))
+            write_object(self._run_dir / STOP_NOTE, StopNote(end.why, steps, saved))
         except OSError as error:
-            self._events.warn(f"stopped.json could not be written: {error}")
+            self._events.warn(f"{STOP_NOTE} could not be written: {error}")
         if self._saves and not saved:
             self._events.warn(f"step {self._progress.steps} is not saved: an older one goes on")

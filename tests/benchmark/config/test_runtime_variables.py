@@ -2,20 +2,18 @@
 
 import dataclasses
 import os
-import re
-from pathlib import Path
+import threading
 from typing import Any
 
 import pytest
+import torch
+import torch.distributed as dist
 
 from benchmark.config.accelerators import ACCELERATORS
-from benchmark.config.run_config import RunConfig
-from benchmark.config.runtime_variables import ONE_QUEUE, RUNTIME_VARIABLES, runtime_environment
+from benchmark.config.runtime_variables import ONE_QUEUE, runtime_environment
 from benchmark.config.system_config import Collectives
 from benchmark.config.systems import SYSTEMS
-from benchmark.training.train import train
-from tests.benchmark.runs import figures, run, system_of
-from tests.benchmark.tiny import SHORT, Inputs, in_processes
+from tests.benchmark.tiny import in_processes
 
 
 def _environment(name: str, *, deterministic: bool = False, **changes: Any) -> dict[str, str]:
@@ -56,23 +54,23 @@ def test_what_makes_sums_repeat_is_set_on_demand() -> None:
     }
 
 
-def test_every_variable_has_its_reason() -> None:
-    assert len({(one.name, one.value) for one in RUNTIME_VARIABLES}) == len(RUNTIME_VARIABLES)
-    for variable in RUNTIME_VARIABLES:
-        assert re.fullmatch("[A-Z][A-Z_]+", variable.name)
-        assert len(variable.reason) > 40
-
-
-def _train_with_late_connections(config: RunConfig) -> str:
+def _sums_of_two_groups() -> list[float]:
     os.environ["TORCH_GLOO_LAZY_INIT"] = "1"
-    return train(config)
+    dist.init_process_group("gloo")
+    groups = [dist.new_group(), dist.new_group()]  # the checkpoint's thread has a group of its own
+    sums = [torch.full((100,), 1.0 + number + dist.get_rank()) for number in range(2)]
+    threads = [
+        threading.Thread(target=lambda n=number: [dist.all_reduce(sums[n], group=groups[n]) for _ in range(20)])
+        for number in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [float(one.sum()) for one in sums]
 
 
 @pytest.mark.slow
-def test_gloo_computes_the_same_where_it_connects_late(inputs: Inputs, tmp_path: Path) -> None:
-    """Here, without a GPU, gloo also carries what NCCL does on one; the checkpoint's thread has a group of its own."""
-    fields: dict[str, Any] = {"system": system_of(2), "benchmark": SHORT, "save_interval": 3}
-    at_once = run(inputs, tmp_path / "at_once", **fields)
-    late = inputs.config(tmp_path / "late", **fields)
-    assert in_processes(2, _train_with_late_connections, late) == ["success"] * 2
-    assert figures(tmp_path / "late") == at_once
+def test_gloo_sums_the_same_where_it_connects_late() -> None:
+    expected = [3.0 * 2**19 * 100, 5.0 * 2**19 * 100]
+    assert in_processes(2, _sums_of_two_groups) == [expected, expected]

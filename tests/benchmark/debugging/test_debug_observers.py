@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmark.config.debug_switches import DebugSwitches
+from benchmark.config.run_sections import DebugSwitches
 from benchmark.debugging.debug_observers import (
     NvtxRanges,
     debug_environment,

@@ -4,7 +4,6 @@ import dataclasses
 import errno
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +22,7 @@ from tests.benchmark.review.reviews import check_file
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("benchmark", "size"), [(GPT3_175B, 1536), (GPT3_175B, 2048), (GPT3_175B, 3072), (LLAMA31_8B, 96)]
-)
+@pytest.mark.parametrize(("benchmark", "size"), [(GPT3_175B, 2048), (LLAMA31_8B, 96)])
 def test_official_checker_passes_the_benchmarks_events(benchmark: Benchmark, size: int, tmp_path: Path) -> None:
     target = benchmark.target_log_perplexity
     assert target is not None
@@ -34,12 +31,11 @@ def test_official_checker_passes_the_benchmarks_events(benchmark: Benchmark, siz
     for ruleset in JUDGED[benchmark.mlperf_name].rulesets:
         verdict = check_file(tmp_path / "result_0.txt", ruleset)
         assert (verdict.passed, verdict.notes, verdict.complaints) == (True, (), ()), ruleset
+    if benchmark.mlperf_name == LLAMA31_8B.mlperf_name:
+        _newest_ruleset_asks_for_what_is_disclosed(tmp_path / "result_0.txt")
 
 
-@pytest.mark.slow
-def test_the_newest_ruleset_alone_asks_for_what_is_disclosed(tmp_path: Path) -> None:
-    write_log(tmp_path, LLAMA31_8B, [3.3])
-    path = tmp_path / "result_0.txt"
+def _newest_ruleset_asks_for_what_is_disclosed(path: Path) -> None:
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(line for line in lines if not any(f'"key": "{key}"' in line for key in DISCLOSURE)))
     assert check_file(path, "6.0.0").passed
@@ -69,6 +65,9 @@ def test_events_have_the_order_and_values_of_published_logs(tmp_path: Path) -> N
     assert all(event["metadata"]["file"].startswith("benchmark/") for event in log)
     times = [event["time_ms"] for event in log]
     assert times == sorted(times)
+    for one in log:  # the RCP checker looks for these words in whole lines
+        for word in ("eval_accuracy", "eval_error", "global_batch_size", "submission_benchmark"):
+            assert one["key"] == word or word not in json.dumps(one)
 
 
 def test_llamas_events_count_samples_and_have_its_own_keys(tmp_path: Path) -> None:
@@ -117,19 +116,13 @@ def test_disclosed_is_what_computes_and_what_is_sent(
     }
 
 
-def test_target_is_met_at_the_target_itself_and_ends_the_run(tmp_path: Path) -> None:
-    status, log = write_log(tmp_path, values=[2.6900001, 2.69, 2.5])
-    assert status == "success"
-    assert [event["value"] for event in log if event["key"] == "eval_accuracy"] == [2.6900001, 2.69]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "arguments", "status"),
     [
-        ({}, {}, "success"),
-        ({"train_samples": 6_144_000 + 40 * 1536}, {"values": [2.8] * 3}, "target not reached"),
-        ({"train_samples": 6_144_000 + 32 * 1536, "target_log_perplexity": None}, {"values": [2.8] * 2}, "success"),
+        ({}, {"values": [2.6900001, 2.69, 2.5]}, "success"),  # at the target itself
+        ({"train_samples": 6_144_000 + 20 * 1536}, {"values": [2.8] * 2}, "target not reached"),
+        ({"train_samples": 6_144_000 + 20 * 1536, "target_log_perplexity": None}, {"values": [2.8] * 2}, "success"),
         ({}, {"stop_at_step": 20}, "interrupted"),
         ({}, {"error_at_step": 20}, None),
         ({}, {"values": [float("nan")] * 6, "error_at_step": 90}, None),
@@ -140,30 +133,14 @@ def test_one_run_stop_on_every_way_out(
 ) -> None:
     found, log = write_log(tmp_path, dataclasses.replace(GPT3_175B, **change), **arguments)
     assert found == status
+    if "train_samples" in change:  # the last evaluation comes at the end
+        blocks = [event["metadata"] for event in log if event["key"] == "block_stop"]
+        tokens = [(block["first_epoch_num"], block["epoch_count"]) for block in blocks]
+        assert tokens == [(0, 16 * 1536 * 2048), (16 * 1536 * 2048, 4 * 1536 * 2048)]
     stops = [event for event in log if event["key"] == "run_stop"]
     reached = status == "success" and "target_log_perplexity" not in change
     assert [event["metadata"]["status"] for event in stops] == ["success" if reached else "aborted"]
     assert check_file(tmp_path / "result_0.txt", "4.1.0").passed is reached
-
-
-def test_last_evaluation_comes_at_the_end_of_training(tmp_path: Path) -> None:
-    short = dataclasses.replace(GPT3_175B, train_samples=6_144_000 + 20 * 1536)
-    _, log = write_log(tmp_path, short, values=[2.8, 2.79])
-    tokens = [event["metadata"]["epoch_num"] for event in log if event["key"] == "eval_accuracy"]
-    assert tokens == [16 * 1536 * 2048, 20 * 1536 * 2048]
-    stops = [event["metadata"] for event in log if event["key"] == "block_stop"]
-    assert [(stop["first_epoch_num"], stop["epoch_count"]) for stop in stops] == [
-        (0, 16 * 1536 * 2048),
-        (16 * 1536 * 2048, 4 * 1536 * 2048),
-    ]
-
-
-def test_words_that_mislead_the_rcp_checker_appear_nowhere_else(tmp_path: Path) -> None:
-    write_log(tmp_path)
-    for line in (tmp_path / "result_0.txt").read_text().splitlines():
-        for word in ("eval_accuracy", "eval_error", "global_batch_size", "submission_benchmark"):
-            if word in line:
-                assert json.loads(line.removeprefix(":::MLLOG "))["key"] == word
 
 
 @pytest.mark.parametrize(
@@ -184,41 +161,13 @@ def test_rehearsal_is_judged_by_its_own_numbers(benchmark: Benchmark, ruleset: s
     "change",
     [
         {"target_log_perplexity": 2.6},  # a value above the rehearsal's target counts as success
-        {"optimizer": dataclasses.replace(REHEARSAL.optimizer, lr=2e-3)},
         {"optimizer": dataclasses.replace(REHEARSAL.optimizer, adam_beta2=0.999)},  # an official rule still applies
-        {"model": dataclasses.replace(REHEARSAL.model, seq_length=64)},
         {"mlperf_name": "gpt3"},  # a rehearsal that calls itself the benchmark
     ],
 )
 def test_rehearsal_that_is_not_one_fails(change: dict[str, Any], tmp_path: Path) -> None:
     write_log(tmp_path, dataclasses.replace(REHEARSAL, **change), [2.6, 2.5, 2.43])
     assert not check_file(tmp_path / "result_0.txt", "4.1.0").passed
-
-
-def _damaged(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
-    def without(key: str) -> list[str]:
-        return [line for line in lines if f'"key": "{key}"' not in line]
-
-    for key in ("cache_clear", "init_start", "run_start", "run_stop", "global_batch_size", "train_samples"):
-        yield f"no {key}", without(key)
-    yield (
-        "learning rate of a float32",
-        [line.replace('"value": 2e-05', '"value": 1.9999999494757503e-05') for line in lines],
-    )
-    yield "cut line", [*lines[:-1], lines[-1][:60]]
-    yield "target never met", [line.replace('"value": 2.69,', '"value": 2.6901,') for line in lines]
-    yield "benchmark misspelt", [line.replace('"gpt3"', '"gpt-3"') for line in lines]
-    yield "empty file", []
-
-
-@pytest.mark.slow
-def test_damaged_logs_fail(tmp_path: Path) -> None:
-    write_log(tmp_path / "run")
-    lines = (tmp_path / "run" / "result_0.txt").read_text().splitlines()
-    for name, damaged in _damaged(lines):
-        path = tmp_path / "result_0.txt"
-        path.write_text("\n".join(damaged) + "\n")
-        assert not check_file(path, "4.1.0").passed, name
 
 
 def test_the_bytes_of_a_record_and_what_is_left_out(tmp_path: Path) -> None:
@@ -237,29 +186,9 @@ def keys(path: Path) -> list[str]:
     return [json.loads(line.removeprefix(":::MLLOG "))["key"] for line in path.read_text().splitlines()]
 
 
-def test_a_log_is_continued_where_the_checkpoint_was_or_begun_anew(tmp_path: Path) -> None:
-    path = tmp_path / "result_0.txt"
-    log = MlperfLog(path)
-    log.write(event("a"))
-    mark = log.mark(())
-    log.write(event("b"))
-    log.close()
-    continued = MlperfLog(path)
-    assert continued.go_on(mark) == 0
-    continued.write(event("c"))
-    assert keys(path) == ["a", "c"]
-    continued.close()
-    MlperfLog(path).go_on(LogMark())
-    assert path.read_bytes() == b""
-
-
 @pytest.mark.parametrize("written", range(5))
-@pytest.mark.parametrize("synced", [1, 2, 100])
-def test_a_mark_has_every_event_reported_before_it_however_far_the_disk_is(
-    written: int, synced: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of those that are pending, the first may have been written already, or a part of them."""
-    monkeypatch.setattr("benchmark.events.mlperf_log.SYNC_LINES", synced)
+def test_a_mark_has_every_event_reported_before_it_however_far_the_disk_is(written: int, tmp_path: Path) -> None:
+    """Of those that are pending, the first may have been written already."""
     path = tmp_path / "result_0.txt"
     reported = [event("a"), dataclasses.replace(event("step"), mlperf=False), event("b"), event("c"), event("d")]
     for taken in range(written + 1):
@@ -270,37 +199,35 @@ def test_a_mark_has_every_event_reported_before_it_however_far_the_disk_is(
         mark = log.mark(reported[taken:])
         log.write(event("after the mark"))
         log.close()
-        for left in {mark.size, path.stat().st_size}:  # the machine stopped, or the process alone
-            os.truncate(path, left)
-            continued = MlperfLog(path)
-            assert continued.go_on(mark) == 0
-            assert continued.mark(()) == mark  # a checkpoint that comes before the next line
-            continued.write(event("restart"))
-            continued.close()
-            assert keys(path) == ["a", "b", "c", "d", "restart"]
+        continued = MlperfLog(path)
+        assert continued.go_on(mark) == 0
+        assert continued.mark(()) == LogMark(path.stat().st_size)
+        continued.write(event("restart"))
+        continued.close()
+        assert keys(path) == ["a", "b", "c", "d", "restart"]
+    MlperfLog(path).go_on(LogMark())
+    assert path.read_bytes() == b""
 
 
 @pytest.mark.parametrize("call", ["pwrite", "fsync"])
 def test_lines_that_the_disk_refuses_or_loses_are_in_the_mark_and_written_once(
     call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("benchmark.events.mlperf_log.SYNC_LINES", 2)
     path = tmp_path / "result_0.txt"
     log, events = MlperfLog(path), [event("a"), event("b"), event("c")]
     log.write(events[0])
-    real = getattr(os, call)
 
     def fail(*_: Any) -> Any:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(os, call, fail)
-    for _ in range(3):
-        with pytest.raises(OSError, match="Input/output error"):
-            log.write(events[1])
-    mark = log.mark(events[1:])
-    monkeypatch.setattr(os, call, real)
+    with monkeypatch.context() as failing:
+        failing.setattr(os, call, fail)
+        for _ in range(2):
+            with pytest.raises(OSError, match="Input/output error"):
+                log.write(events[1])
+        mark = log.mark(events[1:])
     if call == "fsync":
-        os.truncate(path, 0)  # what the system does not say
+        os.truncate(path, log.mark(()).size)  # what the system does not say
     for one in events[1:]:
         log.write(one)
     log.close()
@@ -314,12 +241,5 @@ def test_lines_that_the_disk_refuses_or_loses_are_in_the_mark_and_written_once(
 def test_a_log_that_somebody_cut_is_said_to_be_short(tmp_path: Path) -> None:
     path = tmp_path / "result_0.txt"
     path.write_text("x" * 99 + "\n")
-    log = MlperfLog(path)
-    assert log.go_on(LogMark(250, ("the rest",))) == 150
-    log.write(event("restart"))
+    assert MlperfLog(path).go_on(LogMark(250, ("the rest",))) == 150
     assert path.read_text().splitlines()[1] == "the rest"
-
-
-def test_an_event_that_is_no_json_is_left_out_of_a_mark(tmp_path: Path) -> None:
-    mark = MlperfLog(tmp_path / "result_0.txt").mark([event("a"), event("b", object()), event("c")])
-    assert [json.loads(line.removeprefix(":::MLLOG "))["key"] for line in mark.rest] == ["a", "c"]

@@ -1,7 +1,6 @@
 """Which of many incidents is the cause."""
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
@@ -61,12 +60,7 @@ def test_first_incident_of_a_process_stays_and_damage_is_passed_over(tmp_path: P
     write_incident(tmp_path, of(1, time_s=5.0))
     write_incident(tmp_path, of(1, kind="killed"))
     write_incident(tmp_path, of(0, time_s=7.0))
-    fields = json.loads((tmp_path / "rank_00000.incident.json").read_text())
-    for rank, content in enumerate(
-        ("", "[]", "{}", json.dumps({**fields, "more": 1}), json.dumps({**fields, "time_s": "now"})), 2
-    ):
-        (tmp_path / f"rank_{rank:05d}.incident.json").write_text(content)
-    (tmp_path / "rank_00009.incident.json").write_bytes(b" " * (2 << 20))
+    (tmp_path / "rank_00002.incident.json").write_text("{}")
     assert read_incidents(tmp_path) == [of(1, time_s=5.0), of(0, time_s=7.0)]
 
 
@@ -77,12 +71,7 @@ def test_incident_is_one_line() -> None:
     stopped = of(1, kind="hang", state="T (stopped)", waits_in=None)
     assert stopped.line() == "rank 1 on n1 after step 12, in passes: hang: ValueError: no (T (stopped))"
     assert "\n" not in incident.line()
-
-
-def test_what_pytorch_adds_is_left_out() -> None:
-    gloo = (
-        "RuntimeError: [/pytorch/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:23246. This is "
-    )
-    gloo += "typically caused by a remote worker crashing. GLHF! \N{BEACH WITH UMBRELLA}"
-    incident = own_incident(3, "n2", "lost connection", steps=None, phase="join", message=gloo)
-    assert incident.message == "RuntimeError: Connection closed by peer [127.0.0.1]:23246."
+    gloo = "[/pytorch/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:23246. This is typically "
+    gloo += "caused by a remote worker crashing. GLHF! \N{BEACH WITH UMBRELLA}"
+    lost = own_incident(3, "n2", "lost connection", steps=None, phase="join", message=f"RuntimeError: {gloo}")
+    assert lost.message == "RuntimeError: Connection closed by peer [127.0.0.1]:23246."

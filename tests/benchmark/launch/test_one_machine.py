@@ -18,7 +18,7 @@ from tests.support import REPOSITORY, assert_refused, command
 
 @pytest.mark.slow
 def test_bad_input_is_one_line_and_ends_the_attempts(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    decision = run_here(tmp_path / "run", ["train", "rehearsal"], processes=2)
+    decision = run_here(tmp_path / "run", ["train", "rehearsal"], processes=1)
     captured = capfd.readouterr()
     assert captured.err == "error: --train-data-path is missing: one dataset prefix, or weights and prefixes in turn\n"
     assert captured.out == ""
@@ -26,10 +26,9 @@ def test_bad_input_is_one_line_and_ends_the_attempts(tmp_path: Path, capfd: pyte
     assert [folder.name for folder in all_attempts(tmp_path / "run")] == ["0001"]
 
 
-@pytest.mark.parametrize("folder", ["/proc/none", "/dev/null"])
-def test_folder_that_cannot_be_made_is_one_line(folder: str) -> None:
-    done = command("benchmark.launch", "--run-dir", folder, "--processes", "2", "--", "train", "rehearsal")
-    assert_refused(done, f"{folder}: ", "choose another folder for the run")
+def test_folder_that_cannot_be_made_is_one_line() -> None:
+    done = command("benchmark.launch", "--run-dir", "/dev/null", "--processes", "2", "--", "train", "rehearsal")
+    assert_refused(done, "/dev/null: ", "choose another folder for the run")
 
 
 def test_busy_port_is_refused_before_anything_starts() -> None:

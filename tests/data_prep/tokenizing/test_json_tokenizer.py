@@ -10,7 +10,7 @@ import pytest
 from data_prep.preprocessing.preprocess import preprocess
 from data_prep.preprocessing.token_piece import Reading
 from data_prep.token_files.indexed_dataset import IndexedDataset
-from data_prep.tokenizing.any_tokenizer import open_tokenizer
+from data_prep.tokenizing.tokenizer import open_tokenizer
 from stage.errors import InputError
 from stage.outputs.digest import md5_file
 from stage.outputs.manifest import read_manifest

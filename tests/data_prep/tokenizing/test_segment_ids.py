@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from data_prep.tokenizing import segment_ids, segment_table
+from data_prep.tokenizing import segment_ids
 from tests.data_prep.english_text import LINES
 from tests.data_prep.models import TEXTS, Models, assert_same
 
@@ -15,7 +15,7 @@ def test_full_tables(models: Models, monkeypatch: pytest.MonkeyPatch, kept: int)
 
     One text may hold more segments than a table has slots.
     """
-    monkeypatch.setattr(segment_table, "SLOTS", 64)
+    monkeypatch.setattr(segment_ids, "SLOTS", 64)
     monkeypatch.setattr(segment_ids, "MOST_KEPT_SEGMENTS", kept)
     monkeypatch.setattr(segment_ids, "MOST_RECENT_SEGMENTS", 50)
     monkeypatch.setattr(segment_ids, "MOST_LONG_SEGMENTS", 3)
@@ -50,3 +50,20 @@ def test_spans_are_read_as_the_docstring_says() -> None:
     ids, counts = segment_ids.read_spans(pool, spans)
     assert (ids.tolist(), counts.tolist(), ids.dtype.name) == ([11, 12, 13, 21, 22], [3, 2], "uint16")
     assert spans.tolist() == [4 * 2**32 + 3, 2**32 + 2]  # reading leaves them as they are
+
+
+def test_keys_are_found_and_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a table that is nearly full, where most keys are not at their first slot."""
+    monkeypatch.setattr(segment_ids, "SLOTS", 256)
+    table = segment_ids.SegmentTable()
+    draw = np.random.default_rng(0)
+    low = draw.integers(0, 10, 400, np.uint64)
+    high = draw.permutation(np.arange(1, 401, dtype=np.uint64))
+    values = np.arange(1, 401)
+    for start in range(0, 250, 50):
+        block = slice(start, start + 50)
+        table.insert(low[block], high[block], values[block])
+        found = table.find(low, high)
+        assert found[: block.stop].tolist() == values[: block.stop].tolist()
+        assert not found[block.stop :].any()
+        assert table.count == block.stop

@@ -9,6 +9,7 @@ from data_prep.tokenizing.tokenizer import Tokenizer, train_tokenizer
 from stage.errors import InputError
 from stage.outputs.digest import md5_file
 from stage.outputs.manifest import read_manifest
+from tests.data_prep.models import train
 from tests.support import command
 
 
@@ -43,6 +44,11 @@ def test_encoding_and_decoding(corpus_tokenizer: Path) -> None:
         tokenizer.encode("\ud800")
     with pytest.raises(IndexError):
         tokenizer.decode([tokenizer.vocab_size])
+
+
+def test_a_model_without_an_end_token(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"m: has no end-of-sequence token; leave out --append-eod"):
+        Tokenizer(train(tmp_path / "m", eos_id=-1)).end_of_document()
 
 
 def test_what_cannot_be_trained_is_one_line(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def _must_be_refused(folder: Path) -> None:
         pass
 
 
-@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK, errno.EINVAL])
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK])
 def test_a_file_system_without_locks_keeps_nobody_out(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

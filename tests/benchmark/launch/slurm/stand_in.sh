@@ -6,18 +6,17 @@
 #   nodes       nodes the job has now                  silent      nodes on which nothing runs
 #   statuses    exit status of each attempt in turn    during      commands to run during each attempt
 #   waiting     number of a job that waits             plan        what "benchmark plan" prints; without it that fails
+#   interpreter, interpreter_status                    what interpreter_check.py prints, and its exit status
 #
 # The launcher itself is real: $REAL_PYTHON runs it.
 name=${0##*/}
 if [[ $name == python3 && "$*" == *"-m benchmark.launch"* ]]; then exec "$REAL_PYTHON" "$@"; fi
 answers=${STAND_IN:?}
-{
-  printf '%s' "$name"
-  printf ' %s' "${@//$'\n'/ }"
-  [[ " $* " == *" benchmark train "* ]] && printf ' MASTER_ADDR=%s MASTER_PORT=%s ATTEMPT=%s LAUNCH_ID=%s SUBMITTED_S=%s' \
-    "$MASTER_ADDR" "$MASTER_PORT" "$ATTEMPT" "$LAUNCH_ID" "$SUBMITTED_S"
-  printf '\n'
-} >>"$answers/calls"
+call="$name ${*//$'\n'/ }"
+if [[ $call == *" benchmark train "* ]]; then
+  for variable in MASTER_ADDR MASTER_PORT ATTEMPT LAUNCH_ID SUBMITTED_S; do call+=" $variable=${!variable}"; done
+fi
+echo "$call" >>"$answers/calls" # at once: commands run beside each other
 
 next_of() { # next_of FILE: its first line, which is removed; the last one stays
   head -n 1 "$answers/$1"
@@ -57,7 +56,10 @@ case "$name $*" in
     fi
     ;;
   "srun "*drop_caches*) exit 1 ;;
-  "python3 "*interpreter_check*) cat "$answers/interpreter" ;;
+  "python3 "*interpreter_check* | "srun "*interpreter_check*)
+    cat "$answers/interpreter"
+    exit "$(<"$answers/interpreter_status")"
+    ;;
   "python3 "*" benchmark plan "*) cat "$answers/plan" || exit 1 ;;
 esac
 exit 0

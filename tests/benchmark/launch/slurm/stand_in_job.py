@@ -27,7 +27,7 @@ class Job:
         for name in COMMANDS:
             (self.folder / "bin" / name).symlink_to(STAND_IN)
         self.answer(left="UNLIMITED", states="n1 allocated\nn2 allocated\nn3 allocated", nodes="n1,n2,n3")
-        self.answer(interpreter="nodes 64", statuses="0")
+        self.answer(interpreter="nodes 64\ndevice cuda", interpreter_status="0", statuses="0")
         checkout = self.folder / "checkout"
         no_caches = shutil.ignore_patterns("__pycache__")
         shutil.copytree(REPOSITORY / "benchmark" / "launch", checkout / "benchmark" / "launch", ignore=no_caches)

@@ -7,23 +7,26 @@ import pytest
 from tests.benchmark.launch.slurm.stand_in_job import Job, option
 
 
-def test_a_run_that_ends_by_itself(job: Job) -> None:
+def test_a_run_that_ends_by_itself_is_not_begun_again(job: Job) -> None:
     done = job.run()
     assert done.returncode == 0, done.stderr
     (attempt,) = job.attempts()
-    assert (option(attempt, "--nodes"), option(attempt, "--ntasks"), option(attempt, "--nodelist")) == (
-        "2",
-        "16",
-        "n1,n2",
-    )
-    assert (option(attempt, "ATTEMPT"), option(attempt, "LAUNCH_ID")) == ("0001", "5")
-    assert option(attempt, "MASTER_ADDR") == "address-of-n1"
+    assert [option(attempt, name) for name in ("--nodes", "--ntasks", "--nodelist")] == ["2", "16", "n1,n2"]
+    assert [option(attempt, name) for name in ("ATTEMPT", "LAUNCH_ID", "MASTER_ADDR")] == ["0001", "5", "address-of-n1"]
     assert "--gpus" not in attempt
     assert "warning: the nodes have GPUs that the job did not get" in done.stdout
     assert option(attempt, "SUBMITTED_S").isdigit()
-    assert not job.calls("requeue")
+    assert not job.calls("requeue") and not job.calls("sbatch") and not job.calls("JobName")
     assert "2 of 3 nodes are used, 1 are spare" in done.stdout
     assert job.log()[-2:] == ["attempt 0001: n1 n2", "attempt 0001: the run has ended: success"]
+    (sentinel,) = job.calls("srun", "launch.slurm.sentinel")
+    assert option(sentinel, "--nodelist") == "n3"  # the last one, beside which the script does not run
+    assert sentinel.endswith(f"-m benchmark.launch.slurm.sentinel {job.log_dir} 20")
+
+    again = job.run()
+    assert (again.returncode, len(job.attempts())) == (2, 1)
+    assert job.log()[-1] == f"error: {job.log_dir}: holds a finished run (success); choose another folder"
+    assert len(list((job.log_dir / "attempts").iterdir())) == 1
 
 
 def test_gpus_of_the_job_are_those_of_its_steps(job: Job) -> None:
@@ -49,25 +52,39 @@ def test_a_failed_run_starts_again_without_the_node_that_failed(job: Job) -> Non
     assert f"{said} from the initial checkpoint, without n1.cluster.local" in job.log()
 
 
-def test_nodes_that_are_down_or_silent_are_left_out(job: Job) -> None:
-    job.answer(statuses="1\n0", during='echo -e "n1 allocated\\nn2 down*\\nn3 allocated" >"$answers/states"')
+@pytest.mark.parametrize(
+    "lost",
+    [
+        {"during": 'echo -e "n1 allocated\\nn2 down*\\nn3 allocated" >"$answers/states"'},
+        {"silent": "n2"},  # before Slurm notices
+    ],
+)
+def test_nodes_that_are_down_or_silent_are_left_out(lost: dict[str, str], job: Job) -> None:
+    job.answer(statuses="1\n0", **lost)
     job.run()
     assert option(job.attempts()[1], "--nodelist") == "n1,n3"
     assert any(line.startswith("attempt 0001: node n2 is lost: ") for line in job.log())
 
 
-def test_a_node_that_answers_nothing_counts_before_slurm_notices(job: Job) -> None:
-    job.answer(statuses="1\n0", silent="n2")
-    job.run()
-    assert option(job.attempts()[1], "--nodelist") == "n1,n3"
-
-
-def test_too_few_nodes_go_back_to_the_queue(job: Job) -> None:
-    job.answer(statuses="1", during='echo "n1,n3" >"$answers/nodes"')
-    done = job.run(NODES="3")
+@pytest.mark.parametrize(
+    ("answers", "variables"),
+    [
+        ({"statuses": "1", "during": 'echo "n1,n3" >"$answers/nodes"'}, {"NODES": "3"}),  # too few nodes are left
+        ({"statuses": "70", "left": "2:00:00", "during": 'echo 5:00 >"$answers/left"'}, {}),  # too little time is
+        # asked to stop, and failing instead of saving
+        ({"statuses": "70", "during": "trap 'exit 70' USR2; kill -USR2 $PPID; while sleep 0.1; do :; done"}, {}),
+        # a job that waited behind this one was cancelled
+        ({"statuses": "75", "waiting": "77", "during": 'rm "$answers/waiting"'}, {"CHAIN": "1"}),
+    ],
+)
+def test_a_run_that_cannot_go_on_here_goes_back_to_the_queue(
+    answers: dict[str, str], variables: dict[str, str], job: Job
+) -> None:
+    job.answer(**answers)
+    assert job.run(**variables).returncode == 75
     assert len(job.attempts()) == 1
-    assert job.calls("scontrol requeue 5")
-    assert done.returncode == 75
+    assert job.calls("scontrol requeue 5") and not job.calls("sbatch")
+    assert "the run goes on when job 5 has come through the queue again" in job.log()
 
 
 def test_a_run_that_is_given_up_is_never_requeued(job: Job) -> None:
@@ -75,7 +92,7 @@ def test_a_run_that_is_given_up_is_never_requeued(job: Job) -> None:
     done = job.run(CHAIN="1")
     assert done.returncode == 2
     assert len(job.attempts()) == 1
-    assert not job.calls("requeue")
+    assert not job.calls("requeue") and not job.calls("sbatch")  # one job waits at a time
     assert job.calls("scancel --state=PENDING 77")
     assert "error: why it is so" in job.log()
 
@@ -98,27 +115,6 @@ def test_a_job_waits_behind_this_one(job: Job) -> None:
     assert "the run goes on in job 77" in job.log()
     assert done.returncode == 75
     assert not job.calls("scontrol requeue")
-
-
-def test_a_waiting_job_that_was_cancelled_is_not_relied_on(job: Job) -> None:
-    job.answer(statuses="75", waiting="77", during='rm "$answers/waiting"')
-    assert job.run(CHAIN="1").returncode == 75
-    assert not job.calls("sbatch")
-    assert job.calls("scontrol requeue 5")
-    assert "the run goes on when job 5 has come through the queue again" in job.log()
-
-
-def test_one_job_waits_at_a_time(job: Job) -> None:
-    job.answer(waiting="66")
-    done = job.run(CHAIN="1")
-    assert not job.calls("sbatch")
-    assert job.calls("scancel --state=PENDING 66")  # the run has ended
-    assert done.returncode == 0
-
-
-def test_no_job_waits_unless_asked_for(job: Job) -> None:
-    job.run()
-    assert not job.calls("sbatch") and not job.calls("JobName")
 
 
 def test_exit_file_ends_run_and_chain(job: Job) -> None:
@@ -144,49 +140,13 @@ def test_a_second_job_in_the_folder_is_refused_in_one_line(job: Job) -> None:
     assert job.run().returncode == 0
 
 
-def test_a_job_into_a_finished_run_is_refused_in_one_line(job: Job) -> None:
-    assert job.run().returncode == 0
-    done = job.run()
-    assert (done.returncode, len(job.attempts())) == (2, 1)
-    assert job.log()[-1] == f"error: {job.log_dir}: holds a finished run (success); choose another folder"
-    assert len(list((job.log_dir / "attempts").iterdir())) == 1
-
-
-@pytest.mark.parametrize(
-    ("left", "starts"),
-    [
-        ("14:59", False),
-        ("15:01", True),
-        ("2-03:00:00", True),
-        ("UNLIMITED", True),
-        ("NOT_SET", True),
-        ("INVALID", False),
-    ],
-)
+@pytest.mark.parametrize(("left", "starts"), [("14:59", False), ("15:01", True)])
 def test_a_job_without_time_is_refused(job: Job, left: str, starts: bool) -> None:
     job.answer(left=left)
     done = job.run()
     assert done.returncode == (0 if starts else 2), done.stderr
     assert len(job.attempts()) == starts
     assert ("within EXIT_MARGIN_MINUTES=15" in done.stdout) != starts
-
-
-def test_a_failure_near_the_end_of_the_time_goes_back_to_the_queue(job: Job) -> None:
-    job.answer(left="2:00:00", statuses="70", during='echo 5:00 >"$answers/left"')
-    assert job.run().returncode == 75
-    assert len(job.attempts()) == 1
-    assert job.calls("scontrol requeue")
-
-
-def test_sigusr2_reaches_the_processes_and_the_job_is_requeued(job: Job) -> None:
-    """Also where they fail instead of saving."""
-    during = "trap 'touch \"$answers/heard\"; exit 70' USR2; kill -USR2 $PPID; for _ in $(seq 100); do sleep 0.1; done"
-    job.answer(statuses="70", during=during)
-    done = job.run()
-    assert (job.answers / "heard").exists()
-    assert len(job.attempts()) == 1
-    assert job.calls("scontrol requeue")
-    assert done.returncode == 75
 
 
 def test_slurms_early_warning_waits_for_the_margin(job: Job) -> None:
@@ -198,8 +158,7 @@ def test_slurms_early_warning_waits_for_the_margin(job: Job) -> None:
 
 
 def test_sigterm_ends_the_job_for_good(job: Job) -> None:
-    during = "trap 'exit 75' TERM; kill -TERM $PPID; for _ in $(seq 100); do sleep 0.1; done"
-    job.answer(statuses="75", during=during)
+    job.answer(statuses="75", during="trap 'exit 75' TERM; kill -TERM $PPID; while sleep 0.1; do :; done")
     done = job.run()
     assert done.returncode == 75
     assert not job.calls("requeue")
@@ -216,23 +175,11 @@ def test_container_runs_every_python(job: Job) -> None:
 
 
 def test_interpreter_that_cannot_run_it_is_one_line(job: Job) -> None:
-    (job.folder / "bin" / "python3").unlink()
-    (job.folder / "bin" / "python3").write_text(
-        '#!/bin/sh\ncase $* in *benchmark.launch*) exec $REAL_PYTHON "$@";; '
-        '*dependencies*) exit 0;; *check*) echo "error: python3 3.8.10: too old"; exit 2;; esac\n'
-    )
-    (job.folder / "bin" / "python3").chmod(0o755)
+    job.answer(interpreter="noise\nerror: python3 3.8.10: too old", interpreter_status="2")
     done = job.run()
     assert done.returncode == 2
     assert job.log()[-1] == "error: python3 3.8.10: too old, in CONTAINER none"
     assert not job.calls("srun")
-
-
-def test_up_to_an_eighth_more_nodes_than_the_system_s_are_spare(job: Job) -> None:
-    names = ",".join(f"n{number}" for number in range(9))
-    job.answer(interpreter="nodes 8", nodes=names, states="")
-    job.run(NODES="", SLURM_JOB_NODELIST=names)
-    assert option(job.attempts()[0], "--nodes") == "8"
 
 
 def test_plan_is_written_beside_the_run_once(job: Job) -> None:
@@ -261,14 +208,8 @@ def test_run_whose_plan_hangs_or_fails_is_no_other(job: Job) -> None:
     (job.answers / "plan").write_text("late")  # ends it
 
 
-@pytest.mark.parametrize("benchmark", ["rehearsal", "rehearsal_llama"])
-def test_rehearsals_are_not_planned(job: Job, benchmark: str) -> None:
-    job.run(BENCHMARK=benchmark, SYSTEM="cpu_p2")
-    assert job.attempts() and not job.calls("benchmark plan")
-
-
-def test_llama_runs_on_one_node_without_a_checkpoint(job: Job) -> None:
-    job.answer(interpreter="nodes 1", nodes="n1", states="n1 allocated")
+def test_one_node_has_no_sentinel_and_a_step_on_cpus_is_not_planned(job: Job) -> None:
+    job.answer(interpreter="nodes 1\ndevice cpu", nodes="n1", states="n1 allocated")
     done = job.run(BENCHMARK="llama31_8b", NODES="", SLURM_JOB_NODELIST="n1", USE_BF16="")
     assert (done.returncode, done.stderr) == (0, "")
     (attempt,) = job.attempts()
@@ -276,3 +217,4 @@ def test_llama_runs_on_one_node_without_a_checkpoint(job: Job) -> None:
     assert "benchmark train llama31_8b --nodes 1" in attempt and "--data-folder /data --precision bf16" in attempt
     assert "--checkpoint" not in attempt
     assert job.calls("interpreter_check.py train llama31_8b ")
+    assert not job.calls("launch.slurm.sentinel") and not job.calls("benchmark plan")

@@ -6,21 +6,8 @@ import time
 
 import pytest
 
-from tests.benchmark.launch.slurm.stand_in_job import Job, option
+from tests.benchmark.launch.slurm.stand_in_job import Job
 from tests.support import REPOSITORY
-
-
-def test_a_sentinel_on_the_last_node(job: Job) -> None:
-    job.run()
-    (call,) = job.calls("srun", "launch.slurm.sentinel")
-    assert option(call, "--nodelist") == "n3"
-    assert call.endswith(f"-m benchmark.launch.slurm.sentinel {job.log_dir} 20")
-
-
-def test_no_sentinel_beside_the_script_itself(job: Job) -> None:
-    job.answer(nodes="n1", states="n1 allocated")
-    job.run(SLURM_JOB_NODELIST="n1", NODES="1")
-    assert not job.calls("launch.slurm.sentinel")
 
 
 def sentinel(job: Job) -> "subprocess.Popen[bytes]":

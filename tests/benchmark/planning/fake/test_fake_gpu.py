@@ -1,9 +1,10 @@
-"""Tensors on a GPU that is not there: devices, and torch.cuda as it was afterwards."""
+"""A GPU that is not there: devices, streams, and torch.cuda as it was afterwards."""
 
 import pytest
 import torch
 
 from benchmark.planning.fake.fake_gpu import fake_gpu
+from benchmark.planning.fake.fake_streams import FakeEvent, StreamOrder
 from model.kernels import rms_norm_backward, rms_norm_forward
 from tests.benchmark.planning.fake.on_fake_gpu import on_fake_gpu
 
@@ -43,3 +44,41 @@ def test_rms_norm_is_one_kernel_as_cuda_has_it() -> None:
         assert (reciprocal.shape, reciprocal.dtype) == ((6, 1), torch.float32)
         rms_norm_backward(out_TH, x_TH, (reciprocal,), gain)
         assert tracker.counts.launches == {"reduction": 2}
+
+
+class Handle:
+    """Stands for a ``Work``."""
+
+
+def begin(order: StreamOrder, seen: list[int]) -> Handle:
+    """Begin a collective, which notes the work queued until the wait for it."""
+    order.launch(seen.append)
+    work = Handle()
+    order.handed_out(work)
+    return work
+
+
+def test_work_between_call_and_wait() -> None:
+    order, seen = StreamOrder(lambda _: None), list[int]()
+    order.queue(5)
+    work = begin(order, seen)
+    order.queue(7)
+    order.wait_for(work)
+    order.wait_for(work)  # it is there
+    assert seen == [7]
+
+
+def test_collective_of_another_stream_is_waited_for_by_its_event() -> None:
+    order, seen = StreamOrder(lambda _: None), list[int]()
+    side, event = order.new_stream(), FakeEvent(order)
+    with side:
+        order.wait_for(begin(order, seen))
+        order.queue(1000)  # beside the compute stream
+        event.record()
+    order.queue(3)
+    other = order.new_stream()
+    other.wait_event(event)
+    assert seen == []
+    order.compute.wait_stream(other)
+    order.compute.wait_event(event)
+    assert seen == [3]

@@ -13,7 +13,7 @@ def even(devices: int, chunks: int, send_s: float = 0.0, *, merged: bool = False
 
 @pytest.mark.parametrize("merged", [False, True])
 @pytest.mark.parametrize(
-    ("devices", "chunks", "micro_batches"), [(8, 1, 128), (8, 1, 8), (8, 6, 64), (8, 12, 512), (4, 2, 8), (16, 3, 32)]
+    ("devices", "chunks", "micro_batches"), [(8, 1, 128), (8, 1, 8), (8, 6, 64), (8, 12, 512), (4, 2, 8)]
 )
 def test_bubble_is_p_less_one_over_chunks(devices: int, chunks: int, micro_batches: int, merged: bool) -> None:
     expected = 3 * (micro_batches + (devices - 1) / chunks)
@@ -25,17 +25,18 @@ def test_bubble_is_p_less_one_over_chunks(devices: int, chunks: int, micro_batch
 
 
 @pytest.mark.parametrize("merged", [False, True])
-@pytest.mark.parametrize(
-    ("devices", "chunks", "micro_batches"), [(3, 3, 4), (4, 2, 7), (8, 6, 63), (6, 2, 1), (4, 1, 9)]
-)
+@pytest.mark.parametrize(("devices", "chunks", "micro_batches"), [(3, 3, 4), (8, 6, 63), (6, 2, 1), (4, 1, 9)])
 def test_a_short_last_group_runs_and_takes_less_than_a_whole_one(
     devices: int, chunks: int, micro_batches: int, merged: bool
 ) -> None:
-    for rank in range(devices):
-        works = work_of_device(rank, devices, chunks, micro_batches, merged=merged)
-        passes = [(batch, chunk) for batch in range(micro_batches) for chunk in range(chunks)]
-        assert sorted(work.forward for work in works if work.forward is not None) == passes
-        assert sorted(work.backward for work in works if work.backward is not None) == passes
+    ways = [(batch, place) for batch in range(micro_batches) for place in range(2 * devices * chunks)]
+    done = [
+        each
+        for rank in range(devices)
+        for work in work_of_device(rank, devices, chunks, micro_batches, merged=merged)
+        for each in work
+    ]
+    assert sorted(done) == ways
     pipeline, whole = even(devices, chunks, merged=merged), -(-micro_batches // devices) * devices
     assert 3 * micro_batches < pipeline_s(pipeline, micro_batches) <= pipeline_s(pipeline, whole)
     assert pipeline_s(pipeline, micro_batches, backward=False) <= pipeline_s(pipeline, whole, backward=False)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from benchmark.config.benchmarks import GPT3_175B
-from benchmark.planning.step_model.machine_constants import Rates, committed_constants, rates, values_of
+from benchmark.planning.step_model.machine_constants import committed_constants, values_of
 from benchmark.planning.step_model.workload import Layout, Workload
 from model.decoder_sizes import BlockProduct, DecoderSizes
 from model.llama31_config import Llama31Config
@@ -48,7 +48,3 @@ def gpt3_work(stack: str = "nemo", precision: Any = "bf16", accelerator: str = "
     """GPT-3 175B as NVIDIA's recipe on 512 devices, unless said otherwise."""
     base = Layout(512, 8, 2048, 1, tensor_parallel=4, pipeline_parallel=8, pipeline_chunks=6)
     return Workload(GPT3, dataclasses.replace(base, **layout), precision, accelerator, stack)
-
-
-def rates_of(work: Workload) -> Rates:
-    return rates(VALUES, work.accelerator, work.stack)

@@ -55,9 +55,10 @@ def test_a_slow_device(slowest: float, outcome: str) -> None:
 def test_health(monkeypatch: pytest.MonkeyPatch) -> None:
     sound, unknown = DeviceReading(uncorrected=0, remap_pending=0, remap_failed=0), DeviceReading()
     assert device_checks.judge_health([sound, unknown]).outcome == "ok"
-    finding = device_checks.judge_health([sound, DeviceReading(uncorrected=3, remap_pending=1)])
+    finding = device_checks.judge_health([sound, DeviceReading(uncorrected=3, remap_pending=1, reasons=0x40)])
     assert finding.outcome == "FAILED"
-    assert finding.found == "GPU 1: 3 uncorrected memory errors, GPU 1: rows of its memory wait to be replaced"
+    rows = "GPU 1: rows of its memory wait to be replaced; reset the GPU after the run"
+    assert finding.found == f"GPU 1: 3 uncorrected memory errors, {rows}"
     monkeypatch.setitem(sys.modules, "pynvml", None)
     place = dataclasses.replace(alone(large(Path("run"))), kind="cuda")
     assert device_checks.health(place).outcome == "warning"

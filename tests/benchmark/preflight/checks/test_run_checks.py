@@ -8,14 +8,11 @@ import pytest
 import torch
 
 from benchmark.__main__ import main
-from benchmark.config.systems import SYSTEMS
-from benchmark.preflight.checks import machine_checks, run_checks
+from benchmark.preflight.checks import device_checks, machine_checks, run_checks
+from benchmark.preflight.checks.preflight_check import CheckResult, worst
 from stage.errors import InputError
 from tests.benchmark.preflight.checks.places import alone, large
-from tests.benchmark.tiny import Inputs, in_processes
-from tests.support import command as run_command
-
-PAIR = SYSTEMS["cpu_p2"]
+from tests.benchmark.tiny import Inputs
 
 
 def outcomes(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
@@ -36,13 +33,22 @@ def test_a_machine_and_a_run_that_are_fine(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_command_as_it_is_called(tmp_path: Path) -> None:
+def test_command_as_it_is_called(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "summary.json").touch()
-    done = run_command("benchmark", "preflight", "rehearsal", "--run-dir", tmp_path, "--checkpoint", tmp_path / "none")
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "FAILED   run folder     " in done.stdout
-    assert "--train-data-path is missing" in done.stdout
-    assert "2 FAILED" in done.stdout.splitlines()[-1]
+    words = ["preflight", "rehearsal", "--run-dir", str(tmp_path), "--checkpoint", str(tmp_path / "none")]
+    assert main(words) == 1
+    said = capsys.readouterr().out
+    assert "FAILED   run folder     " in said
+    assert "--train-data-path is missing" in said
+    assert "2 FAILED" in said.splitlines()[-1]
+
+
+def test_the_worst_of_several_is_named() -> None:
+    fine, bad = CheckResult("ok", "fine"), CheckResult("FAILED", "broken", "mend it")
+    assert worst(alone(None), [("a", fine), ("b", fine)]) == fine
+    assert worst(alone(None), [("a", fine), ("b", bad)]) == CheckResult("FAILED", "b: broken", "mend it")
+    many = [("a", fine), *((f"b{number}", bad) for number in range(5))]
+    assert worst(alone(None), many).found == "b0: broken; b1: broken; b2: broken; and 2 more"
 
 
 def test_options(capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,21 +67,13 @@ def test_options(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="has a GPU")
-def test_what_cannot_be_measured_and_gpus_that_are_not_there_are_never_fine(tmp_path: Path) -> None:
+def test_what_cannot_be_measured_and_gpus_that_are_not_there_are_never_fine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(device_checks.SIZE, "cuda", 64)
     (tmp_path / "file").touch()
     place = dataclasses.replace(alone(large(tmp_path / "file" / "run")), kind="cuda")
     rows = {check.name: run_checks.row_of(check, place) for check in run_checks.CHECKS}
     for name in ("run folder", "devices", "device memory", "products", "speed"):
         assert rows[name]["outcome"] == "FAILED", rows[name]  # type: ignore[index]
     assert "NotADirectoryError" in rows["run folder"]["found"]  # type: ignore[index]
-
-
-def _status(inputs: Inputs, run_dir: Path) -> int:
-    return run_checks.run_checks(inputs.config(run_dir, system=PAIR), as_json=True)
-
-
-@pytest.mark.slow
-def test_every_process_has_the_status(inputs: Inputs, tmp_path: Path) -> None:
-    assert in_processes(2, _status, inputs, tmp_path / "run") == [0, 0]
-    (tmp_path / "summary.json").touch()
-    assert in_processes(2, _status, inputs, tmp_path) == [1, 1]

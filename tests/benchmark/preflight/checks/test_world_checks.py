@@ -29,10 +29,12 @@ def test_links_and_clocks_that_stand_out() -> None:
     assert world_checks.clocks_agree(place, [("a", 100.0), ("b", 101.5), ("c", 100.2)]).found == "a is 1.5 s behind b"
 
 
-def _rows(inputs: Inputs, run_dir: Path) -> dict[str, Any]:
-    """Rows as this rank sees them; also of a check that fails on rank 1, and of folders that are not shared."""
+def _rows(inputs: Inputs, run_dir: Path) -> tuple[dict[str, Any], list[int]]:
+    """Rows as this rank sees them; also of a check that fails on rank 1, and of folders that are not shared. Statuses
+    of all checks: those of this run, and of a finished one."""
     config = inputs.config(run_dir, system=PAIR)
     rows = {}
+    statuses = [run_checks.run_checks(config, as_json=True)]
     world_checks.MOST_APART_S = 60.0  # a busy machine may keep one of them from looking at its clock
     with run_checks._place(config) as place:
 
@@ -49,12 +51,15 @@ def _rows(inputs: Inputs, run_dir: Path) -> dict[str, Any]:
         own.mkdir(parents=True)
         apart = dataclasses.replace(place, config=dataclasses.replace(config, run_dir=own))
         rows["apart"] = run_checks.row_of(PreflightCheck("apart", "", "process", world_checks.shared_folder), apart)
-    return rows
+    if place.environment.rank == 0:
+        (run_dir / "summary.json").touch()
+    return rows, [*statuses, run_checks.run_checks(config, as_json=True)]
 
 
 @pytest.mark.slow
 def test_two_processes(inputs: Inputs, tmp_path: Path) -> None:
-    rows, others = in_processes(2, _rows, inputs, tmp_path)
+    (rows, statuses), (others, same_statuses) = in_processes(2, _rows, inputs, tmp_path)
+    assert statuses == same_statuses == [0, 1]
     assert set(others.values()) == {None}
     assert rows["raises"]["outcome"] == "FAILED"
     assert "rank 1: ValueError: no such thing" in rows["raises"]["found"]

@@ -9,7 +9,7 @@ import pytest
 from benchmark.preflight.first_contact import first_contact as module
 from benchmark.preflight.first_contact.features import FEATURES
 from benchmark.preflight.first_contact.first_contact import ContactPart, PartResult, first_contact, parts
-from benchmark.preflight.slice_run.device_facts import DeviceFacts
+from benchmark.preflight.slice_run.slice_devices import DeviceFacts
 from stage.errors import InputError
 
 ONE, EIGHT = DeviceFacts("NVIDIA H200", 1, 140 << 30), DeviceFacts("NVIDIA H200", 8, 140 << 30)

@@ -12,10 +12,10 @@ from benchmark.planning.run_plans.calibration import (
     LaunchTime,
     MatmulTime,
 )
-from benchmark.preflight.slice_run.device_facts import DeviceFacts
 from benchmark.preflight.slice_run.device_rates import MeasuredRates
 from benchmark.preflight.slice_run.rank_measurement import RankMeasurement
 from benchmark.preflight.slice_run.slice_config import SliceOptions, slice_config
+from benchmark.preflight.slice_run.slice_devices import DeviceFacts
 from benchmark.preflight.slice_run.slice_result import calibration_of, slice_result
 from benchmark.preflight.slice_run.step_times import StepTimes
 from tests.benchmark.planning.run_plans.test_run_plan import RANK

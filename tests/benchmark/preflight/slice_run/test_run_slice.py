@@ -9,40 +9,41 @@ from typing import Any
 
 import pytest
 
+from benchmark.__main__ import main
 from benchmark.commands.plan_commands import SliceCommand
 from benchmark.planning.run_plans.calibration import read_calibration
 from benchmark.preflight.slice_run import run_slice as module
-from benchmark.preflight.slice_run.device_facts import DeviceFacts
 from benchmark.preflight.slice_run.rank_measurement import RankMeasurement
 from benchmark.preflight.slice_run.run_slice import run_slice
 from benchmark.preflight.slice_run.slice_config import SliceOptions
-from benchmark.preflight.slice_run.slice_text import slice_lines
+from benchmark.preflight.slice_run.slice_devices import DeviceFacts
+from benchmark.preflight.slice_run.slice_result import slice_lines
 from stage.errors import CheckFailed, InputError
 from tests.benchmark.preflight.slice_run.samples import REPORT, measurement, result_on
-from tests.support import assert_refused, command
 
 H100 = DeviceFacts("NVIDIA H100 80GB HBM3", 2, 80_000_000_000)
 
 
 @pytest.mark.slow
-def test_the_command_measures_a_small_slice_on_a_cpu(tmp_path: Path) -> None:
-    output = tmp_path / "slice"
+def test_the_command_measures_a_small_slice_on_a_cpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = "slice rehearsal --device cpu --layers 2 --hidden-size 64 --seq-length 32 --micro-batches 2 --steps 2"
-    done = command("benchmark", *words.split(), "--output", output, "--profile", "--json")
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
+    assert main([*words.split(), "--tensor-parallel", "2", "--output", str(tmp_path), "--profile", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
     assert result.pop("whole_system") is None  # of a CPU no system is told
-    assert result == json.loads((output / "slice.json").read_text())
+    assert result == json.loads((tmp_path / "slice.json").read_text())
     assert (result["layers"], result["true_width"], result["device"], result["mfu"]) == (2, False, "cpu", None)
-    assert result["step_s"] > 0
-    calibration = read_calibration(output / "calibration.json")
-    assert calibration.step.step_s == result["step_s"]
+    assert {"matmul", "attention", "normalization", "communication"} <= set(result["by_kind_s"])
+    (memory,) = result["memory"]
+    layer = 12 * 64 * 64 / 2
+    # 18 bytes per parameter: BF16 and FP32 values, FP32 gradients, two moments
+    assert (memory["rank"], memory["kind"]) == (0, "every rank") and memory["dry_run_bytes"] > 2 * 18 * layer
+    calibration = read_calibration(tmp_path / "calibration.json")
+    assert calibration.step.step_s == result["step_s"] > 0
     assert {one.tensor_parallel for one in calibration.matmuls} == {1, 2}
-    assert sorted(path.name for path in output.iterdir()) == ["calibration.json", "slice.json", "trace.json"]
-
-
-def test_the_command_refuses_in_one_line() -> None:
-    assert_refused(command("benchmark", "slice", "gpt4"), "unknown benchmark 'gpt4'")
+    assert {(one.kind, one.ranks, one.seconds > 0) for one in calibration.collectives} == {
+        (kind, 2, True) for kind in ("all-gather", "reduce-scatter", "all-reduce", "send")
+    }
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["calibration.json", "slice.json", "trace.json"]
 
 
 def on_h100s(monkeypatch: pytest.MonkeyPatch, status: int, said: str, left: RankMeasurement | None = None) -> None:

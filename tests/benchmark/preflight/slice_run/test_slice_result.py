@@ -3,7 +3,7 @@
 import pytest
 
 from benchmark.config.benchmarks import REHEARSAL
-from benchmark.preflight.slice_run.slice_text import slice_lines
+from benchmark.preflight.slice_run.slice_result import slice_lines
 from model.flops import part_flops_per_token
 from tests.benchmark.preflight.slice_run.samples import result_on
 

@@ -12,7 +12,7 @@ from benchmark.config.system_config import Collectives, read_system
 from benchmark.preflight.slice_run import tuned_collectives as module
 from benchmark.preflight.slice_run.run_slice import run_slice
 from benchmark.preflight.slice_run.slice_config import SliceOptions
-from benchmark.preflight.slice_run.slice_text import slice_lines
+from benchmark.preflight.slice_run.slice_result import slice_lines
 from benchmark.preflight.slice_run.tuned_collectives import ways
 from stage.errors import InputError
 from tests.benchmark.preflight.slice_run.samples import measurement

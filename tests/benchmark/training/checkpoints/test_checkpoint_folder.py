@@ -14,7 +14,6 @@ from benchmark.training.checkpoints.checkpoint_folder import (
     retire_old_checkpoints,
     retire_partial,
     set_aside,
-    set_aside_one,
     whole_checkpoints,
 )
 from benchmark.training.engine.run_progress import Evaluation, Progress
@@ -131,14 +130,13 @@ def test_what_is_too_old_or_half_written_loses_its_name_at_once_and_its_files_la
 def test_what_a_run_goes_back_from_is_moved_and_never_lost(tmp_path: Path) -> None:
     for steps in (4, 8, 12):
         publish(tmp_path, steps, b"%d" % steps)
-    assert set_aside(tmp_path, after=4, why="Loss spike at step 9/12") == [8, 12]
+    aside = tmp_path / "checkpoints" / "set_aside"
+    assert set_aside(tmp_path, [8, 12], why="Loss spike at step 9/12") == aside / "001_loss_spike_at_step_9_12"
     assert whole_checkpoints(tmp_path) == [4]
     publish(tmp_path, 8, b"again")
-    assert set_aside(tmp_path, after=8, why="?") == []
-    set_aside_one(tmp_path, 8, why="damaged")
-    set_aside_one(tmp_path, 8, why="damaged")  # nothing is left to move
+    assert set_aside(tmp_path, [], why="?") is None
+    set_aside(tmp_path, [8], why="damaged")
     assert newest_checkpoint(tmp_path) == 4
-    aside = tmp_path / "checkpoints" / "set_aside"
     shards = {path.relative_to(aside).as_posix(): path.read_bytes() for path in aside.rglob("*.distcp")}
     assert shards == {
         "001_loss_spike_at_step_9_12/step_00000008/__0_0.distcp": b"8",

@@ -1,19 +1,22 @@
 """Writing checkpoints: in the background, whole or not there."""
 
 import hashlib
+import itertools
 import os
+import random
 import signal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from torch.distributed.checkpoint import FileSystemWriter
 
 from benchmark.config.run_config import RunConfig
-from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, newest_checkpoint
+from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, newest_checkpoint, whole_checkpoints
 from benchmark.training.checkpoints.checkpoint_reader import load_checkpoint
-from benchmark.training.checkpoints.checkpoint_writer import Checkpointer
+from benchmark.training.checkpoints.checkpoint_writer import ALIGNMENT, Checkpointer, host_copies, packed
 from benchmark.training.engine.adam import local
 from benchmark.training.engine.distributed import joined_world, read_environment
 from benchmark.training.engine.train_state import TrainState
@@ -24,8 +27,11 @@ from tests.benchmark.tiny import SHORT, Inputs, in_processes
 
 @pytest.fixture(scope="module")
 def whole(inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> list[list[float]]:
-    """Figures of a run that nothing interrupts."""
-    return run(inputs, tmp_path_factory.mktemp("whole") / "run", benchmark=SHORT)
+    """Figures of a run that nothing interrupts, and that keeps its two newest checkpoints and every third."""
+    run_dir = tmp_path_factory.mktemp("whole") / "run"
+    found = run(inputs, run_dir, benchmark=SHORT, save_interval=1, keep_checkpoints=2, keep_every=3)
+    assert whole_checkpoints(run_dir) == [3, 5, 6]
+    return found
 
 
 def _train_and_kill_in_save(config: RunConfig, moment: str) -> str:
@@ -48,7 +54,7 @@ def _train_and_kill_in_save(config: RunConfig, moment: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("moment", ["save", "_write_shards", "_publish"])
+@pytest.mark.parametrize("moment", ["_write_shards", "_publish"])
 def test_kill_while_saving_leaves_the_one_before(
     moment: str, whole: list[list[float]], inputs: Inputs, tmp_path: Path
 ) -> None:
@@ -62,13 +68,6 @@ def test_kill_while_saving_leaves_the_one_before(
         "step_00000004",
         "step_00000006",
     ]
-
-
-@pytest.mark.slow
-def test_newest_and_every_so_many_are_kept(inputs: Inputs, tmp_path: Path) -> None:
-    run(inputs, tmp_path / "run", benchmark=SHORT, save_interval=1, keep_checkpoints=2, keep_every=3)
-    kept = sorted(int(path.name.removeprefix("step_")) for path in (tmp_path / "run" / "checkpoints").iterdir())
-    assert kept == [3, 5, 6]
 
 
 def _train_with_full_disk(config: RunConfig, at_step: int) -> str:
@@ -122,3 +121,43 @@ def test_training_goes_on_while_what_was_saved_stays(inputs: Inputs, tmp_path: P
     config = inputs.config(tmp_path / "run", system=system_of(2, tensor_parallel=2))
     for saved, changed, loaded in in_processes(2, _save_and_change_weights, config):
         assert loaded["loaded"] == saved != changed
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_parts_lie_side_by_side(seed: int) -> None:
+    drawn = random.Random(seed)
+    largest = drawn.choice([1, 3000, 40_000])
+    sizes = [drawn.randrange(largest) for _ in range(drawn.randrange(60))]
+    places, lengths = packed(sizes, piece=8192)
+    taken = sorted((*place, size) for place, size in zip(places, sizes, strict=True) if size)
+    assert all(start % ALIGNMENT == 0 and start + size <= lengths[piece] for piece, start, size in taken)
+    for (piece, start, size), (other, after, _) in itertools.pairwise(taken):
+        assert piece < other or start + size <= after
+    assert len(places) == len(sizes)
+
+
+def rounded_up(size: int) -> int:
+    """As PyTorch takes page-locked memory."""
+    return 1 << max(0, size - 1).bit_length()
+
+
+@pytest.mark.parametrize("data_parallel", [1, 2, 16])
+def test_a_rank_of_the_175b_model_takes_little_more_than_its_state(data_parallel: int) -> None:
+    """Twelve layers with TP 4, weights and two moments, sharded."""
+    hidden, shared = 12288, 4
+    matrices = [3 * hidden // shared, hidden // shared, 4 * hidden // shared, 4 * hidden // shared]
+    rows = [rows * hidden for rows in matrices] + [hidden] * 6 + [3 * hidden // shared, 4 * hidden // shared]
+    sizes = [4 * -(-values // data_parallel) for values in rows] * 12 * 3
+    of_each = sum(map(rounded_up, sizes))
+    _, lengths = packed(sizes)
+    together = sum(map(rounded_up, lengths))
+    assert of_each > 1.6 * sum(sizes)
+    assert together < 1.04 * sum(sizes)
+
+
+def test_room_on_a_cpu() -> None:
+    parts = {"a": torch.ones(3, 5), "b": torch.zeros(0, 4), "c": torch.arange(7, dtype=torch.bfloat16)}
+    copies = host_copies(parts)
+    for name, part in parts.items():
+        assert (copies[name].shape, copies[name].dtype) == (part.shape, part.dtype)
+        assert copies[name].untyped_storage().nbytes() == part.nbytes

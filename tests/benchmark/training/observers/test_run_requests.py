@@ -37,56 +37,25 @@ def test_time_limit_counts_from_the_start_of_the_process() -> None:
     assert RunRequests(now + 600).before_step() == NO_FLAGS
 
 
-def looked(files: TriggerFiles) -> TriggerFiles:
-    """After the thread has ended: the test looks instead of it."""
+def test_files_ask_even_if_they_came_while_nothing_ran(tmp_path: Path) -> None:
+    (tmp_path / "save").touch()
+    files = TriggerFiles(tmp_path)
     files.close()
-    files._thread.join()
-    files._look()
-    return files
-
-
-def test_file_asks_once_for_a_checkpoint_and_is_removed(tmp_path: Path) -> None:
-    (tmp_path / "save").touch()  # while nothing ran
-    files = looked(TriggerFiles(tmp_path))
-    assert files.save_asked()
-    files._look()
-    assert files.save_asked()  # until one is begun
-    files.saved()
-    assert not files.save_asked()
-    files._look()
-    assert not files.save_asked()
+    files._thread.join()  # the test looks instead of it
+    assert (files.save_asked, files.exit_asked) == (True, False)
     assert not (tmp_path / "save").exists()
+    files.save_asked = False
+    files._look()
+    assert not files.save_asked
     (tmp_path / "save").touch()
-    files._look()
-    assert files.save_asked()
-
-
-def test_file_that_cannot_be_removed_asks_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise PermissionError
-
-    monkeypatch.setattr(Path, "unlink", refuse)
-    (tmp_path / "save").touch()
-    files = looked(TriggerFiles(tmp_path))
-    files.saved()
-    files._look()
-    assert not files.save_asked()
-    os.utime(tmp_path / "save", ns=(1, 1))  # touched again
-    files._look()
-    assert files.save_asked()
-
-
-def test_exit_stays_asked_for_and_goes_when_the_run_ends(tmp_path: Path) -> None:
-    files = looked(TriggerFiles(tmp_path))
-    assert not files.exit_asked()
     (tmp_path / "exit").touch()
     files._look()
-    assert files.exit_asked()
-    assert (tmp_path / "exit").exists()
+    assert (files.save_asked, files.exit_asked) == (True, True)
+    assert (tmp_path / "exit").exists()  # until the run ends
     files.exited()
     assert not (tmp_path / "exit").exists()
     files._look()
-    assert files.exit_asked()
+    assert files.exit_asked
 
 
 def test_thread_looks_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,24 +82,17 @@ def test_seconds_are_those_of_this_process() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_what_asks_for_the_end_stops_in_good_order(number: signal.Signals) -> None:
-    before = signal.signal(number, signal.SIG_DFL)  # whoever runs the tests may ignore it, as a shell's "&" does
+@pytest.mark.parametrize("before", [signal.SIG_DFL, signal.SIG_IGN])
+def test_what_asks_for_the_end_stops_in_good_order_unless_it_was_ignored(
+    number: signal.Signals, before: signal.Handlers
+) -> None:
+    """nohup ignores SIGHUP; a shell's "&" ignores SIGINT."""
+    old = signal.signal(number, before)
     try:
         with RunRequests() as requests:
             requests.obey_stops(None)
             os.kill(os.getpid(), number)
-            assert requests.before_step() == StepFlags(sigterm=True)
+            assert requests.before_step() == StepFlags(sigterm=before == signal.SIG_DFL)
+        assert signal.getsignal(number) == before
     finally:
-        signal.signal(number, before)
-
-
-def test_ignored_signal_stays_ignored() -> None:
-    """As nohup has it."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with RunRequests() as requests:
-            requests.obey_stops(None)
-            os.kill(os.getpid(), signal.SIGHUP)
-            assert requests.before_step() == NO_FLAGS
-    finally:
-        signal.signal(signal.SIGHUP, before)
+        signal.signal(number, old)

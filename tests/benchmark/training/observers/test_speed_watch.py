@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from benchmark.config.run_config import RunConfig
-from benchmark.config.system_config import System
 from benchmark.events.event import Event
 from benchmark.events.event_log import EventLog
 from benchmark.launch.endings import Ending
@@ -22,7 +21,7 @@ from benchmark.training.engine.distributed import read_environment
 from benchmark.training.engine.own_compute import HostTimer
 from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.observer import StepDone
-from benchmark.training.observers.speed_watch import SpeedWatch
+from benchmark.training.observers.speed_watch import WARM_UP, SpeedWatch
 from benchmark.training.step import StepResult
 from benchmark.training.step_flags import StepFlags
 from model.passes.block_pass import BlockPass
@@ -99,19 +98,16 @@ def test_a_slow_gpu_is_named_with_what_it_says_of_itself(monkeypatch: pytest.Mon
     assert (device["rank"], device["host"], device["trouble"]) == (12, "n2", "thermal slowdown")
 
 
-def test_trouble_of_a_device_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trouble_is_told_once_and_a_rank_that_recovers_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     made = Reports(8, monkeypatch)
-    for number in range(5):
+    for number in range(3):
         made.steps(1 + 4 * number, 2, 2.0, rows_of(8))
         made.steps(3 + 4 * number, 2, 2.0, rows_of(8, hot=[3]))
-    assert len(made.messages()) == 1
-
-
-def test_a_rank_that_recovers_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = Reports(8, monkeypatch)
-    made.steps(1, WINDOW, 2.0, rows_of(8, {2: 0.5}))
-    made.steps(WINDOW + 1, WINDOW, 2.0, rows_of(8))
-    assert made.messages()[-1].endswith("rank 2 on n1 GPU 2 computes as fast as the others again")
+    made.steps(13, WINDOW, 2.0, rows_of(8, {2: 0.5}))
+    made.steps(13 + WINDOW, WINDOW, 2.0, rows_of(8))
+    hot, _, recovered = made.messages()
+    assert "thermal slowdown" in hot
+    assert recovered.endswith("rank 2 on n1 GPU 2 computes as fast as the others again")
     assert made.of("slow_ranks")[-1]["recovered"] == [2]
 
 
@@ -162,35 +158,16 @@ def _train_with_a_slow_rank(config: RunConfig, slow_rank: int) -> Ending:
     return training.train(config)
 
 
-def slow_run(inputs: Inputs, run_dir: Path, system: System, slow_rank: int, steps: int) -> list[dict[str, Any]]:
-    """What the run notes of slow ranks; -1: none is."""
-    benchmark = dataclasses.replace(TINY, train_samples=(4000 + steps) * 12, eval_interval_samples=12 * 20)
-    config = inputs.config(run_dir, benchmark=benchmark, system=system, audit_interval=0)
-    statuses = in_processes(system.num_devices, _train_with_a_slow_rank, config, slow_rank)
-    assert statuses == ["success"] * system.num_devices
-    return events(run_dir, "slow_ranks")
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "slow_rank"), [("two processes", 1), ("two processes", -1), ("tensor parallel in a pipeline", 2)]
-)
-def test_a_rank_that_is_30_percent_slower_is_named(name: str, slow_rank: int, inputs: Inputs, tmp_path: Path) -> None:
-    system = {
-        "two processes": system_of(2, micro_batch_size=1),
-        "tensor parallel in a pipeline": system_of(4, tensor_parallel=2, pipeline_parallel=2, micro_batch_size=3),
-    }[name]
-    noted = slow_run(inputs, tmp_path / "run", system, slow_rank, steps=3 * WINDOW)
-    named = [one["rank"] for event in noted for one in event["slow"]]
-    assert named == ([] if slow_rank < 0 else [slow_rank])
-    told = [event["value"] for event in events(tmp_path / "run", "message") if event["value"].startswith("after step")]
-    assert len(told) == len(named)
-    assert all(f": rank {slow_rank} on " in line and " 30% slower: 1.3 ms a block" in line for line in told)
-
-
-@pytest.mark.slow
-def test_numbers_do_not_depend_on_whether_speed_is_watched(inputs: Inputs, tmp_path: Path) -> None:
-    system = system_of(2)
-    watched = run(inputs, tmp_path / "watched", system)
-    assert run(inputs, tmp_path / "not", system, speed_interval=0) == watched
-    assert figures(tmp_path / "watched") == watched
+def test_a_rank_that_is_30_percent_slower_is_named_and_no_number_changes(inputs: Inputs, tmp_path: Path) -> None:
+    system = system_of(2, micro_batch_size=1)
+    steps = WINDOW + WARM_UP + 2
+    benchmark = dataclasses.replace(TINY, train_samples=(4000 + steps) * 12, eval_interval_samples=12 * steps)
+    config = inputs.config(tmp_path / "run", benchmark=benchmark, system=system, audit_interval=0, speed_interval=1)
+    assert in_processes(2, _train_with_a_slow_rank, config, 1) == ["success"] * 2
+    ((rank,),) = [[one["rank"] for one in event["slow"]] for event in events(config.run_dir, "slow_ranks")]
+    assert rank == 1
+    (line,) = [event["value"] for event in events(config.run_dir, "message") if event["value"].startswith("after step")]
+    assert ": rank 1 on " in line and " 30% slower: 1.3 ms a block" in line
+    unwatched = run(inputs, tmp_path / "not", system, benchmark=benchmark, speed_interval=0)
+    assert unwatched == figures(config.run_dir)

@@ -10,21 +10,92 @@ from benchmark.events.event import Event
 from benchmark.events.event_log import EventLog
 from benchmark.launch.endings import RunEnd
 from benchmark.launch.phases import PhaseLog
-from benchmark.training.engine.nonfinite_step import NonFiniteStep
+from benchmark.training.engine.nonfinite_step import BadMicroBatch, BadPart, NonFiniteStep, RankFindings
 from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.state_soundness import StateSoundness, UnsoundTensor
 from benchmark.training.observer import StepDone
 from benchmark.training.observers import skipped_steps, spikes
-from benchmark.training.observers.finding_words import samples_command
+from benchmark.training.observers.skipped_steps import (
+    describe_state,
+    describe_step,
+    samples_command,
+    suspected_samples,
+)
 from benchmark.training.step import StepResult
 from tests.benchmark.events.recorder import Recorder
 from tests.benchmark.tiny import TINY
-from tests.benchmark.training.observers.findings import on_rank, skipped
 from tests.benchmark.training.observers.test_spikes import quiet
 
 SOUND = StateSoundness(())
 DAMAGED = StateSoundness((UnsoundTensor("model/x", 3, "n3", 12, 0.5),))
 DIFFER = RunEnd("failed", "copies differ")
+QKV = "layers.0.qkv.weight"
+
+
+def on_rank(
+    rank: int, parameters: tuple[str, ...] = (QKV,), micro_batches: tuple[int, ...] = (), nans: int = 5
+) -> RankFindings:
+    """Of a rank that reads as data-parallel rank of the same number, two samples per micro-batch."""
+    return RankFindings(
+        rank=rank,
+        host=f"n{rank}",
+        data_rank=rank,
+        parts=tuple(BadPart(name, nans, 0 if nans else 3) for name in parameters),
+        num_parts=len(parameters),
+        num_parameters=53,
+        micro_batches=tuple(BadMicroBatch(number, 1000 + 10 * number + 2 * rank, 2) for number in micro_batches),
+        num_micro_batches=len(micro_batches),
+    )
+
+
+def skipped(*ranks: RankFindings, data_parallel: int = 4) -> NonFiniteStep:
+    return NonFiniteStep(first_sample=1000, num_samples=40, data_parallel=data_parallel, ranks=ranks)
+
+
+@pytest.mark.parametrize(
+    ("step", "words", "samples"),
+    [
+        (
+            skipped(on_rank(1)),
+            f"NaN in {QKV} (1 of 53 parameters) held by rank 1 (n1); the loss of every micro-batch was finite, and a "
+            "sum over 4 data-parallel ranks does not tell whose gradient it was",
+            (1000, 40),
+        ),
+        (
+            skipped(on_rank(0, nans=0), data_parallel=1),
+            f"inf in {QKV} (1 of 53 parameters) held by rank 0 (n0); the loss of every micro-batch was finite",
+            (1000, 40),
+        ),
+        (
+            skipped(on_rank(0), on_rank(2, micro_batches=(1, 3))),
+            f"NaN in {QKV} (1 of 53 parameters) held by ranks 0 (n0), 2 (n2); the loss was not finite in micro-batch 1 "
+            "of rank 2 (n2), samples 1014 to 1015, micro-batch 3 of rank 2 (n2), samples 1034 to 1035",
+            (1014, 22),
+        ),
+        (
+            skipped(*[on_rank(rank, tuple("abcdefgh")) for rank in range(5)]),
+            "NaN in a, b, c and 5 more (8 of 53 parameters) held by ranks 0 (n0), 1 (n1), 2 (n2) and 2 more; the loss "
+            "of every micro-batch was finite, and a sum over 4 data-parallel ranks does not tell whose gradient it was",
+            (1000, 40),
+        ),
+        (
+            skipped(),
+            "no rank holds a gradient or a loss that is not finite: it was their sum over the ranks that was not. "
+            "Suspect a link or a device",
+            (1000, 40),
+        ),
+    ],
+)
+def test_a_skipped_step_in_words(step: NonFiniteStep, words: str, samples: tuple[int, int]) -> None:
+    assert (describe_step(step), suspected_samples(step)) == (words, samples)
+
+
+def test_command_that_prints_the_samples() -> None:
+    words = samples_command(("0.5", "a b", "0.5", "c"), TINY, 17, 48_012, 12)
+    assert words == (
+        "python -m data_prep samples --data-path 0.5 'a b' 0.5 c --seq-length 16 --num-samples 48144 --seed 17 "
+        "--first 48012 --count 12 --documents --output samples.npy"
+    )
 
 
 class GuardedSteps:
@@ -75,13 +146,11 @@ class GuardedSteps:
         return [str(event.value) for event in self.of("message")]
 
 
-def test_quiet_steps_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = GuardedSteps(monkeypatch)
-    assert run.quiet_then((2.2, 0.25)) is None
-    assert (run.calls, run.of("spike"), run.said()) == ([], [], [])
-
-
 def test_spike_is_noted_and_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = GuardedSteps(monkeypatch)
+    assert run.quiet_then((2.22, 0.947)) is None
+    assert run.step(float("nan"), float("nan"), skipped(on_rank(0))) is None  # is judged as no spike
+    assert run.calls == ["check_state"]
     run = GuardedSteps(monkeypatch)
     assert run.quiet_then((2.22, 0.947), (2.6, 2.39)) is None
     assert run.calls == ["audit", "check_state"]
@@ -96,18 +165,17 @@ def test_spike_is_noted_and_looked_into(monkeypatch: pytest.MonkeyPatch) -> None
     assert not event.mlperf
 
 
-def test_copies_that_differ_at_a_spike_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_that_differ_or_a_damaged_state_end_the_run_at_a_spike(monkeypatch: pytest.MonkeyPatch) -> None:
     run = GuardedSteps(monkeypatch, copies=DIFFER)
     assert run.quiet_then((9.0, 60.0)) == DIFFER
     assert run.calls == ["audit"]
-
-
-def test_spike_of_a_damaged_state_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     run = GuardedSteps(monkeypatch, found=DAMAGED)
     end = run.quiet_then((9.0, 60.0))
     assert end is not None and end.ending == "failed"
     assert "model/x on rank 3 (n3): 12 values not finite" in end.why
     assert "model/x on rank 3 (n3): 12 values not finite" in run.said()[-1]
+    flipped = StateSoundness((UnsoundTensor("model/x", 3, "n3", 0, 1.7e38),))
+    assert "a value of 1.7e+38, as a flipped bit makes" in describe_state(flipped)
 
 
 def test_ten_skipped_steps_in_a_row_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,19 +213,11 @@ def test_wall_that_ends_by_itself_is_told(monkeypatch: pytest.MonkeyPatch) -> No
     assert second == "gradients are finite again, after 3 skipped steps"
 
 
-def test_skipped_steps_are_not_judged_as_spikes(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = GuardedSteps(monkeypatch)
-    run.quiet_then((2.2, 0.25))
-    assert run.step(float("nan"), float("nan"), skipped(on_rank(0))) is None
-    assert run.of("spike") == []
-
-
 def test_event_of_all_ranks_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    ranks = 2048
     run = GuardedSteps(monkeypatch)
     names = tuple(f"transformer.layers.{number}.attention.query_key_value.weight" for number in range(8))
-    run.step(2.2, float("nan"), skipped(*[on_rank(rank, names, tuple(range(8))) for rank in range(ranks)]))
+    run.step(2.2, float("nan"), skipped(*[on_rank(rank, names, tuple(range(8))) for rank in range(2048)]))
     (event,) = run.of("nonfinite")
-    assert event.metadata["num_ranks"] == ranks
+    assert event.metadata["num_ranks"] == 2048
     assert len(repr(event.metadata)) < 50_000
     assert len(run.said()[0]) < 2000
