@@ -1,6 +1,6 @@
 """Choose the official tools that apply, call them, and prove that they ran and passed.
 
-Commands and proofs: docs/facts/mlperf_review.md 4.10. All tools get copies (scratch_copies.py), except the repository
+Commands and proofs: docs/facts/mlperf_review.md 4.10. All tools get copies (tool_inputs.py), except the repository
 checker, which checks names and links. The summarizer reads the package's scaling.json.
 """
 
@@ -16,8 +16,7 @@ from benchmark.results.printable import shortened
 from benchmark.results.score import score
 from benchmark.results.subjects import ResultSet, Subject, SubmissionPackage, names_in
 from benchmark.review.official_tools import MOST_WIDTH, OfficialScores, Task, ToolVerdict, run_task
-from benchmark.review.rehearsal_rules import rehearsal_rules
-from benchmark.review.scratch_copies import ScratchCopies, safe_name
+from benchmark.review.tool_inputs import ScratchCopies, rehearsal_rules, safe_name
 
 COMPLIANCE, SEED, RCP, DESCRIPTION = "compliance", "seed", "RCP", "system description"
 PACKAGE, REPOSITORY, SUMMARIZER = "package", "repository", "summarizer"
