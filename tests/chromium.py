@@ -1,6 +1,5 @@
 """A headless Chromium, driven over its debugging pipe (DevTools protocol, JSON messages ended by a zero byte)."""
 
-import base64
 import fcntl
 import itertools
 import json
@@ -42,9 +41,9 @@ class Browser:
         for domain in ("Page", "Runtime", "Log"):
             self._send(f"{domain}.enable")
 
-    def open(self, path: Path, width: int, *, height: int = 900, dark: bool = False) -> None:
+    def open(self, path: Path, width: int, *, dark: bool = False) -> None:
         """Load a local file at a width in CSS pixels."""
-        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
         self._send("Emulation.setDeviceMetricsOverride", **size)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._send("Emulation.setEmulatedMedia", features=[scheme])
@@ -66,15 +65,6 @@ class Browser:
     def text(self, selector: str) -> str:
         """The rendered text of the first element that a CSS selector finds."""
         return str(self.value(f"document.querySelector({json.dumps(selector)}).innerText"))
-
-    def point_at(self, x: float, y: float) -> None:
-        """Move the mouse, in CSS pixels of the window."""
-        self._send("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
-        self.value("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(0))))")
-
-    def picture(self, path: Path, *, whole: bool = True) -> None:
-        answer = self._send("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-        path.write_bytes(base64.b64decode(answer["data"]))
 
     def _send(self, method: str, **parameters: Any) -> dict[str, Any]:
         number = next(self._numbers)

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 import numpy
 import pandas
 
-from benchmark.report.figures import TOKENS, Figure, Line, Shade
+from benchmark.report.figures import TOKENS
+from benchmark.report.page_parts import Figure, Line, Shade
 from benchmark.results.frames import published_frame
-from benchmark.results.judged import GPT3
+from benchmark.results.judged import GPT3, Judged
 from benchmark.results.run_summary import RunSummary
 
 LEAST_PUBLISHED = 3
@@ -20,13 +21,13 @@ DIGITS = 6
 def differences(accuracy: Figure, runs: Sequence[RunSummary]) -> Figure | None:
     """Return each line of ``accuracy`` minus the mean of the published runs at the same batch size.
 
-    Returns None if the runs differ in batch size, are of another benchmark, or if hardly any run was published.
+    Returns None if the runs differ in batch size or benchmark, or if hardly any run was published.
     """
-    sizes = {run.global_batch_size for run in runs}
-    size = sizes.pop() if len(sizes) == 1 else None
-    if size is None or any(run.rules.name != GPT3.name for run in runs):
+    kinds = {(run.global_batch_size, run.rules.name) for run in runs}
+    size = runs[0].global_batch_size if len(kinds) == 1 else None
+    if size is None or runs[0].rules.published is None:
         return None
-    curves = published_curves(size)
+    curves = published_curves(size, runs[0].rules)
     if curves.shape[1] < LEAST_PUBLISHED:
         return None
     mean = curves.mean(axis=1)[2 * curves.count(axis=1) >= curves.shape[1]]
@@ -45,9 +46,9 @@ def differences(accuracy: Figure, runs: Sequence[RunSummary]) -> Figure | None:
     )
 
 
-def published_curves(batch_size: float) -> pandas.DataFrame:
+def published_curves(batch_size: float, judged: Judged = GPT3) -> pandas.DataFrame:
     """Return the log perplexity of the published runs at a batch size: a row per number of tokens, a column per run."""
-    frame = published_frame()
+    frame = published_frame(judged)
     curves = [
         pandas.Series([float(one) for one in values.split()], index=[float(one) for one in tokens.split()])
         for tokens, values in frame.loc[

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
-from benchmark.report.reported_run import COLOURS, ReportedRun
-from benchmark.report.timeline import Timeline
+from benchmark.report.judgement import COLOURS, ReportedRun
+from benchmark.report.page_parts import AxisMark, Band, Figure, Line, Points
+from benchmark.report.time_section import Timeline
 from benchmark.results.convergence import ReferencePoint, points_for, prune
-from benchmark.results.recorded_events import RecordedEvent
+from benchmark.results.recorded_run import RecordedEvent
 from benchmark.results.run_summary import RunSummary
 from model.flops import train_flops_per_token
 
@@ -18,82 +19,11 @@ LARGEST_DRAWN = 1e100
 TOKENS = ("tokens since the checkpoint", "tokens")
 TOKENS_TRAINED = ("tokens trained", "tokens")
 MINUTES = ("minutes since run_start", "min")
-Points = list[tuple[float, float]]
-
-
-@dataclass(frozen=True)
-class Line:
-    """One run's line in a figure."""
-
-    run: int
-    x: Sequence[float]
-    y: Sequence[float | None]
-    """Values; None breaks the line."""
-
-    @property
-    def points(self) -> Points:
-        return [(x, y) for x, y in zip(self.x, self.y, strict=True) if y is not None]
-
-
-@dataclass(frozen=True)
-class Mark:
-    """An event at ``x``."""
-
-    run: int
-    kind: str
-    """Kind of event: evaluation, checkpoint or restart."""
-    x: float
-
-
-@dataclass(frozen=True)
-class Band:
-    """A stretch of the x axis."""
-
-    low: float
-    high: float
-    label: str
-
-
-@dataclass(frozen=True)
-class Shade:
-    """Range of other runs' values at each x."""
-
-    x: Sequence[float]
-    low: Sequence[float]
-    high: Sequence[float]
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One figure: lines over a common x axis."""
-
-    name: str
-    title: str
-    x_label: str
-    x_unit: str
-    y_label: str
-    lines: Sequence[Line]
-    dots: bool = False
-    """True if each value is a measurement of its own, to be marked."""
-    from_zero: bool = False
-    """True if the y axis begins at 0."""
-    target: float | None = None
-    band: Band | None = None
-    marks: Sequence[Mark] = field(default_factory=tuple)
-    shade: Shade | None = None
-    note: str = ""
-    family: str = ""
-    """Name of the figure that this is a panel of; empty for a whole figure."""
-    heading: str = ""
-    """Title of the whole figure."""
-    x_range: tuple[float, float] | None = None
-    y_range: tuple[float, float] | None = None
-    """Range of the y axis for all panels; None for that of the lines."""
 
 
 def figures(runs: Sequence[ReportedRun], timelines: Sequence[Timeline], ruleset: str) -> list[Figure]:
     """Return the figures for which at least one run has values."""
-    marks = [Mark(n, kind, _rounded(x)) for n, times in enumerate(timelines) for kind, x in times.marks]
+    marks = [AxisMark(n, kind, _rounded(x)) for n, times in enumerate(timelines) for kind, x in times.marks]
     targets = {run.recorded.target for run in runs}
     tokens = TOKENS if any(run.summary.rules.start_samples for run in runs) else TOKENS_TRAINED
     found = [

@@ -10,9 +10,8 @@ from urllib.parse import quote
 import pandas
 
 from benchmark.config.accelerators import accelerator_named
-from benchmark.report.judgement import Judgement, ReviewedSystem
+from benchmark.report.judgement import COLOURS, Judgement, ReportedRun, ReviewedSystem
 from benchmark.report.page_parts import NOTHING, Cell, Row, Table, counted, number, perplexity, took
-from benchmark.report.reported_run import COLOURS, ReportedRun
 from benchmark.results.frames import systems_frame
 from benchmark.results.printable import shortened
 from stage.sizes import duration

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from benchmark.report.judgement import Judgement
+from benchmark.report.judgement import Judgement, ReportedRun
 from benchmark.report.page_parts import NOTHING, Cell, Row, Section, Table
-from benchmark.report.reported_run import ReportedRun
 from benchmark.results.printable import shortened
 from benchmark.results.recorded_run import settings
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from benchmark.report.curve_differences import differences
-from benchmark.report.figures import Figure, figures, in_panels
-from benchmark.report.judgement import Judgement, ReviewedSystem
+from benchmark.report.figures import figures, in_panels
+from benchmark.report.judgement import Judgement, ReportedRun, ReviewedSystem, reported_runs, system_names
 from benchmark.report.leaderboard import changes_table, runs_table, systems_tables
 from benchmark.report.origin_section import origin_section
 from benchmark.report.page_parts import (
@@ -15,6 +15,7 @@ from benchmark.report.page_parts import (
     NOTHING,
     Cell,
     Chart,
+    Figure,
     KeyFigure,
     Page,
     Row,
@@ -26,11 +27,9 @@ from benchmark.report.page_parts import (
     took,
 )
 from benchmark.report.planned_run import planned_section
-from benchmark.report.reported_run import ReportedRun, reported_runs, system_names
 from benchmark.report.results_table import judged_frame
 from benchmark.report.review_section import review_section, verdict_of
-from benchmark.report.time_section import slowness_section, time_section
-from benchmark.report.timeline import timeline
+from benchmark.report.time_section import slowness_section, time_section, timeline
 from benchmark.results.printable import shortened
 from benchmark.results.run_summary import RunSummary
 from stage.sizes import duration

@@ -1,11 +1,10 @@
-"""Define the parts of a page: sections of words, tables, charts and bars, which ``template/report.html.j2`` lays
-out."""
+"""Define the parts of a page: sections of words, tables, charts and bars, which ``template/report.html.j2`` lays out,
+and the figures as plain data, which ``template/figures.js`` draws."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
-from benchmark.report.figures import Figure
 from stage.sizes import duration
 
 NOTHING = "\N{EN DASH}"
@@ -16,6 +15,7 @@ CLOSE = 5e-5
 SHORT_MINUTES = 5
 """Minutes below which a run's time is given in seconds, as ``duration`` does; a longer time is given in minutes, as
 scores are."""
+Points = list[tuple[float, float]]
 
 
 @dataclass(frozen=True)
@@ -136,6 +136,76 @@ class KeyFigure:
     value: str
     unit: str = ""
     note: str = ""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One run's line in a figure."""
+
+    run: int
+    x: Sequence[float]
+    y: Sequence[float | None]
+    """Values; None breaks the line."""
+
+    @property
+    def points(self) -> Points:
+        return [(x, y) for x, y in zip(self.x, self.y, strict=True) if y is not None]
+
+
+@dataclass(frozen=True)
+class AxisMark:
+    """An event at ``x``."""
+
+    run: int
+    kind: str
+    """Kind of event: evaluation, checkpoint or restart."""
+    x: float
+
+
+@dataclass(frozen=True)
+class Band:
+    """A stretch of the x axis."""
+
+    low: float
+    high: float
+    label: str
+
+
+@dataclass(frozen=True)
+class Shade:
+    """Range of other runs' values at each x."""
+
+    x: Sequence[float]
+    low: Sequence[float]
+    high: Sequence[float]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure: lines over a common x axis."""
+
+    name: str
+    title: str
+    x_label: str
+    x_unit: str
+    y_label: str
+    lines: Sequence[Line]
+    dots: bool = False
+    """True if each value is a measurement of its own, to be marked."""
+    from_zero: bool = False
+    """True if the y axis begins at 0."""
+    target: float | None = None
+    band: Band | None = None
+    marks: Sequence[AxisMark] = field(default_factory=tuple)
+    shade: Shade | None = None
+    note: str = ""
+    family: str = ""
+    """Name of the figure that this is a panel of; empty for a whole figure."""
+    heading: str = ""
+    """Title of the whole figure."""
+    x_range: tuple[float, float] | None = None
+    y_range: tuple[float, float] | None = None
+    """Range of the y axis for all panels; None for that of the lines."""
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.config.accelerators import accelerator_named
+from benchmark.report.judgement import ReportedRun
 from benchmark.report.page_parts import NOTHING, Cell, Row, Section, Table, Words, number
-from benchmark.report.reported_run import ReportedRun
+from benchmark.results.mllog import as_number
 from benchmark.results.printable import shortened
-from benchmark.results.result_log import as_number
 from stage.errors import InputError
 from stage.json_files import read_json
 from stage.sizes import duration
@@ -20,20 +20,9 @@ from stage.sizes import duration
 PLAN_FILE = "plan.json"
 """Name of the plan that is looked for in the folder of a run if no plan is given."""
 MOST_BYTES = 32 << 20
-WORTH_NAMING = 0.2
-"""Least share of a difference from which a part of the step is named as its cause."""
 MEMORY_DOUBT = 0.1
 """Relative range of planned memory, which has no interval of its own."""
 HEAD = ("Figure", "Planned", "Interval", "Measured", "Difference")
-LIKELY_CAUSES = (
-    ("matmul", "matrix products run below their rate"),
-    ("tensor_messages", "tensor-parallel messages are hidden less"),
-    ("host", "the host launches too slowly"),
-    ("bubble", "stages are uneven, or wait for messages between them"),
-    ("data_messages", "gradients or parameters travel longer than computation hides"),
-    ("jitter", "one device is slow: all wait for it"),
-)
-"""Parts of a planned step, and the reason why each may take longer."""
 
 
 def _logged(run: ReportedRun, key: str, field: str) -> list[float]:
@@ -114,7 +103,7 @@ def _section(plan: Mapping[str, Any], run: ReportedRun) -> Section:
     parts: list[Words | Table] = [
         Words(f"Planned for {system}, global batch size {batch}."),
         Table("Planned and measured", HEAD, list(_rows(plan, run)), numbers=(1, 2, 3, 4), look="planned cards"),
-        *(Words(remark, quiet=True) for remark in (*_other_machine(planned_for, run), *_causes(plan, run))),
+        *(Words(remark, quiet=True) for remark in _other_machine(planned_for, run)),
     ]
     step = list(_step_rows(plan))
     if step:
@@ -174,17 +163,3 @@ def _other_machine(planned_for: Mapping[str, Any], run: ReportedRun) -> Iterator
         if planned is not None and measured is not None and planned != measured:
             one, other = (shortened(str(value), 60) for value in (planned, measured))
             yield f"Planned for {what} {one}, ran with {other}: the plan is of another run."
-
-
-def _causes(plan: Mapping[str, Any], run: ReportedRun) -> Iterator[str]:
-    """Yield likely causes of a step longer than planned: the parts that are large enough to hold a good share of the
-    difference."""
-    planned, measured, interval = as_number(plan.get("step_s")), _step_s(run), _interval(plan, "intervals.step_s")
-    if planned is None or measured is None or interval is None or measured <= interval[1]:
-        return
-    late_s = measured - planned
-    yield f"A step takes {duration(late_s)} more than planned; to see in which part: --profile, and slice."
-    for part, cause in LIKELY_CAUSES:
-        seconds = as_number(_at(plan, f"parts.{part}"))
-        if seconds is not None and seconds > WORTH_NAMING * late_s:
-            yield f"{part.replace('_', ' ').capitalize()}, planned {duration(seconds)}: more if {cause}."

@@ -7,8 +7,7 @@ from typing import Any
 import pandas
 
 from benchmark.report.judgement import Judgement, judge
-from benchmark.results.frames import csv_text, frame_of, run_records, systems_frame
-from benchmark.results.run_columns import RUN_TYPES
+from benchmark.results.frames import RUN_TYPES, csv_text, frame_of, run_records, systems_frame
 from stage.errors import InputError
 from stage.optional_packages import require_optional
 from stage.outputs.publish import published_file, write_text

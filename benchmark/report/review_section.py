@@ -3,9 +3,8 @@
 from collections.abc import Callable, Sequence
 from itertools import groupby
 
-from benchmark.report.judgement import Judgement
+from benchmark.report.judgement import Judgement, ReportedRun
 from benchmark.report.page_parts import Cell, Row, Section, Table, Words, counted
-from benchmark.report.reported_run import ReportedRun
 from benchmark.review.findings import Finding
 from benchmark.review.verdict import SEVERITIES
 

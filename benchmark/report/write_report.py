@@ -7,16 +7,15 @@ element. A content security policy allows only the scripts and styles whose hash
 import base64
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
+import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from benchmark.report.figures import Figure
 from benchmark.report.judgement import Judgement, judge
 from benchmark.report.page_content import make_page
-from benchmark.report.page_parts import CAUTION, Page, perplexity
+from benchmark.report.page_parts import CAUTION, Figure, Page, perplexity
 from benchmark.review.verdict import Review
 from stage.errors import InputError
 from stage.outputs.publish import write_text
@@ -76,7 +75,7 @@ def render(page: Page) -> str:
         report=page,
         captions={figure.name: _caption(figure) for figure in page.figures},
         families=_families(page.figures),
-        figure_data={"runs": page.runs, "figures": [asdict(figure) for figure in page.figures]},
+        figure_data={"runs": page.runs, "figures": msgspec.to_builtins(page.figures)},
         style_hashes=_hashes(styles),
         script_hashes=_hashes(scripts),
         **styles,

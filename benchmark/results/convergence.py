@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from benchmark.results.judged import GPT3, Judged
-from benchmark.results.result_log import as_number
+from benchmark.results.mllog import as_number
 from benchmark.results.run_summary import RunSummary
 from stage.errors import InputError
 from stage.regular_files import read_regular
@@ -242,8 +242,8 @@ def _least(mean: float, deviation: float, reference_runs: int, judged: Judged) -
     """Return the smallest accepted mean: mean - t(0.95, df) s sqrt(1 / n_ref + 1 / n_sub), not below 0."""
     if deviation == 0:
         return mean
-    from scipy.stats import t  # slow to import
+    from scipy.special import stdtrit  # slow to import
 
     freedom = reference_runs + judged.kept - 2
-    quantile = float(t.ppf(1 - ALPHA, freedom))
+    quantile = float(stdtrit(freedom, 1 - ALPHA))
     return max(0.0, mean - quantile * deviation * math.sqrt(1 / reference_runs + 1 / judged.kept))

@@ -14,15 +14,14 @@ from typing import Any
 import numpy
 import pandas
 
-from benchmark.results.mllog import read_log
-from benchmark.results.printable import printable, shortened
-from benchmark.results.recorded_events import read_events
-from benchmark.results.recorded_run import read_recorded_run
-from benchmark.results.result_log import MOST_EXACT, ResultLog, as_number
-from benchmark.results.run_columns import PUBLISHED_RUNS, RUN_TYPES, TIME, run_record
+from benchmark.results.judged import GPT3, Judged
+from benchmark.results.mllog import MOST_EXACT, ResultLog, as_number, read_log
+from benchmark.results.printable import shortened
+from benchmark.results.recorded_run import read_events, read_recorded_run
 from benchmark.results.run_summary import RunSummary
-from benchmark.results.score import score
+from benchmark.results.score import Score, run_score, score
 from benchmark.results.subjects import ResultSet
+from model.flops import train_flops_per_token
 from stage.errors import InputError
 
 SYSTEM_KEYS = ("round", "package", "system_folder")
@@ -31,6 +30,28 @@ MOST_CHARACTERS = 32_000
 FORMULA = re.compile(r"(^\W*?|[,;|\"'`]\s*)(?=[=+\-@\uFF1D\uFF0B\uFF0D\uFF20])")
 """Place before a character with which a spreadsheet begins a formula: at the start of a text, or where a spreadsheet
 may cut the text."""
+TIME = "datetime64[ms, UTC]"
+RUN_TYPES = {
+    **dict.fromkeys(("round", "package", "system_folder", "file", "submitter", "division", "availability"), "string"),
+    "accelerator_model_name": "string",
+    "accelerators_count": "Int64",
+    "framework": "string",
+    "submission_benchmark": "string",
+    "seed": "Int64",
+    "submission_org": "string",
+    "submission_platform": "string",
+    "global_batch_size": "Int64",
+    "run_started": TIME,
+    "status": "string",
+    **dict.fromkeys(("minutes", "init_s", "tokens"), "Float64"),
+    "evaluations": "Int64",
+    **dict.fromkeys(("evaluation_tokens", "evaluation_values", "evaluation_ms"), "string"),
+    **dict.fromkeys(("last_log_perplexity", "tokens_per_s_per_accelerator", "mfu"), "Float64"),
+    "restarts": "Int64",
+    **dict.fromkeys(("measured_minutes", "scaling_factor", "score_minutes"), "Float64"),
+    "convergence": "string",
+}
+"""Pandas type of each column; a value of another kind counts as missing."""
 
 
 def events_frame(path: Path | str) -> pandas.DataFrame:
@@ -44,16 +65,19 @@ def events_frame(path: Path | str) -> pandas.DataFrame:
     if not file.is_file():
         raise InputError(f"{file}: no such file; give a run folder, or its events.jsonl")
     events = read_events(file)
-    records = [{"key": event.key, "value": event.value, **event.fields} for event in events]
-    return _timed({}, [event.time_ms for event in events], records)
+    records = [{"time": None, "key": event.key, "value": event.value, **event.fields} for event in events]
+    return _timed([event.time_ms for event in events], records)
 
 
 def log_frame(path: Path | str) -> pandas.DataFrame:
     """Return every record of an MLPerf log: ``line``, ``time`` (UTC), ``key``, ``value`` and its metadata's fields."""
     events = read_log(Path(path)).events
-    records = [{**event.metadata, "key": event.key, "value": event.value} for event in events]
-    lines = {"line": [event.line for event in events]}
-    return _timed(lines, [event.time_ms for event in events], records)
+    own = ("line", "time", "key", "value")
+    records = [
+        {**dict.fromkeys(own), **event.metadata, "line": event.line, "key": event.key, "value": event.value}
+        for event in events
+    ]
+    return _timed([event.time_ms for event in events], records)
 
 
 def evaluations_frame(path: Path | str) -> pandas.DataFrame:
@@ -81,7 +105,56 @@ def run_records(one: ResultSet) -> list[dict[str, Any]]:
     """Return the values of the columns for each run of a set; those of an empty log for a set without files."""
     runs = one.runs or (RunSummary(ResultLog(one.folder or Path(), 0, 0, (), ())),)
     system = score(one)
-    return [run_record(one, system, run) for run in runs]
+    return [_run_record(one, system, run) for run in runs]
+
+
+def _run_record(one: ResultSet, system: Score, run: RunSummary) -> dict[str, Any]:
+    """Return the row of a run; ``system`` is the score of the set that it belongs to."""
+    described = {} if one.system is None else one.system.content
+    scored, start, speed, mfu = run_score(run), run.run_start_ms, None, None
+    if run.tokens_per_s is not None and system.accelerators:
+        speed = run.tokens_per_s / system.accelerators
+    if speed is not None and system.peak_tflops:
+        mfu = speed * train_flops_per_token(one.judged.model) / 1e12 / system.peak_tflops
+    return {
+        "round": one.ruleset.rpartition(".")[0],
+        "package": one.package,
+        "system_folder": one.name,
+        "file": run.log.path.name,
+        "submitter": described.get("submitter") or run.org,
+        "division": described.get("division") or run.division,
+        "availability": described.get("status") or run.log.text("submission_status"),
+        "accelerator_model_name": system.accelerator,
+        "accelerators_count": system.accelerators,
+        "framework": described.get("framework"),
+        "submission_benchmark": run.benchmark,
+        "seed": scored.seed,
+        "submission_org": run.org,
+        "submission_platform": run.platform,
+        "global_batch_size": run.global_batch_size,
+        "run_started": start,
+        "status": run.status,
+        "minutes": run.minutes,
+        "init_s": run.init_s,
+        "tokens": run.trained_tokens,
+        "evaluations": scored.evaluations,
+        "evaluation_tokens": _joined([each.tokens for each in run.evaluations]),
+        "evaluation_values": _joined([each.log_perplexity for each in run.evaluations]),
+        "evaluation_ms": _joined([each.time_ms - (start or 0) for each in run.evaluations]),
+        "last_log_perplexity": scored.last_log_perplexity,
+        "tokens_per_s_per_accelerator": speed,
+        "mfu": mfu,
+        "restarts": scored.restarts,
+        "measured_minutes": system.measured_minutes,
+        "scaling_factor": system.factor,
+        "score_minutes": system.minutes,
+        "convergence": one.convergence.standing,
+    }
+
+
+def _joined(values: Sequence[float | None]) -> str | None:
+    """Return numbers separated by spaces, with a dash for a missing one."""
+    return " ".join("-" if value is None else f"{value:.10g}" for value in values) or None
 
 
 def frame_of(
@@ -108,10 +181,13 @@ def systems_frame(runs: pandas.DataFrame) -> pandas.DataFrame:
     return pandas.concat(groups) if groups else runs
 
 
-def published_frame() -> pandas.DataFrame:
-    """Return the 126 published GPT-3 runs of rounds 3.0 to 4.1 in the same columns; the index numbers the systems."""
+def published_frame(judged: Judged = GPT3) -> pandas.DataFrame:
+    """Return the published runs of a benchmark in the same columns: of GPT-3 the 126 of rounds 3.0 to 4.1, of a
+    benchmark without a table none. The index numbers the systems."""
+    if judged.published is None:
+        return frame_of([], RUN_TYPES, [])
     types: Any = {name: "string" if dtype == TIME else dtype for name, dtype in RUN_TYPES.items()}
-    frame = pandas.read_csv(PUBLISHED_RUNS, dtype=types)
+    frame = pandas.read_csv(judged.published, dtype=types)
     frame["run_started"] = pandas.to_datetime(frame["run_started"], utc=True).dt.as_unit("ms")
     frame.index = pandas.Index(frame.groupby(list(SYSTEM_KEYS), sort=False).ngroup(), name="system")
     return frame
@@ -139,23 +215,11 @@ def _typed(values: Sequence[Any], dtype: Any) -> "pandas.Series[Any]":
     return pandas.Series(numbers, dtype=dtype)
 
 
-def _timed(first: dict[str, Any], times_ms: Sequence[int], records: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
-    """Return a row per record: the ``first`` columns, ``time``, ``key``, ``value``, and every other field."""
+def _timed(times_ms: Sequence[int], records: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
+    """Return a row per record: ``time``, and a column for each field; objects and lists become JSON texts."""
+    told = [
+        {name: json.dumps(value) if isinstance(value, dict | list) else value for name, value in record.items()}
+        for record in records
+    ]
     times = pandas.to_datetime(list(times_ms), unit="ms", utc=True, errors="coerce")
-    names = dict.fromkeys(["key", "value", *(name for record in records for name in record)])
-    fields = {name: _column([record.get(name) for record in records]) for name in names if name not in ("time", *first)}
-    return pandas.DataFrame({**first, "time": times, **fields})
-
-
-def _column(values: list[Any]) -> "pandas.Series[Any]":
-    """Return a column of numbers if all its values are numbers, else of texts; None becomes missing."""
-    present = [value for value in values if value is not None]
-    if present and all(as_number(value) is not None for value in present):
-        return pandas.Series([as_number(value) for value in values], dtype="Float64")
-    if present and all(isinstance(value, bool) for value in present):
-        return pandas.Series(values, dtype="boolean")
-    return pandas.Series([None if value is None else _text(value) for value in values], dtype="string")
-
-
-def _text(value: Any) -> str:
-    return printable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    return pandas.DataFrame(told).convert_dtypes().assign(time=times)

@@ -97,6 +97,8 @@ class Judged:
     a forward pass alone takes a third of a step's time."""
     points: Path | None = None
     """File of reference points; None for those of the official tools for the ruleset."""
+    published: Path | None = None
+    """Table of its published runs, which benchmark/results/write_published.py writes; None without one."""
     stands_for: str | None = None
     """Name of the official benchmark of which this is a rehearsal: a few rules of the official checkers are replaced,
     and no package is made. None for an official one."""
@@ -209,6 +211,7 @@ def _rehearsal_of(official: Judged, benchmark: Benchmark, **fields: Any) -> Judg
         accepted=(),
         shortest_init_s=0.0,
         points=Path(__file__).with_name(f"{benchmark.name}_points.json"),
+        published=None,
         **fields,
     )
 
@@ -257,6 +260,7 @@ GPT3 = Judged(
     accepted=("eval.samples",),
     eval_samples=(11590004, 24567),
     validation_sequences=5660,
+    published=Path(__file__).with_name("published_runs.csv"),
     shortest_init_s=10.0,  # it reads 2 TB of checkpoint in thousands of processes; published runs take 119 s and more
 )
 

@@ -7,13 +7,15 @@ after the last of these tokens. Where those tools stop with a traceback, or sile
 
 import io
 import json
+import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from benchmark.results.printable import shortened
-from benchmark.results.result_log import EVENT_TYPES, MOST_EXACT, LogEvent, Problem, ResultLog, as_number
 from stage.regular_files import UnfitFile, read_regular
 
 TOKEN = ":::MLLOG "
@@ -37,6 +39,98 @@ MOST_PROBLEMS = 200
 """Largest number of problems kept per file: a file of another kind would give one per line."""
 REQUIRED = ("key", "value", "time_ms", "metadata")
 """Fields without which the official checker stops with a KeyError."""
+MOST_EXACT = 1 << 53
+"""Largest whole number up to which a float tells whole numbers apart."""
+EVENT_TYPES = ("POINT_IN_TIME", "INTERVAL_START", "INTERVAL_END")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A place in a file that cannot be read as it should."""
+
+    line: int | None
+    """Line, counted from 1; None for the whole file."""
+    found: str
+    expected: str
+    fatal: bool = True
+    """True if the official tools fail, crash or lose a record here."""
+
+
+@dataclass(frozen=True)
+class LogEvent:
+    """One record of a result file."""
+
+    line: int
+    """Line, counted from 1."""
+    key: str
+    value: Any
+    time_ms: int
+    """Milliseconds since the epoch."""
+    event_type: str
+    """POINT_IN_TIME, INTERVAL_START or INTERVAL_END in a valid record."""
+    metadata: Mapping[str, Any]
+
+    @property
+    def number(self) -> float | None:
+        """Return the value, if it is a finite number."""
+        return as_number(self.value)
+
+
+@dataclass(frozen=True)
+class ResultLog:
+    """A result file."""
+
+    path: Path
+    size_bytes: int
+    num_lines: int
+    """Number of physical lines, including those of other programs."""
+    events: Sequence[LogEvent]
+    """Records in the order of the file."""
+    problems: Sequence[Problem]
+
+    @cached_property
+    def by_key(self) -> Mapping[str, Sequence[LogEvent]]:
+        grouped: dict[str, list[LogEvent]] = {}
+        for event in self.events:
+            grouped.setdefault(event.key, []).append(event)
+        return grouped
+
+    def all(self, key: str) -> Sequence[LogEvent]:
+        return self.by_key.get(key, ())
+
+    def first(self, key: str) -> LogEvent | None:
+        return next(iter(self.all(key)), None)
+
+    def last(self, key: str) -> LogEvent | None:
+        return self.all(key)[-1] if self.all(key) else None
+
+    def value(self, key: str) -> Any:
+        """Return the value of the first record of ``key``; None if there is none."""
+        event = self.first(key)
+        return None if event is None else event.value
+
+    def number(self, key: str) -> float | None:
+        """Return the value of the first record of ``key``; None if there is none, or if it is no finite number."""
+        event = self.first(key)
+        return None if event is None else event.number
+
+    def text(self, key: str) -> str | None:
+        """Return the value of the first record of ``key``; None if there is none, or if it is no string."""
+        value = self.value(key)
+        return value if isinstance(value, str) else None
+
+
+def as_number(value: Any) -> float | None:
+    """Return ``value`` if it is a finite JSON number. An integer stays one, unless a float could not tell it from the
+    next."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if isinstance(value, int) and abs(value) <= MOST_EXACT:
+        return value
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:  # an integer beyond a float's range
+        return None
 
 
 class UnfitRecord(ValueError):
@@ -58,6 +152,8 @@ def parse_log(path: Path, content: bytes) -> ResultLog:
     size, content = len(content), with_plain_newlines(content)
     events: list[LogEvent] = []
     problems: list[Problem] = []
+    repeated: list[str] = []
+    decode = json.JSONDecoder(object_pairs_hook=lambda pairs: _object(pairs, repeated)).decode
     characters = values = 0
     for number, line in _lines_with(BARE_TOKEN.encode(), content):
         characters += len(line)
@@ -67,7 +163,7 @@ def parse_log(path: Path, content: bytes) -> ResultLog:
             problems.insert(0, Problem(number, found, "a log of 5 MB at most, by rank 0 only: the rest was not read"))
             break
         try:
-            events.append(_read_line(number, line, problems))
+            events.append(_read_line(number, line, decode, repeated, problems))
         except UnfitRecord as error:
             problems.append(Problem(number, *error.args))
         if len(problems) > MOST_UNREADABLE:
@@ -111,10 +207,13 @@ def lines_by_number(content: bytes, numbers: Collection[int]) -> dict[int, str]:
     return {number: line.rstrip(b"\n").decode("latin-1") for number, line in lines if number in numbers}
 
 
-def _read_line(number: int, line: str, problems: list[Problem]) -> LogEvent:
+def _read_line(
+    number: int, line: str, decode: Callable[[str], Any], repeated: list[str], problems: list[Problem]
+) -> LogEvent:
     """Return the record of a line that holds the token; its oddities go to ``problems``.
 
-    Raises UnfitRecord if the line has no valid record.
+    ``decode`` writes the names that a record has twice to ``repeated``. Raises UnfitRecord if the line has no valid
+    record.
     """
     before, token, record = line.rpartition(TOKEN)
     record = record.strip()
@@ -124,9 +223,9 @@ def _read_line(number: int, line: str, problems: list[Problem]) -> LogEvent:
         problems.append(Problem(number, "two records on one line", "one: the official tools read only the last"))
     if len(record) > MOST_RECORD_CHARACTERS:
         raise UnfitRecord(f"{len(record):,} characters", f"a record of at most {MOST_RECORD_CHARACTERS:,} characters")
-    repeated: list[str] = []
+    repeated.clear()
     try:
-        fields = json.loads(record, object_pairs_hook=lambda pairs: _object(pairs, repeated))
+        fields = decode(record)
     except (ValueError, RecursionError) as error:
         why = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise UnfitRecord(f"{shortened(record, MOST_SHOWN)} ({why})", "one JSON object after the token") from error

@@ -7,14 +7,59 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from benchmark.results.mllog import read_log
-from benchmark.results.recorded_events import RecordedEvent, last_note, read_events
-from benchmark.results.result_log import as_number
+from benchmark.results.mllog import as_number, read_log
 from benchmark.results.run_summary import RunSummary
 from stage.errors import InputError
 from stage.regular_files import children, is_regular, read_regular
 
 MOST_CONFIG_BYTES = 1 << 20
+MOST_EVENT_BYTES = 512 << 20
+"""Largest file in bytes. A step takes 400 bytes, so it holds about a million steps."""
+OWN = ("time_ms", "key", "kind", "value")
+
+
+@dataclass(frozen=True)
+class RecordedEvent:
+    """One line of ``events.jsonl``."""
+
+    time_ms: int
+    """Milliseconds since the epoch."""
+    key: str
+    value: Any
+    fields: Mapping[str, Any]
+
+    def number(self, name: str) -> float | None:
+        """Return a field, if it is a number."""
+        value = self.fields.get(name)
+        return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def read_events(path: Path) -> Sequence[RecordedEvent]:
+    """Return the events in their order; none if there is no file. Incomplete lines, as a killed run leaves one, are
+    left out. Raises InputError if the file is too large to read."""
+    if not is_regular(path):
+        return ()
+    if path.stat().st_size > MOST_EVENT_BYTES:
+        raise InputError(f"{path}: {path.stat().st_size:,} bytes, expected at most {MOST_EVENT_BYTES:,}; move it away")
+    events: list[RecordedEvent] = []
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            try:
+                record = json.loads(line)
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(record, dict) and isinstance(record.get("key"), str) and type(record.get("time_ms")) is int:
+                fields = {name: value for name, value in record.items() if name not in OWN}
+                events.append(RecordedEvent(record["time_ms"], record["key"], record.get("value"), fields))
+    return events
+
+
+def last_note(events: Sequence[RecordedEvent], key: str) -> Mapping[str, Any]:
+    """Return the value of the last event of ``key`` whose value is an object; empty without one."""
+    for event in reversed(events):
+        if event.key == key and isinstance(event.value, dict):
+            return event.value
+    return {}
 
 
 @dataclass(frozen=True)
@@ -61,11 +106,15 @@ def read_recorded_run(path: Path) -> RecordedRun:
 
     Raises InputError for any other path, and for a configuration that cannot be read.
     """
-    log = _log_in(path)
-    config = _config_beside(log)
-    return RecordedRun(
-        log, RunSummary(read_log(log)), config, read_events(log.parent / "events.jsonl") if config else ()
-    )
+    return with_records(RunSummary(read_log(_log_in(path))))
+
+
+def with_records(summary: RunSummary) -> RecordedRun:
+    """Return a run whose log is read, with the files beside its log. Raises InputError for a configuration that cannot
+    be read."""
+    path = summary.log.path
+    config = config_beside(path)
+    return RecordedRun(path, summary, config, read_events(path.with_name("events.jsonl")) if config else ())
 
 
 SETTINGS = {
@@ -101,7 +150,7 @@ def _log_in(path: Path) -> Path:
     return found[0]
 
 
-def _config_beside(log: Path) -> dict[str, Any]:
+def config_beside(log: Path) -> dict[str, Any]:
     """Return the configuration of the run that wrote ``log``; empty without one."""
     path = log.with_name("config.json")
     if not is_regular(path):

@@ -3,22 +3,20 @@
 Sources: docs/facts/mlperf_review.md 4.11, 5.6 (score); docs/facts/peers.md 1.0 (speed).
 """
 
-import json
+import contextlib
 import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
 from benchmark.config.accelerators import ACCELERATORS, Accelerator, accelerator_named
 from benchmark.results.judged import Judged
+from benchmark.results.recorded_run import config_beside
 from benchmark.results.run_summary import RunSummary
 from benchmark.results.subjects import ResultSet
 from model.flops import train_flops_per_token
-from stage.regular_files import read_regular
-
-MOST_CONFIG_BYTES = 1 << 20
+from stage.json_files import DAMAGED
 
 
 @dataclass(frozen=True)
@@ -165,19 +163,11 @@ def _accelerators(one: ResultSet) -> tuple[int | None, str | None]:
     if one.system is not None:
         return one.system.accelerators, one.system.string("accelerator_model_name")
     for path in one.files:
-        devices = _devices(path.with_name("config.json"))
-        if devices is not None:
-            return devices
+        with contextlib.suppress(*DAMAGED):
+            system = config_beside(path)["system"]
+            model = system.get("accelerator") or system["device"]
+            return int(system["nodes"]) * int(system["devices_per_node"]), str(model)
     return None, None
-
-
-def _devices(path: Path) -> tuple[int, str] | None:
-    try:
-        system = json.loads(read_regular(path, MOST_CONFIG_BYTES))["system"]
-        model = system.get("accelerator") or system["device"]
-        return int(system["nodes"]) * int(system["devices_per_node"]), str(model)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
-        return None
 
 
 def _share(tflops: float | None, known: Accelerator | None) -> float | None:

@@ -13,8 +13,7 @@ from mlperf_logging.benchmark_meta import get_result_file_counts
 
 from benchmark.results.convergence import USUAL_REFERENCES, Convergence, ReferenceChoice, judge_convergence, points_for
 from benchmark.results.judged import GPT3, JUDGED, OFFICIAL, Judged, assumed, in_words
-from benchmark.results.mllog import read_log
-from benchmark.results.result_log import ResultLog, as_number
+from benchmark.results.mllog import ResultLog, as_number, read_log
 from benchmark.results.run_summary import RunSummary
 from benchmark.results.system_description import SystemDescription, read_system
 from stage.errors import InputError

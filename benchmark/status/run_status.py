@@ -14,7 +14,7 @@ from benchmark.launch.attempt_folder import attempts_folder, newest_saved
 from benchmark.launch.next_attempt import INTERRUPTED
 from benchmark.launch.small_files import read_object
 from benchmark.results.printable import printable
-from benchmark.results.recorded_events import RecordedEvent, read_events
+from benchmark.results.recorded_run import RecordedEvent, read_events
 from benchmark.status.wall_time import AFTER, GAPS, MEANINGS, OWN, Attempt, Kind, Mark, attempts_of, wall_time
 from stage.errors import InputError
 

@@ -20,7 +20,7 @@ from benchmark.launch.attempt_folder import (
     read_start,
 )
 from benchmark.launch.incidents import Incident, first_cause, read_incidents
-from benchmark.results.recorded_events import RecordedEvent
+from benchmark.results.recorded_run import RecordedEvent
 
 Kind = Literal[
     "queue", "start", "init", "productive", "evaluation", "audit", "checkpoint", "lost", "hang", "stop", "idle",

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.config.run_config import CONFIG_FILENAME
+from benchmark.evidence.chain import EVIDENCE
 from benchmark.results.recorded_run import RecordedRun, settings
 from benchmark.review.findings import Finding
 from benchmark.review.verdict import SubjectReview, review
 from benchmark.submission.package_documents import Contents, write_documents
-from benchmark.submission.package_evidence import copy_evidence, require_evidence_holds
 from benchmark.submission.package_inputs import (
     IMPLEMENTATION,
     PLAIN_NAME,
@@ -26,6 +26,7 @@ from benchmark.submission.package_inputs import (
     precision_of,
     read_description,
     read_results,
+    require_evidence_holds,
     require_same_origin,
     require_same_submitter,
 )
@@ -91,8 +92,8 @@ def assemble(folder: Path, system_json: Path, contents: Contents, code: Sequence
     for number, result in enumerate(results):
         shutil.copyfile(result.path, logs / f"result_{number}.txt")
     copy_code(implementations / IMPLEMENTATION, code)
-    copy_configurations(here / "configs", results)
-    copy_evidence(here / "evidence", results)
+    copy_beside_logs(CONFIG_FILENAME, here / "configs", results)
+    copy_beside_logs(EVIDENCE, here / "evidence", results)
     write_documents(here, contents, write_manifests(here / "manifests", results))
     content = {"implementation": IMPLEMENTATION, "commit": contents.commit, "settings": settings(results[0])}
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
@@ -110,13 +111,14 @@ def copy_code(destination: Path, code: Sequence[Path]) -> None:
         shutil.copy(REPOSITORY / name, destination / name)
 
 
-def copy_configurations(folder: Path, results: Sequence[RecordedRun]) -> None:
-    """Copy the file of each run that its log names as ``config_filename``: result_N/config.json."""
+def copy_beside_logs(name: str, folder: Path, results: Sequence[RecordedRun]) -> None:
+    """Copy a file of each run's folder as result_N/NAME: its configuration, which its log names as ``config_filename``,
+    or its evidence, from which ``replay`` starts. Runs without the file, and logs outside a run folder, have none."""
     for number, result in enumerate(results):
-        if result.config:
-            place = folder / f"result_{number}"
+        path, place = result.path.with_name(name), folder / f"result_{number}"
+        if result.config and path.is_file():
             place.mkdir(parents=True)
-            shutil.copyfile(result.path.with_name(CONFIG_FILENAME), place / CONFIG_FILENAME)
+            shutil.copyfile(path, place / name)
 
 
 def write_manifests(folder: Path, results: Sequence[RecordedRun]) -> list[str]:

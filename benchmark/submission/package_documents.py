@@ -11,15 +11,18 @@ from typing import Any
 import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+import checksums
 from benchmark.config.run_config import CONFIG_FILENAME, Benchmark
 from benchmark.config.system_config import SUFFIX, System, system_text
 from benchmark.results.judged import Judged
 from benchmark.results.recorded_run import RecordedRun, settings
-from benchmark.submission.package_claims import claims_of
+from checksums.md5_list import read_list
 from stage.errors import InputError
 
 SCRIPTS = ("setup.sh", "init_datasets.sh", "run_and_time.sh")
 NOT_PLAIN = r"[^A-Za-z0-9_-]"
+PUBLISHED_DATA: Mapping[str, str] = read_list(Path(checksums.__path__[0]) / "dataset_checksum.log")
+"""MD5 of preprocessed files by name, as far as MLCommons published them."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +70,7 @@ def write_documents(folder: Path, contents: Contents, manifests: Sequence[str]) 
 
     Texts from logs and JSON are quoted for the place where they stand.
     """
-    first, templates, claims = contents.results[0], _templates(), claims_of(contents.benchmark)
-    held = {topic: supported(contents.results) for topic, (_, supported) in claims.items()}
+    first, templates, claims = contents.results[0], _templates(), claims_of(contents.benchmark, contents.results)
     system = _system(first)
     system_file = None if system is None else f"{re.sub(NOT_PLAIN, '_', system.name)}{SUFFIX}"
     if system is not None and system_file is not None:
@@ -82,8 +84,8 @@ def write_documents(folder: Path, contents: Contents, manifests: Sequence[str]) 
         "system_name": contents.description.get("system_name", ""),
         "settings": settings(first),
         "runs": [_run(result, number, contents.judged) for number, result in enumerate(contents.results)],
-        "claims": [text for topic, (text, _) in claims.items() if held[topic]],
-        "untold": [topic for topic, holds in held.items() if not holds],
+        "claims": [claim.sentence for claim in claims if claim.supported],
+        "untold": [claim.topic for claim in claims if not claim.supported],
         "manifests": manifests,
         "environment": first.environment,
         "variables": _variables(first, contents),
@@ -94,6 +96,38 @@ def write_documents(folder: Path, contents: Contents, manifests: Sequence[str]) 
         path.write_text(templates.get_template(f"{name}.j2").render(content), encoding="utf-8")
         if name in SCRIPTS:
             path.chmod(0o755)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim about data or checkpoint that no review checks. The README names topics of unsupported claims as such."""
+
+    topic: str
+    sentence: str
+    supported: bool
+    """True if every run recorded the digests of which the sentence speaks."""
+
+
+def claims_of(benchmark: Benchmark, runs: Sequence[RecordedRun]) -> list[Claim]:
+    """Return the claims that a package of these runs could make: each dataset has the digests that MLCommons published,
+    or any where none are public, and the checkpoint, an input that is no data file, has one."""
+    files, ends, claims = benchmark.token_files, (".bin", ".idx"), []
+    for kind, datasets in (("training", files.training), ("validation", (files.validation,))):
+        names = [f"{name}{end}" for name in datasets for end in ends]
+        public = PUBLISHED_DATA.keys() >= {*names}
+        due = (
+            "with the digests that MLCommons published for them" if public else "named by their digests in `manifests/`"
+        )
+        sentence = f"{kind.capitalize()} data: {', '.join(f'{name}.bin' for name in datasets)}, {due}."
+        found = [(name, run.digests.get(name)) for run in runs for name in names]
+        holds = all(PUBLISHED_DATA[name] == md5 if public else md5 is not None for name, md5 in found)
+        claims.append(Claim(f"the {kind} data", sentence, holds))
+    if benchmark.start_iterations:
+        stamped = [[md5 for name, md5 in run.digests.items() if not name.endswith(ends)] for run in runs]
+        sentence = "The initial checkpoint is named by its digest in `manifests/`."
+        holds = all(any(md5 is not None for md5 in found) for found in stamped)
+        claims.append(Claim("the digests of the initial checkpoint", sentence, holds))
+    return claims
 
 
 def _templates() -> Environment:

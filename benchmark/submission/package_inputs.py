@@ -1,4 +1,4 @@
-"""Check the input of ``package``."""
+"""Check the input of ``package``: description, logs, their origin, and the evidence of runs trained with --evidence."""
 
 import json
 import re
@@ -8,6 +8,7 @@ from typing import Any
 
 from benchmark.config.benchmarks import BENCHMARKS
 from benchmark.config.run_config import Benchmark
+from benchmark.evidence.chain import EVIDENCE, broken_links, read_chain
 from benchmark.results.judged import OFFICIAL, Judged
 from benchmark.results.printable import shortened
 from benchmark.results.recorded_run import RecordedRun, read_recorded_run
@@ -135,6 +136,24 @@ def require_same_origin(
                     f"{result.path}:{event.line}: written by {shortened(file, MOST_SHOWN)}, which is no file of the "
                     "code to be packaged; if other code made these results, give --other-code, and the package says so"
                 )
+
+
+def require_evidence_holds(results: Sequence[RecordedRun]) -> list[str]:
+    """Return a line for each run that has evidence. Raises InputError if a link of the evidence does not hold.
+
+    Only ``replay`` trains steps again; this check does not.
+    """
+    told = []
+    for number, result in enumerate(results):
+        path = result.path.with_name(EVIDENCE)
+        if not result.config or not path.is_file():
+            continue
+        chain = read_chain(path)
+        if found := broken_links(chain, result.path):
+            more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+            raise InputError(f"{path}: {found[0].text()}{more}; give the run as it was made, or without evidence")
+        told.append(f"evidence of result_{number}: {chain.links[-1].record.step} steps, last digest {chain.head}")
+    return told
 
 
 def notes_on_origin(results: Sequence[RecordedRun], commit: str | None, *, other_code: bool) -> Iterator[str]:

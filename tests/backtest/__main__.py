@@ -9,12 +9,137 @@ import argparse
 import dataclasses
 import json
 import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-from benchmark.planning.step_model.machine_constants import TABLE, read_constants
+import numpy as np
+
+from benchmark.planning.step_model.machine_constants import TABLE, Constant, read_constants
+from benchmark.planning.step_model.simulated_step import predict_step
 from benchmark.planning.step_model.stacks import STACKS
-from tests.backtest.comparison import compare, errors_of_stacks, summaries, table_text
 from tests.backtest.fit_constants import DERIVED, FITTED, fit, with_values
-from tests.backtest.published_results import LOW_POWER, backtest_constants, load_published_results
+from tests.backtest.published_results import LOW_POWER, PublishedResult, backtest_constants, load_published_results
+
+ENOUGH = 20
+"""Held-out results of a stack by which its own error is known."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A published step and the model's."""
+
+    result: PublishedResult
+    predicted_s: float
+    low_s: float
+    high_s: float
+    """Interval of the prediction, which should hold nine of ten published steps."""
+
+    @property
+    def error(self) -> float:
+        """Predicted over published, less 1."""
+        return self.predicted_s / self.result.published_s - 1
+
+    @property
+    def within(self) -> bool:
+        return self.low_s <= self.result.published_s <= self.high_s
+
+
+@dataclass(frozen=True)
+class ErrorSummary:
+    """Of the absolute relative errors of some results."""
+
+    group: str
+    results: int
+    median: float
+    nine_of_ten: float
+    """Nine of ten errors stay below it."""
+    largest: float
+    largest_id: str
+    covered: float
+    """Share of the published steps that lie in the intervals of their predictions."""
+
+
+def compare(results: Sequence[PublishedResult], constants: Mapping[str, Constant]) -> list[Comparison]:
+    predicted = [predict_step(result.work, constants) for result in results]
+    return [
+        Comparison(result, each.step_s, each.low_s, each.high_s)
+        for result, each in zip(results, predicted, strict=True)
+    ]
+
+
+def summaries(comparisons: Sequence[Comparison]) -> list[ErrorSummary]:
+    """Of everything held out whose topology is published, of its parts, and of the rest apart."""
+    held = [each for each in comparisons if not (each.result.fitted or each.result.guessed or each.result.unseen)]
+    groups = {
+        "held out": held,
+        "held out, topology partly guessed": [each for each in comparisons if each.result.guessed],
+        "added after the fit": [each for each in comparisons if each.result.unseen],
+        "fitted": [each for each in comparisons if each.result.fitted],
+    }
+    names: dict[str, Callable[[Comparison], str]] = {
+        "stack": lambda each: each.result.work.stack,
+        "precision": lambda each: each.result.work.precision,
+        "accelerator": lambda each: each.result.work.accelerator,
+    }
+    for kind, name in names.items():
+        for value in dict.fromkeys(map(name, held)):
+            groups[f"held out, {kind} {value}"] = [each for each in held if name(each) == value]
+    return [_summary(group, some) for group, some in groups.items() if some]
+
+
+def _summary(group: str, comparisons: Sequence[Comparison]) -> ErrorSummary:
+    errors = np.array([abs(each.error) for each in comparisons])
+    return ErrorSummary(
+        group,
+        len(errors),
+        float(np.median(errors)),
+        float(np.quantile(errors, 0.9)),
+        float(errors.max()),
+        comparisons[int(errors.argmax())].result.id,
+        float(np.mean([each.within for each in comparisons])),
+    )
+
+
+def errors_of_stacks(found: Sequence[ErrorSummary], stacks: Sequence[str]) -> dict[str, float]:
+    """The constant ``error`` of each stack: its own where enough of its results were held out, else the larger of its
+    own and that of all."""
+    by_name = {each.group: each for each in found}
+    overall = by_name["held out"].nine_of_ten
+    errors = {}
+    for stack in stacks:
+        own = by_name.get(f"held out, stack {stack}")
+        enough = own is not None and own.results >= ENOUGH
+        errors[f"stacks.{stack}.error"] = max(own.nine_of_ten if own else 0.0, 0.0 if enough else overall)
+    return errors
+
+
+def table_text(comparisons: Sequence[Comparison]) -> str:
+    """All results, a line each, then the errors."""
+    lines = [f"{'result':<46} {'stack':<10} {'layout':<38} {'published':>10} {'predicted':>10} {'error':>7}"]
+    for each in comparisons:
+        result = each.result
+        marks = " fitted" * result.fitted + " topology guessed" * result.guessed + " added later" * result.unseen
+        lines.append(
+            f"{result.id:<46} {result.work.stack:<10} {_layout(result):<38} {result.published_s:>8.3f} s "
+            f"{each.predicted_s:>8.3f} s {each.error:>+7.1%}{marks}"
+        )
+    lines += ["", f"{'errors of':<50} {'results':>7} {'median':>7} {'9 of 10':>8} {'largest':>8} {'covered':>8}  of"]
+    lines += [
+        f"{group.group:<50} {group.results:>7} {group.median:>7.1%} {group.nine_of_ten:>8.1%} {group.largest:>8.1%} "
+        f"{group.covered:>8.0%}  {group.largest_id}"
+        for group in summaries(comparisons)
+    ]
+    return "\n".join(lines)
+
+
+def _layout(result: PublishedResult) -> str:
+    layout = result.work.layout
+    context = f"CP {layout.context_parallel} " if layout.context_parallel > 1 else ""
+    chunks = f"/{layout.pipeline_chunks}" if layout.pipeline_chunks > 1 else ""
+    return (
+        f"TP {layout.tensor_parallel} {context}PP {layout.pipeline_parallel}{chunks} DP {layout.data_parallel} "
+        f"x {layout.micro_batches} x {layout.micro_batch_size}"
+    )
 
 
 def main() -> int:

@@ -1,7 +1,7 @@
 """Published training steps as workloads of the step model: ``published_results.toml``, every row checked.
 
 Figures that are no step time are turned into one by the model's FLOPs, counted in one way for all
-(``Workload.flops``).
+(:func:`step_flops`).
 """
 
 import tomllib
@@ -14,6 +14,7 @@ from typing import Any, get_args
 from benchmark.planning.step_model.machine_constants import Constant, committed_constants, read_constants
 from benchmark.planning.step_model.stacks import Feature
 from benchmark.planning.step_model.workload import Layout, Workload
+from model.flops import part_flops_per_token
 from tests.benchmark.planning.step_model.works import decoder
 
 TABLE = Path(__file__).with_name("published_results.toml")
@@ -86,7 +87,7 @@ def _result(row: Mapping[str, Any], table: Mapping[str, Any], fitted: set[str]) 
     per_second = {
         "step_s": 1 / row["value"],
         "tokens_per_s_per_device": row["value"] * devices / tokens,
-        "tflops_per_device": row["value"] * 1e12 * devices / work.flops,
+        "tflops_per_device": row["value"] * 1e12 * devices / step_flops(work),
     }[row["kind"]]
     url = table["sources"][row["source"]]["url"]
     return PublishedResult(
@@ -98,6 +99,13 @@ def _result(row: Mapping[str, Any], table: Mapping[str, Any], fitted: set[str]) 
         guessed=bool(inferred & TOPOLOGY),
         unseen=row.get("unseen", False),
     )
+
+
+def step_flops(work: Workload) -> float:
+    """Model FLOPs of a step of all devices, the padding of the vocabulary included."""
+    model = work.model
+    per_token = part_flops_per_token(model, num_layers=model.num_layers, output_columns=model.padded_vocab_size)
+    return work.layout.global_batch_size * model.seq_length * per_token
 
 
 def _workload(row: Mapping[str, Any], sizes: Mapping[str, Any]) -> Workload:

@@ -15,9 +15,9 @@ from benchmark.planning.step_model.simulated_step import simulate_step
 from benchmark.planning.step_model.stacks import STACKS
 from tests.backtest import __main__ as command
 from tests.backtest import published_results
-from tests.backtest.comparison import Comparison, compare, errors_of_stacks, summaries
+from tests.backtest.__main__ import Comparison, compare, errors_of_stacks, summaries
 from tests.backtest.fit_constants import DERIVED, FITTED, fit, log_errors, with_values
-from tests.backtest.published_results import backtest_constants, load_published_results
+from tests.backtest.published_results import backtest_constants, load_published_results, step_flops
 
 pytestmark = pytest.mark.slow
 
@@ -54,7 +54,7 @@ def test_every_row_is_possible() -> None:
         layout, model = each.work.layout, each.work.model
         peak = {"A100-80GB": 312e12, "B200": 2250e12}.get(each.work.accelerator, 989.4e12)
         peak *= 2 if each.work.precision == "fp8" else 1
-        assert 0.05 < each.work.flops / (each.published_s * layout.devices * peak) < 1, each.id
+        assert 0.05 < step_flops(each.work) / (each.published_s * layout.devices * peak) < 1, each.id
         assert model.num_attention_heads % layout.tensor_parallel == 0, each.id
         assert each.url.startswith("https://")
         assert not (each.fitted and (each.guessed or each.unseen)), each.id

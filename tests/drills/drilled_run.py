@@ -19,9 +19,8 @@ from benchmark.launch.attempt_folder import all_attempts
 from benchmark.launch.forked_ranks import run_ranks
 from benchmark.launch.keep_running import RunPlace, environment_of, keep_running
 from benchmark.launch.next_attempt import Decision, PastAttempt, past_attempt
-from benchmark.results.mllog import read_log
-from benchmark.results.recorded_events import RecordedEvent, read_events
-from benchmark.results.result_log import LogEvent
+from benchmark.results.mllog import LogEvent, read_log
+from benchmark.results.recorded_run import RecordedEvent, read_events
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, newest_checkpoint
 from checkpoint_convert.formats.distributed_checkpoint import dcp_arrays
 from stage.errors import InputError

@@ -1,7 +1,7 @@
 """Stands in for ``python`` and ``sbatch``, and for a run, where the README's commands are walked at a small size.
 
 What is big is small, made up or only parsed: the downloads, the sums of the data, the search, the GPU, the runs.
-Everything else runs as it stands on the page. The folder $WALK has what stands in; the commands run in its checkout.
+Everything else runs as it stands on the page, in a checkout; what stands in lies beside it.
 """
 
 import json
@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from hashlib import md5
 from pathlib import Path
 from typing import NoReturn
-
-WALK = Path(os.environ.get("WALK", "."))
 
 
 def python(words: Sequence[str]) -> None:
@@ -29,30 +27,28 @@ def python(words: Sequence[str]) -> None:
         from benchmark.commands.command_table import parse
 
         parse(words[2:])  # there is no GPU, and 1,536 layouts take a while
-    elif name != "fetch":
-        run(*words)
+    elif name != "fetch" and (status := status_of(words[1:])):
+        raise SystemExit(status)
     if name == "describe-system":
         fill_in(Path(options[options.index("--output") + 1]))
 
 
-UNSYNCED = (
-    "import os, runpy, sys; os.fsync = id; sys.argv.pop(0); runpy.run_module(sys.argv[0], None, '__main__', True)"
-)
+def status_of(words: Sequence[str]) -> int:
+    """Run ``python -m WORDS`` in this process, and return its exit status."""
+    from tests.forked import run_module
 
-
-def run(*words: str) -> None:
-    """Run ``python -m WORDS``, which waits for no disk."""
-    status = os.spawnv(os.P_WAIT, sys.executable, [sys.executable, "-c", UNSYNCED, *words[1:]])
-    if status:
-        raise SystemExit(status)
+    try:
+        run_module(list(words))
+    except SystemExit as leaving:
+        return int(leaving.code or 0)
+    return 0
 
 
 def fetch(options: Sequence[str]) -> None:
     """Put the small files where the big ones would come to. With --list the command itself says what it lacks."""
-    listed = os.spawnv(os.P_WAIT, sys.executable, [sys.executable, "-m", "data_prep", "fetch", *options, "--list"])
-    if listed != 1:
+    if (listed := status_of(["data_prep", "fetch", *options, "--list"])) != 1:
         raise SystemExit(listed or "the files were there already")
-    source = Path(options[options.index("--from") + 1]) if "--from" in options else WALK / "from_hugging_face"
+    source = options[options.index("--from") + 1] if "--from" in options else "../from_hugging_face"
     shutil.copytree(source, options[options.index("--output") + 1], dirs_exist_ok=True)
 
 
@@ -78,7 +74,7 @@ def sbatch(words: Sequence[str]) -> NoReturn:
     job = {
         "SLURM_JOB_ID": "5",
         "SLURM_SUBMIT_DIR": str(Path.cwd()),
-        "SLURM_JOB_NODELIST": (WALK / "answers" / "nodes").read_text().strip(),
+        "SLURM_JOB_NODELIST": Path("../answers/nodes").read_text().strip(),
         "SLURM_NTASKS_PER_NODE": "8",
         "SLURMD_NODENAME": "n1",
         "LOG_DIR": str(Path(arguments[0]).resolve()),
@@ -121,4 +117,4 @@ def require_inputs(words: Sequence[str]) -> None:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[2]))
-    {"python": python, "sbatch": sbatch, "run": made_up_run}[sys.argv[1]](sys.argv[2:])
+    {"sbatch": sbatch, "run": made_up_run}[sys.argv[1]](sys.argv[2:])

@@ -1,17 +1,15 @@
-"""The house measured from its imports and definitions: rooms, floors, arrows, names; and drawn in docs/architecture.md.
+"""The house read from its imports and definitions: rooms, floors, arrows, names.
 
-    python -m tests.house.rooms             counts of this checkout, or of another: --root FOLDER
-    python -m tests.house.rooms --draw      write the pictures anew
+``python -m tests.house.rooms --draw`` draws its pictures in docs/architecture.md anew.
 
 A *room* is a file or folder that lies directly in a package. An *arrow* is drawn where some module of one room imports
 some module of another. A room stands one *floor* above the highest that it imports.
 """
 
-import argparse
 import ast
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -81,23 +79,14 @@ class House:
         text = ast.get_docstring(self.trees[self.files[room]]) or ""
         return " ".join(text.split("\n\n")[0].split())
 
-    def definitions(self) -> Iterator[tuple[str, Path, ast.stmt]]:
-        """Module names, public classes and public functions, as "module x", "class X", "def x"."""
-        for path, tree in self.trees.items():
-            if path.name not in ENTRANCES:
-                yield f"module {path.stem}", path, tree.body[0]
-            for node in tree.body:
-                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                    yield f"class {node.name}", path, node
-                elif isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
-                    yield f"def {node.name}", path, node
-
-    def repeated(self, *kinds: str) -> dict[str, list[str]]:
-        """Names of these kinds (module, class, def) that occur more than once, and where."""
+    def repeated(self) -> dict[str, list[str]]:
+        """Names of modules and public classes that occur more than once, and where."""
         places: dict[str, list[str]] = defaultdict(list)
-        for name, path, _ in self.definitions():
-            if name.split()[0] in kinds:
-                places[name].append(path.relative_to(self.root).as_posix())
+        for path, tree in self.trees.items():
+            classes = [f"class {node.name}" for node in tree.body if isinstance(node, ast.ClassDef)]
+            for name in (f"module {path.stem}", *classes) if path.name not in ENTRANCES else classes:
+                if not name.startswith("class _"):
+                    places[name].append(path.relative_to(self.root).as_posix())
         return {name: where for name, where in sorted(places.items()) if len(where) > 1}
 
     def loose(self) -> list[Path]:
@@ -108,18 +97,6 @@ class House:
             if sum((child / "__init__.py").is_file() for child in folder.iterdir() if child.is_dir()) > 3
         ]
         return sorted(path for path in self.files.values() if path.parent in crowded and path.name not in ENTRANCES)
-
-    def longest_function(self) -> tuple[int, str]:
-        lengths = [
-            (
-                (node.end_lineno or node.lineno) - node.lineno + 1,
-                f"{path.relative_to(self.root).as_posix()}:{node.name}",
-            )
-            for path, tree in self.trees.items()
-            for node in ast.walk(tree)
-            if isinstance(node, ast.FunctionDef)
-        ]
-        return max(lengths)
 
 
 def floors(rooms: Sequence[str], arrows: Arrows) -> dict[str, int]:
@@ -132,25 +109,6 @@ def floors(rooms: Sequence[str], arrows: Arrows) -> dict[str, int]:
             raise ValueError(f"a circle among {', '.join(room for room in below if room not in found)}")
         found.update({room: 1 + max((found[other] for other in below[room]), default=0) for room in ready})
     return found
-
-
-def counts(house: House) -> str:
-    """The figures of the whole house, and of each package that has rooms."""
-    files = list(house.files.values())
-    lines = sum(len(path.read_text().splitlines()) for path in files)
-    length, longest = house.longest_function()
-    told = [f"{len(files)} files, {lines:,} lines; {len(house.arrows())} arrows between {len(PACKAGES)} packages"]
-    for package in ("benchmark", "checkpoint_convert", "data_prep"):
-        rooms, arrows = list(house.rooms(package)), house.arrows(package)
-        try:
-            high = f"{max(floors(rooms, arrows).values())} floors"
-        except ValueError as error:
-            high = str(error)
-        told.append(f"{package}: {len(rooms)} rooms, {high}, {len(arrows)} arrows")
-    told.append(f"loose files: {len(house.loose())}; longest function: {length} lines, {longest}")
-    repeated = house.repeated("module", "class", "def")
-    told.append(f"repeated names: {len(repeated)}")
-    return "\n".join(told + [f"  {name}: {', '.join(places)}" for name, places in repeated.items()])
 
 
 def picture(house: House, package: str | None) -> str:
@@ -187,23 +145,7 @@ def drawn(house: House, page: str) -> str:
     return page
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.house.rooms", description=__doc__.splitlines()[0])
-    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[2])
-    parser.add_argument("--draw", action="store_true", help=f"write the pictures of {ARCHITECTURE} anew")
-    options = parser.parse_args()
-    if not all((options.root / package).is_dir() for package in PACKAGES):
-        parser.error(f"--root {options.root}: not a checkout, which has {', '.join(PACKAGES)}")
-    house = House(options.root.resolve())
-    if options.draw:
-        path = house.root / ARCHITECTURE
-        try:
-            path.write_text(drawn(house, path.read_text()))
-        except (OSError, ValueError) as error:
-            parser.error(str(error))
-    else:
-        print(counts(house))
-
-
 if __name__ == "__main__":
-    main()
+    house = House(Path(__file__).resolve().parents[2])
+    page = house.root / ARCHITECTURE
+    page.write_text(drawn(house, page.read_text()))

@@ -53,7 +53,7 @@ def test_nothing_is_cited_without_its_sheet() -> None:
 
 
 def test_names_of_modules_and_public_classes_occur_once() -> None:
-    assert HOUSE.repeated("module", "class") == {}
+    assert HOUSE.repeated() == {}
 
 
 def test_no_file_lies_loose_beside_more_than_three_folders() -> None:

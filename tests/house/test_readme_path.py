@@ -5,12 +5,14 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from tests.benchmark.launch.slurm.stand_in_job import COMMANDS, STAND_IN
-from tests.house.readme_stand_in import require_inputs
+from tests.forked import run_forked
+from tests.house.readme_stand_in import python, require_inputs
 from tests.house.test_papers import command_blocks
 from tests.support import REPOSITORY, command
 
@@ -45,6 +47,16 @@ def small_inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def serve(folder: Path) -> None:
+    """Run what the walk's ``python`` is asked, each forked from a process that has imported it all."""
+    while True:
+        words = (folder / "asked").read_text().splitlines()  # waits for the next command
+        done = run_forked(python, words, folder=folder / "checkout", timeout=120)
+        with (folder / "said").open("a") as said:
+            said.write(f"{' '.join(words)[:200]}\n{done.stdout}{done.stderr}")
+        (folder / "status").write_text(str(done.returncode))
+
+
 def walk(folder: Path, small_inputs: Path, blocks: list[str]) -> "subprocess.CompletedProcess[str]":
     """Run the blocks in one shell, in what looks like a clone."""
     checkout, programs, answers = folder / "checkout", folder / "bin", folder / "answers"
@@ -64,9 +76,15 @@ def walk(folder: Path, small_inputs: Path, blocks: list[str]) -> "subprocess.Com
     for name in COMMANDS:
         (programs / name).symlink_to(STAND_IN)
     (programs / "sbatch").unlink()
-    for name in ("python", "sbatch"):
-        (programs / name).write_text(f'#!/bin/sh\nexec {sys.executable} {STANDS_IN} {name} "$@"\n')
+    for name, text in {
+        "sbatch": f'exec {sys.executable} {STANDS_IN} sbatch "$@"',
+        "python": f'printf "%s\\n" "$@" >{folder}/asked; exit "$(cat {folder}/status)"',
+    }.items():
+        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
         (programs / name).chmod(0o755)
+    for name in ("asked", "status"):
+        os.mkfifo(folder / name)
+    threading.Thread(target=serve, args=[folder], daemon=True).start()
     nodes = [f"n{number}" for number in range(1, 65)]
     for name, text in {
         "left": "UNLIMITED",
@@ -80,7 +98,7 @@ def walk(folder: Path, small_inputs: Path, blocks: list[str]) -> "subprocess.Com
         (answers / name).write_text(f"{text}\n")
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "MASTER"))}
     variables |= {"PATH": f"{programs}:{os.environ['PATH']}", "STAND_IN": str(answers), "REAL_PYTHON": sys.executable}
-    variables |= {"WALK": str(folder), "DRY_RUN": "1"}
+    variables |= {"DRY_RUN": "1"}
     script = "set -euo pipefail\n" + "".join(f"echo '=== block {n}' >&2\n{block}" for n, block in enumerate(blocks))
     return subprocess.run(
         ["bash", "-c", script], cwd=checkout, env=variables, capture_output=True, text=True, timeout=250, check=False
@@ -90,7 +108,7 @@ def walk(folder: Path, small_inputs: Path, blocks: list[str]) -> "subprocess.Com
 @pytest.mark.slow
 def test_commands_run_one_after_the_other(tmp_path: Path, small_inputs: Path) -> None:
     done = walk(tmp_path, small_inputs, BLOCKS)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert done.returncode == 0, (tmp_path / "said").read_text()[-3000:] + done.stdout[-3000:] + done.stderr[-3000:]
     calls = (tmp_path / "answers" / "calls").read_text().splitlines()
     for name, times in (("preflight", 1), ("evaluate", 1), ("train", 3)):
         called = [call for call in calls if call.startswith("srun ") and f" -m benchmark {name} " in call]

@@ -9,8 +9,7 @@ from pathlib import Path
 from benchmark.config.benchmarks import BENCHMARKS
 from benchmark.config.systems import LAYOUTS, SYSTEMS, system_called
 from benchmark.planning.dry_runs.dry_run import dry_run
-from benchmark.planning.run_plans.calibrated_constants import calibrated_constants
-from benchmark.planning.run_plans.calibration import Calibration, read_calibration
+from benchmark.planning.run_plans.calibration import Calibration, calibrated_constants, read_calibration
 from benchmark.planning.run_plans.plan_options import PlannedRun, PlanOptions, require_possible
 from benchmark.planning.run_plans.plan_text import format_run_plan, format_search
 from benchmark.planning.run_plans.run_plan import make_plan

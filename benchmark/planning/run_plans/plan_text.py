@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 from benchmark.config.accelerators import accelerator_named
 from benchmark.config.run_config import RunConfig
-from benchmark.planning.dry_runs.dry_run import MEMORY_PARTS
-from benchmark.planning.dry_runs.rank_report import RankReport
+from benchmark.planning.dry_runs.dry_run import format_dry_run
 from benchmark.planning.run_plans.run_length import is_the_benchmarks
 from benchmark.planning.run_plans.run_plan import RunPlan
 from benchmark.planning.run_plans.search_layouts import SearchResult
@@ -34,8 +33,8 @@ DECIDING = 3
 
 
 def format_run_plan(plan: RunPlan, config: RunConfig, *, verbose: bool) -> str:
-    """Return the score, the step, its parts and the deciding constants; ``verbose`` adds memory and messages by rank,
-    and the reasons for every figure."""
+    """Return the score, the step, its parts and the deciding constants; ``verbose`` adds the dry run and the
+    reasons for every figure."""
     system = config.system
     lines = [
         *_score(plan, config),
@@ -53,7 +52,9 @@ def format_run_plan(plan: RunPlan, config: RunConfig, *, verbose: bool) -> str:
         *_deciding(plan, verbose=verbose),
     ]
     if verbose:
-        lines += ["", *_memory(plan, config), "", *_messages(plan), "", *_besides(plan, config), ""]
+        sizes = "  ".join(f"{kind} {size / 2**30:.2f}" for kind, size in plan.memory_bytes.items())
+        by_rank = None if plan.dry_run is None else format_dry_run(plan.dry_run, config)
+        lines += ["", by_rank or f"memory of the rank that needs most, GiB: {sizes}", "", *_besides(plan, config), ""]
         lines += [f"- {assumption}" for assumption in plan.assumptions]
     elif plan.step_s is None:
         lines += plan.assumptions
@@ -166,31 +167,6 @@ def _deciding(plan: RunPlan, *, verbose: bool) -> Iterator[str]:
             mfu = "" if plan.mfu is None else f", {plan.mfu * plan.step_s / (plan.step_s + change_s):.1%}"
             ends.append(f"{plan.step_s + change_s:,.3g} s{mfu}")
         yield f"  {one.constant:<34}{' to '.join(ends)}"
-
-
-def _memory(plan: RunPlan, config: RunConfig) -> Iterator[str]:
-    if plan.dry_run is None:
-        sizes = "  ".join(f"{kind} {size / 2**30:.2f}" for kind, size in plan.memory_bytes.items())
-        yield f"memory of the rank that needs most, GiB: {sizes}"
-        return
-    memory_gb = config.system.memory_gb
-    yield f"{'memory per device, GiB':<28}" + "".join(f"{part:>12}" for part in MEMORY_PARTS)
-    for report in plan.dry_run.reports:
-        sizes = "".join(f"{getattr(report, f'{part}_bytes') / 2**30:12.2f}" for part in MEMORY_PARTS)
-        share = f"  {report.peak_bytes / memory_gb / 1e9:.0%} of {config.system.accelerator}" if memory_gb else ""
-        yield f"{report.kind:<28}{sizes}{share}"
-
-
-def _messages(plan: RunPlan) -> Iterator[str]:
-    """Yield the messages of the kind of rank that sends most."""
-    if plan.dry_run is None:
-        return
-    busiest: RankReport = max(plan.dry_run.reports, key=lambda report: sum(sent.bytes for sent in report.traffic))
-    spread = "   GB/s if spread over the step" if plan.step_s else ""
-    yield f"{f'messages, {busiest.kind}':<50}{'calls/step':>12}{'GiB/step':>12}{spread}"
-    for sent in busiest.traffic:
-        rate = f"{sent.bytes / 1e9 / plan.step_s:12.3f}" if plan.step_s else ""
-        yield f"  {sent.kind:<24}{sent.axis:<24}{sent.calls:>12}{sent.bytes / 2**30:12.3f}{rate}"
 
 
 def _besides(plan: RunPlan, config: RunConfig) -> Iterator[str]:

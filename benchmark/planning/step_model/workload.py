@@ -6,7 +6,6 @@ from typing import Literal
 from benchmark.config.run_config import RunConfig
 from benchmark.planning.step_model.stacks import STACKS, Feature, Sharding, Stack
 from model.decoder_sizes import DecoderSizes, Recompute
-from model.flops import part_flops_per_token
 
 Number = Literal["bf16", "fp8"]
 """Number format of the linear layers' inputs; FP16 is computed at BF16's speed."""
@@ -66,13 +65,6 @@ class Workload:
     @property
     def code(self) -> Stack:
         return STACKS[self.stack]
-
-    @property
-    def flops(self) -> float:
-        """Model FLOPs of a step of all devices, the padding of the vocabulary included (model/flops.py)."""
-        model = self.model
-        per_token = part_flops_per_token(model, num_layers=model.num_layers, output_columns=model.padded_vocab_size)
-        return self.layout.global_batch_size * model.seq_length * per_token
 
     @property
     def tokens(self) -> int:

@@ -8,7 +8,7 @@ import itertools
 import time
 from collections.abc import Iterator
 
-from benchmark.results.result_log import LogEvent
+from benchmark.results.mllog import LogEvent
 from benchmark.review.findings import Deviation, Run, Severity, at
 
 INIT_LIMIT_S = {"closed": 30 * 60, "open": 240 * 60}

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchmark.results.judged import OFFICIAL, Judged
+from benchmark.results.mllog import LogEvent
 from benchmark.results.printable import shortened
-from benchmark.results.result_log import LogEvent
 from benchmark.review.findings import Deviation, Run, at
 
 EVENTS_ONCE = ("init_stop", "run_start", "run_stop", "train_samples")

@@ -9,7 +9,7 @@ from benchmark.events.event import Event
 from benchmark.events.event_log import EventLog
 from benchmark.events.line_files import JsonLines
 from benchmark.events.mlperf_log import MlperfLog
-from benchmark.results.recorded_events import read_events
+from benchmark.results.recorded_run import read_events
 from tests.benchmark.events.recorder import Recorder
 
 

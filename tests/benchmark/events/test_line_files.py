@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmark.events.line_files import JsonLines, LineFile
-from benchmark.results.recorded_events import last_note, read_events
+from benchmark.results.recorded_run import last_note, read_events
 from tests.benchmark.events.recorder import event
 
 

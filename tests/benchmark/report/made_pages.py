@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from benchmark.report import judgement
-from benchmark.report.judgement import Judgement, judge
+from benchmark.report.judgement import Judgement, ReportedRun, judge, reported_runs
 from benchmark.report.page_content import make_page
 from benchmark.report.page_parts import Page, Table
-from benchmark.report.reported_run import ReportedRun, reported_runs
 from benchmark.report.write_report import render
 from benchmark.results.subjects import find_subjects
 from benchmark.review.official_tools import ToolVerdict

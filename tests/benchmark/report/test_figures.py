@@ -5,17 +5,9 @@ from pathlib import Path
 import pytest
 
 from benchmark.report.curve_differences import differences, published_curves
-from benchmark.report.figures import (
-    Band,
-    Figure,
-    Line,
-    Mark,
-    figures,
-    in_panels,
-    kept_steps,
-    reference_band,
-)  # fmt: skip
-from benchmark.report.timeline import timeline
+from benchmark.report.figures import figures, in_panels, kept_steps, reference_band
+from benchmark.report.page_parts import AxisMark, Band, Figure, Line
+from benchmark.report.time_section import timeline
 from benchmark.results.recorded_run import read_recorded_run
 from benchmark.results.run_summary import RunSummary
 from tests.benchmark.report.made_pages import made_runs
@@ -88,7 +80,7 @@ def test_band_of_the_reference_runs(runs: list[RunSummary], ruleset: str, band: 
 
 def test_more_groups_than_colours_have_panels_on_one_scale() -> None:
     lines = [Line(run, [0, 1 + run], [run, 2 * run]) for run in range(8)]
-    figure = Figure("loss", "Loss", "tokens", "tokens", "nats", lines, marks=[Mark(3, "restart", 0.5)])
+    figure = Figure("loss", "Loss", "tokens", "tokens", "nats", lines, marks=[AxisMark(3, "restart", 0.5)])
     assert in_panels([figure], [0, 0, 0, 1, 1, 1, 2, 2], "abc") == [figure]
     panels = in_panels([figure], list(range(8)), "abcdefgh")
     assert [(panel.name, panel.title, panel.family, panel.heading) for panel in panels[:2]] == [

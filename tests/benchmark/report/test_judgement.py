@@ -5,15 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.report.judgement import judge
-from benchmark.report.reported_run import distinct_names, system_names
+from benchmark.commands.command_table import parse
+from benchmark.report import judgement
+from benchmark.report.judgement import distinct_names, judge, system_names
 from benchmark.report.results_table import TYPES, judged_frame, systems_text
 from benchmark.results.frames import csv_text, systems_frame
 from stage.errors import InputError
-from tests.benchmark.report.made_pages import judged, made_runs, write_round
+from tests.benchmark.report.made_pages import judged, made_runs, own_review, write_round
 from tests.benchmark.report.runs import write_run
 from tests.benchmark.review.fixture import SYSTEM, records, write_package
-from tests.support import REPOSITORY, assert_refused, command
+from tests.support import REPOSITORY
 
 
 def test_best_score_first_and_broken_packages_hide_no_other(tmp_path: Path) -> None:
@@ -81,22 +82,22 @@ def test_no_results_are_one_line(tmp_path: Path) -> None:
         judge([junk])
     with pytest.raises(InputError, match="no results given"):
         judge([])
-    run = write_run(tmp_path / "run")
-    for option in ("--csv", "--parquet"):
-        done = command("benchmark", "results", run, option, tmp_path)
-        assert_refused(done, f"{tmp_path}: a folder; {option} is the file to write")
-    assert_refused(
-        command("benchmark", "results", run, "--ruleset", "5.0.0"), "--ruleset 5.0.0: gpt3_rehearsal is in 3.0.0"
-    )
 
 
-def test_command_prints_systems_and_writes_runs(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run")
-    done = command("benchmark", "results", run, "--csv", tmp_path / "t.csv")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == f"1 system, 1 run; {tmp_path / 't.csv'}"
-    head, row = (tmp_path / "t.csv").read_text().splitlines()
+def test_command_prints_systems_and_writes_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(judgement, "review", own_review)
+    run, table = str(write_run(tmp_path / "run")), tmp_path / "t.csv"
+    assert parse(["results", run, "--csv", str(table)]).run() == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"1 system, 1 run; {table}"
+    head, row = table.read_text().splitlines()
     assert dict(zip(head.split(","), row.split(","), strict=True))["minutes"][:8] == "0.183333"
+    for option in ("--csv", "--parquet"):
+        with pytest.raises(InputError, match=f"{tmp_path}: a folder; {option} is the file to write"):
+            parse(["results", run, option, str(tmp_path)]).run()
+    with pytest.raises(InputError, match=r"--ruleset 5\.0\.0: gpt3_rehearsal is in 3\.0\.0"):
+        parse(["results", run, "--ruleset", "5.0.0"]).run()
 
 
 def test_every_column_is_in_the_manual() -> None:

@@ -48,24 +48,20 @@ def test_figures_beside_those_of_the_run(tmp_path: Path) -> None:
     ]
     assert rows[5:] == [["matmul", "0.40 s", "83.3%"], ["bubble", "0.06 s", "12.5%"], ["fixed", "0.02 s", "4.2%"]]
     assert remarks == []
-
-
-def test_slow_run_on_another_machine_says_so(tmp_path: Path) -> None:
-    other = {**PLAN, "step_s": 0.3, "intervals": {"step_s": [0.28, 0.32]}}
-    other["planned_for"] = {**PLAN["planned_for"], "accelerator": "H100 SXM", "devices": 512}
-    _, remarks = shown(tmp_path, other)
-    assert remarks[0] == "Planned for accelerator H100 SXM, ran with cpu: the plan is of another run."
-    assert remarks[1] == "Planned for devices 512, ran with 2: the plan is of another run."
-    assert remarks[2].startswith("A step takes 0.20 s more than planned")
-    assert [one.split(",")[0] for one in remarks[3:]] == ["Matmul", "Bubble"]
+    other = {**PLAN, "planned_for": {**PLAN["planned_for"], "accelerator": "H100 SXM", "devices": 512}}
+    assert shown(tmp_path / "other", other)[1] == [
+        "Planned for accelerator H100 SXM, ran with cpu: the plan is of another run.",
+        "Planned for devices 512, ran with 2: the plan is of another run.",
+    ]
+    odd = {"planned_for": {"devices": "<b>"}, "step_s": "fast", "intervals": [], "parts": {"a": None}, "costs": 3}
+    told = ["Planned for devices <b>, ran with 2: the plan is of another run."]
+    assert shown(tmp_path / "odd", odd) == ([], told)
 
 
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
         (b"{", "truncated; give what"),
-        (b"\xff", "JSON is malformed"),
-        (b"[" * 200_000, "Expected `object`"),
         (b"[]", "Expected `object`, got `array`"),
         (b'{"step_s": 1}', "no plan of a run"),
     ],
@@ -76,11 +72,6 @@ def test_file_that_is_no_plan_is_refused(content: bytes, complaint: str, tmp_pat
         read_plan(tmp_path / "plan.json")
     with pytest.raises(InputError, match="no such file"):
         read_plan(tmp_path / "none.json")
-
-
-def test_odd_values_in_a_plan_are_left_out(tmp_path: Path) -> None:
-    odd = {"planned_for": {"devices": "<b>"}, "step_s": "fast", "intervals": [], "parts": {"a": None}, "costs": 3}
-    assert shown(tmp_path, odd) == ([], ["Planned for devices <b>, ran with 2: the plan is of another run."])
 
 
 def test_plan_is_put_beside_one_run(tmp_path: Path) -> None:

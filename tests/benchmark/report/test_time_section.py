@@ -7,10 +7,17 @@ from typing import Any
 import pytest
 
 from benchmark.report.page_parts import Bar, Table, Words
-from benchmark.report.time_section import CELLS, WIDTH, attempts_shown, ribbon, slowness_of, time_bar
-from benchmark.report.timeline import Timeline, timeline
-from benchmark.results.recorded_events import RecordedEvent
-from benchmark.results.recorded_run import read_recorded_run
+from benchmark.report.time_section import (
+    CELLS,
+    WIDTH,
+    Timeline,
+    attempts_shown,
+    ribbon,
+    slowness_of,
+    time_bar,
+    timeline,
+)
+from benchmark.results.recorded_run import RecordedEvent, read_recorded_run
 from benchmark.status.run_status import RunStatus, read_status
 from tests.benchmark.report.runs import write_run
 from tests.benchmark.status.supervised_run import killed_and_hung

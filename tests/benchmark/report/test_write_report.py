@@ -1,5 +1,7 @@
 """The page as a browser shows it, and as text where no browser is needed."""
 
+import contextlib
+import io
 import json
 import re
 from collections.abc import Iterator
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmark.commands.command_table import parse
+from benchmark.report import judgement
 from benchmark.report.write_report import write_report
 from benchmark.review import review_screen
 from stage.errors import InputError
@@ -17,7 +20,6 @@ from tests.benchmark.report.runs import write_run
 from tests.benchmark.review.fixture import records, write_package
 from tests.benchmark.status.supervised_run import SupervisedRun
 from tests.chromium import PROGRAM, Browser, headless
-from tests.support import assert_refused, command
 
 needs_chromium = pytest.mark.skipif(PROGRAM is None, reason="no chromium here: apt install chromium")
 HOSTILE = "</script><script>window.broken = 1</script><img src=x onerror='window.broken = 1'>\"'&"
@@ -33,10 +35,11 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     output = folder / "report.html"
-    done = command("benchmark", "report", write_run(folder / "run_0"), "--output", output)
-    assert done.returncode == 0, done.stderr
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as said:
+        patch.setattr(judgement, "review", own_review)
+        assert parse(["report", str(write_run(folder / "run_0")), "--output", str(output)]).run() == 0
     size = f"{len(output.read_bytes()) / 1000:,.0f} kB"
-    assert done.stdout == f"{output}: Target 2.44 reached in 11.00 s; review failed; {size}\n"
+    assert said.getvalue() == f"{output}: Target 2.44 reached in 11.00 s; review failed; {size}\n"
     return output
 
 
@@ -198,9 +201,8 @@ def test_page_needs_nothing_else_and_carries_its_data(page: Path) -> None:
 def test_bad_usage_is_one_line(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run")
     output = tmp_path / "r.html"
-    done = command("benchmark", "report", tmp_path / "none", "--output", output)
-    assert_refused(done, "none: no such file or folder; give a result file, a run folder or a package")
     for paths, file, ruleset, complaint in (
+        ([tmp_path / "none"], output, None, "none: no such file or folder; give a result file, a run folder or a pac"),
         ([run], tmp_path, None, "a folder; give the HTML file"),
         ([], output, None, "no results given; name"),
         ([run], output, "5.0.0", r"--ruleset 5\.0\.0: gpt3_rehearsal is in 3\.0\.0, 3\.1\.0, 4\.0\.0, 4\.1\.0 only"),

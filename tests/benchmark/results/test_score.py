@@ -7,7 +7,7 @@ import pytest
 
 from benchmark.results.score import middle_run, score
 from benchmark.results.subjects import ResultSet, SubmissionPackage, find_subjects
-from tests.benchmark.review.fixture import SYSTEM, Log, T, as_text, records, summary_of, write_package
+from tests.benchmark.review.fixture import SYSTEM, Log, T, as_text, records, write_package
 
 
 def set_of(package: Path) -> ResultSet:
@@ -56,14 +56,11 @@ def test_score_of_a_package_is_scaled_by_its_scaling_file_and_by_nothing_else(tm
         found = score(set_of(package))
         assert found.minutes is None
         assert f"scaling.json: {problem}" in (found.why_no_score or "")
-
-
-def test_few_tokens_of_runs_that_are_no_package_are_scaled_by_the_reference_points(tmp_path: Path) -> None:
     for number in range(3):
         (tmp_path / f"result_{number}.txt").write_text(as_text(records(number, evaluations=23)))
-    (one,) = find_subjects([tmp_path], None)
+    (one,) = find_subjects([tmp_path / f"result_{number}.txt" for number in range(3)], None)
     assert isinstance(one, ResultSet)
-    found = score(one)
+    found = score(one)  # of no package: the reference points scale it
     assert found.factor == found.reference_factor == pytest.approx(1.0174, abs=5e-5)
     assert found.minutes == pytest.approx((found.measured_minutes or 0) * found.factor)
 
@@ -74,6 +71,7 @@ def test_one_failed_run_counts_as_the_slowest(tmp_path: Path) -> None:
     failed.metadata("run_stop", status="aborted")
     package = write_package(tmp_path)
     found = score(write_logs(package, late(1, 0), failed, late(3, 60)))
+    assert middle_run([]) is None
     assert found.measured_minutes == found.runs[2].minutes
     found = score(write_logs(package, failed, failed, late(3, 60)))
     assert (found.minutes, found.why_no_score) == (None, "more than one run did not converge")
@@ -87,15 +85,7 @@ def test_accelerators_by_the_configuration_beside_a_log_of_ours(tmp_path: Path) 
     config.write_text("{")
     assert score(one).accelerators is None
     system = {"device": "cuda", "accelerator": "H100", "nodes": 2, "devices_per_node": 8}
-    config.write_text(json.dumps({"system": system}))
+    config.write_text(json.dumps({"result_number": 0, "system": system}))
     found = score(one)
     assert (found.accelerators, found.accelerator, found.peak_tflops) == (16, "H100", 989.4)
     assert found.why_no_score == "a score takes 3 runs, there is 1"
-
-
-def test_middle_run_of_those_with_a_time() -> None:
-    runs = [summary_of(late(number, seconds).records) for number, seconds in enumerate((9, 0, 5))]
-    untimed = Log(records(4))
-    untimed.without("run_stop")
-    assert middle_run([*runs, summary_of(untimed.records)]) is runs[2]
-    assert middle_run([]) is None

@@ -26,6 +26,10 @@ def test_fields_lines_and_accelerators(tmp_path: Path) -> None:
     assert (found.string("submitter"), found.string("other_software_stack")) == ("ACME", None)
     assert (found.count("number_of_nodes"), found.accelerators) == (64, 512)
     assert (found.line("submitter"), found.line("division"), found.line("nothing")) == (2, 3, 1)
+    path.write_text('{"a": 1, "b": {"c": 1, "c": 2}, "a": 2}')
+    assert (read_system(path).repeated, read_system(path).content["a"]) == (("c", "a"), 2)
+    counts = [(8, 8), (" 8 ", 8), *((one, None) for one in ("8.0", True, None, "", "1" * 10, 10**400))]
+    assert [as_count(value) for value, _ in counts] == [count for _, count in counts]
 
 
 @pytest.mark.parametrize(
@@ -46,20 +50,6 @@ def test_what_cannot_be_read_is_told(content: bytes, problem: str, tmp_path: Pat
     assert read_system(tmp_path).problem == "folder, not a regular file"
 
 
-def test_fields_that_stand_twice(tmp_path: Path) -> None:
-    path = tmp_path / "system.json"
-    path.write_text('{"a": 1, "b": {"c": 1, "c": 2}, "a": 2}')
-    assert (read_system(path).repeated, read_system(path).content["a"]) == (("c", "a"), 2)
-
-
-@pytest.mark.parametrize(
-    ("value", "count"),
-    [(8, 8), (" 8 ", 8), ("8.0", None), (True, None), (None, None), ("", None), ("1" * 10, None), (10**400, None)],
-)
-def test_counts(value: object, count: int | None) -> None:
-    assert as_count(value) == count
-
-
 def test_marks_are_found_wherever_they_stand_and_however_they_are_written() -> None:
     content = {
         "deep": {"list": ["x", {"cuda": "12.6, FILL IN: driver"}]},
@@ -71,9 +61,6 @@ def test_marks_are_found_wherever_they_stand_and_however_they_are_written() -> N
         "number": 5,
     }
     assert sorted(marked_fields(content)) == ["FILL IN: name", "alone", "dash", "deep.list.1.cuda", "lower"]
-
-
-def test_marks_are_found_and_refused_by_review() -> None:
     marks = {field.name: field.marked for field in FIELDS}
     assert marked_fields({**marks, "cooling": "air", "other_software_stack": {"a": MARK}}) == [
         *(name for name in marks if name not in ("cooling", "other_software_stack")),

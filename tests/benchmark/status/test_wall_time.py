@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from benchmark.launch.attempt_folder import AttemptEnd, AttemptStart
 from benchmark.launch.incidents import Incident
-from benchmark.results.recorded_events import RecordedEvent
+from benchmark.results.recorded_run import RecordedEvent
 from benchmark.status.wall_time import MEANINGS, Attempt, attempts_of, wall_time
 
 T0 = 1_700_000_000_000

@@ -14,12 +14,13 @@ from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import read_system
 from benchmark.results.recorded_run import read_recorded_run
 from benchmark.results.system_description import MARK
-from benchmark.review.verdict import review
+from benchmark.submission import package
 from benchmark.submission.package import make_package
 from benchmark.submission.package_inputs import require_same_submitter
 from benchmark.training.same_run import as_json
 from stage.errors import InputError
 from stage.git import commit_of
+from tests.benchmark.report.made_pages import own_review
 from tests.benchmark.review.fixture import (
     GPT3_MADE,
     LLAMA_N1,
@@ -33,7 +34,8 @@ from tests.benchmark.review.fixture import (
     records_of,
     system_description,
 )
-from tests.support import REPOSITORY, assert_refused, command
+from tests.benchmark.review.reviews import check_file
+from tests.support import REPOSITORY, command
 
 PUBLISHED = REPOSITORY.parent / "shared" / "real_logs" / "v4.1"
 CODE = f"benchmarks/gpt3/implementations/{SYSTEM}"
@@ -66,10 +68,6 @@ def stamp(run: Path, md5: str, commit: str | None) -> None:
     (run / "events.jsonl").write_text("\n".join(lines) + "\n")
 
 
-def package(folder: Path, options: list[str]) -> "subprocess.CompletedProcess[str]":
-    return command("benchmark", "package", *options, "--output", folder / "package" / ORG)
-
-
 def refused(folder: Path, options: list[str], *phrases: str) -> None:
     """The same in this process, for what is refused before anything is made."""
     with pytest.raises(InputError) as caught:
@@ -81,7 +79,7 @@ def refused(folder: Path, options: list[str], *phrases: str) -> None:
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> "subprocess.CompletedProcess[str]":
     folder = tmp_path_factory.mktemp("package")
-    return package(folder, write_inputs(folder))
+    return command("benchmark", "package", *write_inputs(folder), "--output", folder / "package" / ORG)
 
 
 @pytest.fixture(scope="module")
@@ -91,16 +89,14 @@ def made(done: "subprocess.CompletedProcess[str]") -> Path:
 
 
 @pytest.mark.slow
-def test_every_official_checker_ran_and_passed(done: "subprocess.CompletedProcess[str]", made: Path) -> None:
+def test_package_passes_every_official_checker_and_holds_all(
+    done: "subprocess.CompletedProcess[str]", made: Path
+) -> None:
     tools = "summarizer, package, repository"
     first, *rest = done.stdout.splitlines()
     assert first.startswith(f"{made}: ")
     assert first.endswith(f" files; review passed: 3 official checks ({tools}), ruleset 4.1.0")
     assert not [line for line in rest if "warning" in line]
-
-
-@pytest.mark.slow
-def test_package_holds_logs_description_code_and_manifests(made: Path) -> None:
     inputs = made.parents[1]
     for number in range(3):
         copied = made / "results" / SYSTEM / "gpt3" / f"result_{number}.txt"
@@ -122,17 +118,13 @@ def test_package_holds_logs_description_code_and_manifests(made: Path) -> None:
 
 
 @pytest.mark.slow
-def test_packaged_code_runs(made: Path) -> None:
+def test_packaged_code_runs_and_scripts_ask_for_such_a_run(made: Path, tmp_path: Path) -> None:
     code = made / CODE / ".." / "pytorch"
     words = [sys.executable, "-m", "benchmark", "schedule", "gpt3_175b", "--global-batch-size", "2048", "--json"]
     done = subprocess.run(words, cwd=code, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["eval_interval"] == 12
     assert (code / "requirements.lock").read_bytes() == (REPOSITORY / "requirements.lock").read_bytes()
     assert not (code / "tests").exists()
-
-
-@pytest.mark.slow
-def test_scripts_ask_for_such_a_run(made: Path, tmp_path: Path) -> None:
     for script in ("setup.sh", "init_datasets.sh", "run_and_time.sh"):
         subprocess.run(["bash", "-n", made / CODE / script], check=True)
     first, variables = asked(made / CODE, tmp_path)
@@ -160,11 +152,11 @@ def asked(implementation: Path, folder: Path) -> tuple[str, set[str]]:
 @pytest.mark.slow
 def test_ten_runs_of_llama_make_a_package_that_three_rulesets_accept(tmp_path: Path) -> None:
     options = write_inputs(tmp_path, made=LLAMA_N1)
-    package = tmp_path / "package" / ORG
-    first, *rest = make_package(ORG, Path(options[3]), [Path(path) for path in options[5:]], package).splitlines()
+    output = tmp_path / "package" / ORG
+    first, *rest = make_package(ORG, Path(options[3]), [Path(path) for path in options[5:]], output).splitlines()
     assert first.endswith("review passed: 3 official checks (summarizer, package, repository), ruleset 6.1.0")
     assert not [line for line in rest if "warning" in line]
-    here = package / "benchmarks" / "llama31_8b" / "implementations" / LLAMA_N1.name
+    here = output / "benchmarks" / "llama31_8b" / "implementations" / LLAMA_N1.name
     _, variables = asked(here, tmp_path)
     expected = {"BENCHMARK=llama31_8b", "GBS=32", "LR=0.0008", "MIN_LR=8e-05", "COM_DIR=/c4/preprocessed_c4_llama31"}
     assert expected | {f"TRAIN_OPTIONS=--submission-org={ORG} --lr-warmup-samples=4096"} <= variables
@@ -172,28 +164,24 @@ def test_ten_runs_of_llama_make_a_package_that_three_rulesets_accept(tmp_path: P
     assert not [one for one in variables if one.startswith("EXTERNAL_")]
     assert "checkpoint" not in (here / "init_datasets.sh").read_text()
     assert "Llama 3.1 8B on" in (here / "README.md").read_text()
-    others = made_up(LLAMA_N8).write(tmp_path / "eight_nodes" / ORG)
-    for ruleset in ("5.1.0", "6.0.0"):
-        (subject,) = review([others], ruleset).subjects
-        assert [(check.tool, check.outcome) for check in subject.checks if check.outcome != "passed"] == []
-        assert (subject.passed, len(subject.checks)) == (True, 3), subject
+    log = next(made_up(LLAMA_N8).write(tmp_path / "eight_nodes" / ORG).rglob("result_0.txt"))
+    assert [check_file(log, ruleset).outcome for ruleset in ("5.1.0", "6.0.0")] == ["passed"] * 2
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not PUBLISHED.is_dir(), reason="../shared/real_logs is not there")
-def test_published_results_make_a_package(tmp_path: Path) -> None:
+def test_published_results_make_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(package, "review", own_review)
     org, name = "Google", "cloud-tpu-trillium-1024-maxtext"
     folder = PUBLISHED / org
     results = sorted((folder / "results" / name / "gpt3").glob("result_*.txt"))
-    options = ["--org", org, "--system-json", folder / "systems" / f"{name}.json", "--results", *results]
-    output = ("--output", tmp_path / org)
-    assert_refused(command("benchmark", "package", *options, *output), "which is no file of the code", "--other-code")
-    refused_once = command("benchmark", "package", *options, *output, "--other-code")
-    assert_refused(refused_once, "give --precision fp32 or --precision bf16 for logs alone")
-    done = command("benchmark", "package", *options, *output, "--other-code", "--precision", "bf16")
-    assert done.returncode == 0, done.stderr
-    assert "note: no manifests of data and checkpoint" in done.stdout
-    assert "note: the code packaged did not make these results" in done.stdout
+    options = (org, folder / "systems" / f"{name}.json", results, tmp_path / org)
+    with pytest.raises(InputError, match=r"which is no file of the code .* --other-code"):
+        make_package(*options)
+    with pytest.raises(InputError, match="give --precision fp32 or --precision bf16 for logs alone"):
+        make_package(*options, other_code=True)
+    told = make_package(*options, other_code=True, precision="bf16")
+    assert "note: no manifests of data and checkpoint" in told
+    assert "note: the code packaged did not make these results" in told
     assert (tmp_path / org / "results" / name / "gpt3" / "result_0.txt").read_bytes() == results[0].read_bytes()
 
 
@@ -206,21 +194,21 @@ def set_value(key: str, value: Any) -> Callable[[list[Record]], None]:
     return change
 
 
-@pytest.mark.slow
-def test_what_review_refuses_is_refused_in_a_line_each(tmp_path: Path) -> None:
+def test_what_review_refuses_is_refused_in_a_line_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(package, "review", own_review)
     options = write_inputs(tmp_path, set_value("opt_base_learning_rate", 3e-5))
     description = tmp_path / f"{SYSTEM}.json"
     description.write_text(json.dumps(system_description() | {"status": "onprem"}, indent=1))
-    done = package(tmp_path, options)
-    assert done.returncode == 2
-    lines = [line for line in done.stderr.splitlines() if not line.startswith("official checkers: ")]  # their progress
+    refused(tmp_path, options, "no package is made: review refuses it for the ")
+    lines = capsys.readouterr().err.splitlines()
     assert all(line.startswith("error: ") for line in lines)
     first, *others = (str(tmp_path / f"run_{number}" / f"result_{number}.txt:15") for number in range(3))
     found = f"{first}: opt_base_learning_rate 3e-05; expected 2e-05 at batch size 2048; train with that"
     (line,) = [line for line in lines if found in line]
     assert line.endswith(f"(also in {', '.join(others)})")
     assert any(f"{description}:4: status 'onprem'; expected Available on-premise" in line for line in lines)
-    assert lines[-1] == f"error: no package is made: review refuses it for the {len(lines) - 1} reasons above"
     assert list((tmp_path / "package").iterdir()) == []
 
 
@@ -274,10 +262,5 @@ def test_org_that_contradicts_log_or_description_is_refused(tmp_path: Path) -> N
     refused(tmp_path, options, "submitter 5, but --org ACME")
     description.write_text(json.dumps(system_description() | {"submitter": "A"}))
     refused(tmp_path, options, "submitter 'A', but --org ACME")
-
-
-@pytest.mark.parametrize("name", ["acme", "ACME, Inc.", "The Acme-Company"])
-def test_longer_forms_of_a_name_are_no_other_submitter(name: str, tmp_path: Path) -> None:
-    run = read_recorded_run(tmp_path / "run_0") if write_inputs(tmp_path) else None
-    assert run is not None
-    require_same_submitter("ACME", tmp_path / "x.json", {"submitter": name}, [run])
+    for name in ("acme", "ACME, Inc.", "The Acme-Company"):  # longer forms of a name are no other submitter
+        require_same_submitter("ACME", description, {"submitter": name}, [read_recorded_run(tmp_path / "run_0")])

@@ -13,14 +13,12 @@ from benchmark.config.benchmarks import GPT3_175B, LLAMA31_8B
 from benchmark.config.system_config import read_system
 from benchmark.results.judged import GPT3
 from benchmark.results.recorded_run import RecordedRun, read_recorded_run
-from benchmark.submission.package_claims import PUBLISHED_DATA, claims_of
-from benchmark.submission.package_documents import Contents, write_documents
+from benchmark.submission.package_documents import PUBLISHED_DATA, Contents, claims_of, write_documents
 from benchmark.training.same_run import as_json
 from stage.errors import InputError
 from tests.benchmark.review.fixture import GPT3_MADE, Log, records, system_description, write_run
 
-CLAIMS = claims_of(GPT3_175B)
-
+CLAIMS = {claim.topic: claim.sentence for claim in claims_of(GPT3_175B, [])}
 HOSTILE = "$(touch /tmp/x) `id` | <b>\n# x"
 
 
@@ -65,33 +63,35 @@ def stamped(changed: dict[str, str] | None = None) -> dict[str, Any]:
     return {"/c4/data": {"md5": {**PUBLISHED_DATA, **(changed or {})}}, "/c4/checkpoint": {"md5": {"checkpoint": "5"}}}
 
 
-@pytest.mark.parametrize(
-    ("inputs", "untold"),
-    [
+def with_inputs(folder: Path, inputs: dict[str, Any]) -> RecordedRun:
+    run = run_of(folder, {})
+    (folder / "events.jsonl").write_text(json.dumps({"time_ms": 1, "key": "inputs", "value": inputs}) + "\n")
+    return read_recorded_run(run.path)
+
+
+def test_readme_says_what_digests_support_and_names_what_they_do_not(tmp_path: Path) -> None:
+    cases: list[tuple[dict[str, Any], list[str]]] = [
         (stamped(), []),
         (stamped({"c4_en_7_c4_spm_text_document.bin": "6"}), ["the training data"]),
         ({"/c4/checkpoint": None}, list(CLAIMS)),
-    ],
-)
-def test_readme_says_what_digests_support_and_names_what_they_do_not(
-    inputs: dict[str, Any], untold: list[str], tmp_path: Path
-) -> None:
-    run = run_of(tmp_path / "run", {})
-    (tmp_path / "run" / "events.jsonl").write_text(json.dumps({"time_ms": 1, "key": "inputs", "value": inputs}) + "\n")
-    readme = documents(tmp_path / "to", read_recorded_run(run.path))["README.md"]
-    assert [topic for topic, (text, _) in CLAIMS.items() if text not in readme] == untold
-    assert (f"manifests of these runs tell: {', '.join(untold)}." in readme) is bool(untold)
+    ]
+    for number, (inputs, untold) in enumerate(cases):
+        readme = documents(tmp_path / f"to_{number}", with_inputs(tmp_path / f"{number}", inputs))["README.md"]
+        assert [topic for topic, text in CLAIMS.items() if text not in readme] == untold
+        assert (f"manifests of these runs tell: {', '.join(untold)}." in readme) is bool(untold)
+    names = ["c4-train.en_6_text_document.bin", "c4-train.en_6_text_document.idx"]
+    run = with_inputs(tmp_path / "llama", {"/c4/train": {"md5": dict.fromkeys(names, "6")}})
+    training, validation = claims_of(LLAMA31_8B, [run])
+    assert (training.supported, validation.supported) == (True, False)
+    assert training.sentence == f"Training data: {names[0]}, named by their digests in `manifests/`."  # none are public
 
 
-def test_precision_and_other_code_are_told(tmp_path: Path) -> None:
+def test_precision_other_code_and_the_users_own_system_are_told(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run")
-    found = documents(tmp_path / "to", run, precision="fp32", other_code=True)
+    found = documents(tmp_path / "of_others", run, precision="fp32", other_code=True)
     assert "ckpt4000_fp32" in found["init_datasets.sh"]
     assert "export USE_BF16=false" in found["run_and_time.sh"]
     assert "Other code made these results" in found["README.md"]
-
-
-def test_a_system_of_the_users_own_comes_along(tmp_path: Path) -> None:
     system = dataclasses.replace(GPT3_MADE.system, name="racks 1.2", nodes=9, tensor_parallel=1, platform='a "b"')
     found = documents(tmp_path / "to", run_of(tmp_path / "run", {"system": as_json(system)}))
     assert "export SYSTEM=$LOG_DIR/racks_1_2.toml\n" in found["run_and_time.sh"]
@@ -113,20 +113,6 @@ def test_warm_up_is_an_option_where_it_is_not_the_usual(tmp_path: Path) -> None:
         script = documents(tmp_path / f"to_{name}", run)["run_and_time.sh"]
         options = next(line for line in script.splitlines() if "TRAIN_OPTIONS" in line)
         assert options.replace("'", "") == f"export TRAIN_OPTIONS=--submission-org=ACME{due}"
-
-
-def test_data_without_public_digests_are_named_by_their_own(tmp_path: Path) -> None:
-    names = ["c4-train.en_6_text_document.bin", "c4-train.en_6_text_document.idx"]
-    run = run_of(tmp_path / "run", {})
-    found = {"/c4/train": {"md5": dict.fromkeys(names, "6")}}
-    (tmp_path / "run" / "events.jsonl").write_text(json.dumps({"time_ms": 1, "key": "inputs", "value": found}) + "\n")
-    claims = claims_of(LLAMA31_8B)
-    runs = [read_recorded_run(run.path)]
-    assert {topic: supported(runs) for topic, (_, supported) in claims.items()} == {
-        "the training data": True,
-        "the validation data": False,
-    }
-    assert claims["the training data"][0] == f"Training data: {names[0]}, named by their digests in `manifests/`."
 
 
 def test_strangers_texts_stay_text(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What makes a submission and what does not; names and descriptions are in test_package.py."""
+"""What makes a submission and what does not, and what goes into it; names and descriptions are in test_package.py."""
 
 import json
 from pathlib import Path
@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from benchmark.evidence.chain import EVIDENCE, broken_links, read_chain
 from benchmark.results.recorded_run import RecordedRun, read_recorded_run
-from benchmark.submission.package import copy_code, write_manifests
-from benchmark.submission.package_inputs import notes_on_origin, require_same_origin
+from benchmark.submission.package import copy_beside_logs, copy_code, write_manifests
+from benchmark.submission.package_inputs import notes_on_origin, require_evidence_holds, require_same_origin
 from stage.errors import InputError
 from stage.git import tracked_files
+from tests.benchmark.evidence.records import whole_run, write
 from tests.benchmark.report.runs import MadeRun
 from tests.support import REPOSITORY
 
@@ -55,6 +57,28 @@ def test_manifests_of_each_run_and_of_the_stages_once(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
+def test_evidence_is_carried_if_it_fits_its_log(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    write(run, whole_run())
+    (run / "config.json").write_text('{"result_number": 0}')
+    result = read_recorded_run(run)
+    (line,) = require_evidence_holds([result])
+    assert line.startswith(f"evidence of result_0: {read_chain(run / EVIDENCE).links[-1].record.step} steps, last dig")
+    copy_beside_logs(EVIDENCE, tmp_path / "evidence", [result])
+    (path,) = (tmp_path / "evidence" / "result_0").iterdir()
+    assert (path.name, broken_links(read_chain(path), result.path)) == (EVIDENCE, [])
+    result.path.write_text(result.path.read_text() + "\n")
+    with pytest.raises(
+        InputError, match=r"line \d+, step \d+: SHA-256 of result_0\.txt.*; give the run as it was made"
+    ):
+        require_evidence_holds([result])
+    (run / EVIDENCE).unlink()
+    assert require_evidence_holds([result]) == []
+    copy_beside_logs(EVIDENCE, tmp_path / "none", [result])
+    assert not (tmp_path / "none").exists()
+
+
 def test_runs_of_other_data_or_code_are_refused(tmp_path: Path) -> None:
     first, same, other = (run_of(tmp_path / name, data(name[0]), "c" * 40) for name in ("5a", "5b", "6"))
     require_same_origin([first, same], "c" * 40, CODE, other_code=False)
@@ -64,9 +88,6 @@ def test_runs_of_other_data_or_code_are_refused(tmp_path: Path) -> None:
         require_same_origin([first, same], None, CODE, other_code=False)
     unstamped = run_of(tmp_path / "7", {"/c4/data.bin": {"manifest": None}})
     require_same_origin([first, unstamped], "c" * 40, CODE, other_code=False)  # nothing is known to differ
-
-
-def test_records_that_name_other_source_files_need_the_users_word(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", {})
     with pytest.raises(InputError, match=r"result_0\.txt:1: written by loop\.py, which is no file of .* --other-code"):
         require_same_origin([run], None, [Path("other.py")], other_code=False)

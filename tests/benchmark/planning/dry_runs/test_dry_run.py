@@ -1,7 +1,8 @@
 """Dry runs: what they count is what runs do, and what a step may not do on a GPU."""
 
 import dataclasses
-from typing import Any
+from functools import cache
+from typing import Any, get_args
 
 import pytest
 
@@ -13,6 +14,7 @@ from benchmark.planning.dry_runs.dry_run import dry_run, kinds_of_ranks
 from benchmark.planning.dry_runs.examine_rank import counted_micro_batches, examine
 from benchmark.planning.dry_runs.rank_report import RankReport
 from benchmark.training.step import train_step
+from model.decoder_sizes import Recompute
 from model.flops import num_parameters
 from model.gpt3_config import GPT3Config
 from stage.errors import CheckFailed
@@ -25,6 +27,7 @@ BENCHMARK = dataclasses.replace(GPT3_175B, model=MODEL, global_batch_size=64, st
 BASE = dataclasses.replace(
     SYSTEMS["dgxh100_n8"], nodes=1, micro_batch_size=1, tensor_parallel=1, pipeline_parallel=1, recompute="none"
 )
+KINDS = get_args(Recompute)
 KEPT_LOSS_BYTES = 8
 """Bytes of a micro-batch on ranks that have its loss: the number, and its copy when all are put together."""
 
@@ -36,14 +39,15 @@ def config(num_layers: int = MODEL.num_layers, **topology: Any) -> RunConfig:
     return made
 
 
-def reports(num_layers: int = MODEL.num_layers, **topology: Any) -> list[RankReport]:
-    return dry_run(config(num_layers, **topology)).reports
+@cache
+def reports(**topology: Any) -> list[RankReport]:
+    return dry_run(config(**topology)).reports
 
 
 TOPOLOGIES: dict[str, dict[str, Any]] = {
     "sharded": {},
     "tensor parallel, replicas": {"tensor_parallel": 2, "replicas": 2, "recompute": "selective"},
-    "pipeline": {"pipeline_parallel": 4, "tensor_parallel": 2, "recompute": "selective"},
+    "pipeline": {"pipeline_parallel": 2, "tensor_parallel": 2},
     "interleaved": {"pipeline_parallel": 4, "pipeline_chunks": 2, "num_layers": 8},
 }
 
@@ -66,7 +70,7 @@ def test_flops_and_parameters_are_the_formulas_and_the_host_waits_once(name: str
         assert abs(report.after_evaluation_bytes) <= KEPT_LOSS_BYTES
         assert {one.shape.kernel for one in report.per_micro_batch.attention} == {"cudnn_attention"}
     pipeline_ranks, layers = topology.get("pipeline_parallel", 1), topology.get("num_layers", MODEL.num_layers)
-    assert [report.rank for report in found] == ([0, 2, 6] if pipeline_ranks > 1 else [0])
+    assert [report.rank for report in found] == {1: [0], 2: [0, 4], 4: [0, 2, 6]}[pipeline_ranks]
     data_parallel = 8 // pipeline_ranks // topology.get("tensor_parallel", 1)
     by_rank = [found[0]] + [found[1]] * (pipeline_ranks - 2) + [found[-1]] if pipeline_ranks > 1 else found
     assert sum(report.layers for report in by_rank) == layers
@@ -85,7 +89,7 @@ def traffic(report: RankReport) -> dict[tuple[str, str], tuple[int, int]]:
 @pytest.mark.slow
 def test_messages_are_those_of_the_algorithms() -> None:
     """Counted by hand: 4 layers over 2 pipeline ranks; 2 tensor- and 2 data-parallel ranks, 32 micro-batches."""
-    first, last = reports(pipeline_parallel=2, tensor_parallel=2)
+    first, last = reports(**TOPOLOGIES["pipeline"])
     micro_batches, hidden = 32, 128 * 256 * 2  # bytes of one sample's hidden state, the whole sequence
     # Each layer gathers twice forward and twice backward; the embedding's sum is scattered, its gradient gathered.
     assert traffic(first)["all-gather", "tensor"] == (micro_batches * 9, micro_batches * 9 * hidden)
@@ -101,11 +105,11 @@ def test_messages_are_those_of_the_algorithms() -> None:
 
 @pytest.mark.slow
 def test_recomputation_trades_memory_for_work() -> None:
-    by_kind = {kind: reports(num_layers=2, recompute=kind)[0] for kind in ("none", "selective", "full")}
-    memory = [by_kind[kind].activation_bytes for kind in ("none", "selective", "full")]
+    by_kind = {kind: reports(**({} if kind == "none" else {"recompute": kind}))[0] for kind in KINDS}
+    memory = [by_kind[kind].activation_bytes for kind in KINDS]
     assert memory[0] > 1.2 * memory[1] > 1.2 * 1.2 * memory[2]
     assert by_kind["selective"].flops_per_micro_batch == by_kind["none"].flops_per_micro_batch
-    blocks = 2 * (16 * 256**2 + 4 * 128 * 256) * 128  # forward, but for the block's last product
+    blocks = 4 * (16 * 256**2 + 4 * 128 * 256) * 128  # forward, but for the block's last product
     assert by_kind["full"].flops_per_micro_batch - by_kind["none"].flops_per_micro_batch == blocks
 
 

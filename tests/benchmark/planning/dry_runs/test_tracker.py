@@ -1,5 +1,6 @@
 """What is counted of operations whose cost is known by hand."""
 
+import dataclasses
 from collections import Counter
 from typing import Any
 
@@ -8,7 +9,16 @@ import torch.distributed as dist
 
 from benchmark.config.systems import SYSTEMS
 from benchmark.planning.dry_runs.fake_world import fake_world
-from benchmark.planning.dry_runs.rank_report import KernelCount, MessageCount, ShapeCount, split, work_counts
+from benchmark.planning.dry_runs.rank_report import (
+    AxisTraffic,
+    KernelCount,
+    MessageCount,
+    ShapeCount,
+    messages_of_step,
+    split,
+    traffic_of_step,
+    work_counts,
+)
 from benchmark.planning.dry_runs.tracker import Message, OperatorCounts, Tracker
 from benchmark.planning.fake.operator_costs import MatmulShape
 from model.passes.part_parameters import gather_all, scatter_all, sum_all
@@ -109,4 +119,9 @@ def test_two_steps_give_any() -> None:
         MessageCount("all-gather", "tensor", 100, calls=1, alone=1, flops_beside=0),
         MessageCount("all-reduce", "all", 8, calls=1, alone=1, flops_beside=0),
     ]
+    received = dataclasses.replace(once, messages=[MessageCount("receive", "pipeline", 5, 1, 1, 0)])
+    assert messages_of_step(each, once, 10)["all-gather", "tensor"] == MessageCount(
+        "all-gather", "tensor", bytes=2100, calls=21, alone=11, flops_beside=600
+    )
+    assert traffic_of_step(each, received, 10) == [AxisTraffic("all-gather", "tensor", 20, 2000)]
     assert 10 * each.flops + once.flops == work_counts(counts(10)).flops == 10 * 4 * 60

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from benchmark.planning.run_plans.calibrated_constants import calibrated_constants
 from benchmark.planning.run_plans.calibration import (
     FORMAT,
     LARGEST_FILE,
@@ -18,6 +17,7 @@ from benchmark.planning.run_plans.calibration import (
     LaunchTime,
     MatmulTime,
     SliceStep,
+    calibrated_constants,
     read_calibration,
     write_calibration,
 )

@@ -108,7 +108,7 @@ def test_the_text_has_the_headline_first() -> None:
     verbose = format_run_plan(made, config(), verbose=True)
     for told in ("parts of the step", *PART_NAMES.values(), "run at batch      4096", "checkpoint", "goodput"):
         assert told in verbose or told == "waiting for the host"
-    assert f"{2**30 / 1e9 / step_s(made):.3f}" in verbose  # of the message, spread over the step
+    assert "rank 0, every rank (96 layers; 2 and 3 micro-batches were run)" in verbose
     assert list(PART_NAMES) == [field.name for field in dataclasses.fields(StepParts)]
 
 

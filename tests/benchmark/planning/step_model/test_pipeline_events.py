@@ -46,5 +46,6 @@ def test_messages_cost_where_nothing_hides_them() -> None:
     none, hidden = pipeline_s(even(8, 1), 64), pipeline_s(even(8, 1, 0.1), 64)
     waited = pipeline_s(even(8, 1, 0.1, hidden=False), 64)
     assert none < hidden < waited
+    assert pipeline_s(even(2, 1, 0.1, hidden=False), 1) == pytest.approx(6.2)  # one message there, and one back
     assert waited == pytest.approx(none + 64 * 0.2, rel=0.03)
     assert pipeline_s(even(8, 1, 0.1, merged=True), 64) < waited

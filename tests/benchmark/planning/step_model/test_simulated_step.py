@@ -12,7 +12,6 @@ from benchmark.planning.step_model.machine_constants import committed_constants,
 from benchmark.planning.step_model.simulated_step import predict_step, simulate_evaluation, simulate_step
 from benchmark.planning.step_model.what_if import IDEAS, apply_what_if
 from benchmark.planning.step_model.workload import Workload, workload_of
-from model.flops import part_flops_per_token
 from tests.backtest.relations import broken_relations, random_work
 from tests.benchmark.planning.step_model.works import GPT3, VALUES, decoder, gpt3_work
 
@@ -30,6 +29,8 @@ def test_nvidias_recipe_comes_out() -> None:
     step = simulate_step(gpt3_work(global_batch_size=1024), VALUES)
     assert step.total == pytest.approx(8.42, rel=0.06)
     assert step.matmul > 0.7 * step.total
+    far = gpt3_work(devices_per_node=2)  # only NVLink hides the messages of four tensor-parallel devices
+    assert simulate_step(far, VALUES) == simulate_step(dataclasses.replace(far, without=("tp-overlap",)), VALUES)
 
 
 def test_an_evaluation_is_a_third_of_its_tokens_training_and_a_bubble() -> None:
@@ -60,8 +61,6 @@ def test_a_run_becomes_a_workload() -> None:
     work = workload_of(RunConfig(GPT3_175B, system), stack="ours", precision="bf16")
     assert work.model == GPT3
     assert (work.layout.data_parallel, work.layout.micro_batches, work.layout.sharding) == (16, 96, "zero1")
-    per_token = part_flops_per_token(GPT3, num_layers=96, output_columns=51200)
-    assert work.flops == pytest.approx(GPT3_175B.tokens_per_step * per_token)
     alone = RunConfig(GPT3_175B, dataclasses.replace(system, pipeline_parallel=1))
     assert workload_of(alone, stack="torchtitan", precision="bf16").layout.sharding == "fsdp"
 
@@ -70,8 +69,8 @@ def test_published_stacks_have_the_backtests_error_and_others_a_wider_interval()
     nemo, ours = (predict_step(gpt3_work(stack), CONSTANTS) for stack in ("nemo", "ours"))
     assert nemo.influences == ()
     assert nemo.high_s / nemo.step_s - 1 == pytest.approx(CONSTANTS["stacks.nemo.error"].value)
-    assert ours.low_s < ours.step_s < ours.high_s
-    assert ours.high_s / ours.step_s - 1 > CONSTANTS["stacks.ours.error"].value
+    error_s = CONSTANTS["stacks.ours.error"].value * ours.step_s
+    assert ours.low_s < ours.step_s - error_s and ours.step_s + error_s < ours.high_s
     assert "stacks.ours.losses" in influences(gpt3_work("ours"))
     assert not any(name.startswith("accelerators") for name in influences(gpt3_work("ours")))
     assert "accelerators.B200.matmul_bf16" in influences(gpt3_work("ours", accelerator="B200"))
