@@ -18,13 +18,14 @@ from checksums.md5_list import (
     without_leading_folders,
 )
 from checksums.whole_output import ENDING, compare_with_manifest
+from stage.cli import JsonOption
 from stage.outputs.publish import published_file, require_same_kind
 
 EXTRA_NAMED = 5
 
 
 @dataclass(frozen=True)
-class CreateListCommand:
+class CreateListCommand(JsonOption):
     """Write the MD5 of every file below a folder, one 'md5  path' line each, as md5sum does.
 
     Example: python -m checksums create megatron_checkpoint --output megatron_checkpoint.md5
@@ -34,22 +35,17 @@ class CreateListCommand:
     """Folder to read."""
     output: Path
     """List to write."""
-    json: bool = False
-    """Print the result as JSON."""
 
     def run(self) -> None:
         require_same_kind(self.output, "--output", "a list of MD5 sums", begins_list)
         digests = digest_folder(self.folder, leave_out=self.output)
         with published_file(self.output) as partial:
             partial.write_text(format_list(digests), encoding="utf-8", errors="surrogateescape")
-        if self.json:
-            print(json.dumps({"output": str(self.output), "files": len(digests)}))
-        else:
-            print(f"{self.output}: {len(digests)} files")
+        self.tell({"output": str(self.output), "files": len(digests)}, f"{self.output}: {len(digests)} files")
 
 
 @dataclass(frozen=True)
-class VerifyListCommand:
+class VerifyListCommand(JsonOption):
     """Compare the files below a folder with a list. Exit status 0: all match; 1: something differs.
 
     In a Megatron zarr checkpoint metadata.json and common.pt may be spelled otherwise, with the published content:
@@ -63,8 +59,6 @@ class VerifyListCommand:
     manifest: Path
     """List of paths relative to the folder, as GNU's md5sum or BSD's md5 writes it; or NAME.manifest.json, as a command
     writes it beside its output NAME: then the folder is NAME, or the folder that NAME lies in."""
-    json: bool = False
-    """Print the result as JSON."""
 
     def run(self) -> int:
         by_manifest = self.manifest.name.endswith(ENDING)

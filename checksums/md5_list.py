@@ -13,6 +13,7 @@ from pathlib import Path
 from checksums.common_file import COMMON, METADATA, is_only_spelled_otherwise
 from stage.errors import InputError
 from stage.outputs.digest import md5_file
+from stage.outputs.manifest import entries_below
 from stage.progress import progress
 from stage.regular_files import UnfitFile, read_regular
 
@@ -70,17 +71,9 @@ def files_below(folder: Path, *, leave_out: Path | None = None) -> dict[str, int
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder")
-    skipped = None if leave_out is None else os.path.relpath(leave_out, folder)
-    sizes, places = {}, [""]
-    while places:
-        place = places.pop()
-        with os.scandir(folder / place) as entries:
-            for entry in entries:
-                name = place + entry.name
-                if not entry.is_dir() and name != skipped:
-                    sizes[name] = entry.stat().st_size if entry.is_file() else None
-                elif entry.is_dir(follow_symlinks=False):
-                    places.append(name + "/")
+    sizes = {name: None if found is None else found.st_size for name, found in entries_below(folder)}
+    if leave_out is not None:
+        sizes.pop(os.path.relpath(leave_out, folder), None)
     return {name: sizes[name] for name in sorted(sizes, key=os.fsencode)}
 
 

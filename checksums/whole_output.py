@@ -6,7 +6,7 @@ from pathlib import Path
 from checksums.md5_list import ListComparison, digest_folder, format_list, read_list
 from stage.errors import InputError
 from stage.outputs.digest import md5_file, md5_text
-from stage.outputs.manifest import manifest_path, read_manifest
+from stage.outputs.manifest import read_manifest
 
 ENDING = ".manifest.json"
 
@@ -56,13 +56,3 @@ def _changed_files(place: Path, name: str, md5: str, sums: Path) -> list[str]:
 def _md5_of_contents(path: Path) -> str:
     """Return the MD5 of a file or folder in the form of a manifest's record."""
     return md5_text(format_list(digest_folder(path))) if path.is_dir() else md5_file(path)
-
-
-def require_whole(output: Path) -> None:
-    """Raise InputError if ``output`` has no manifest, or differs from it by any bit."""
-    found = compare_with_manifest(output.parent, manifest_path(output))
-    if different := [*found.changed, *found.missing]:
-        raise InputError(
-            f"{output.parent / different[0]}: {manifest_path(output).name} says otherwise; it was changed since, make "
-            "or copy it again"
-        )

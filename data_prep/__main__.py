@@ -7,28 +7,29 @@ from typing import NoReturn
 from stage.errors import run_command
 
 COMMANDS = {
-    "preparation_commands": {"plan": "PlanPreparationCommand", "fetch": "FetchCommand"},
-    "text_commands": {
-        "preprocess": "PreprocessCommand",
-        "train-tokenizer": "TrainTokenizerCommand",
-        "validation-subset": "ValidationSubsetCommand",
-        "synthetic-corpus": "SyntheticCorpusCommand",
-    },
-    "inspect_command": {"inspect": "InspectDatasetCommand"},
-    "dataset_commands": {"samples": "SamplesCommand", "blend": "BlendCommand", "merge": "MergeCommand"},
+    "plan": ("preparation.preparation_plan", "PlanPreparationCommand"),
+    "fetch": ("preparation.fetch", "FetchCommand"),
+    "preprocess": ("preprocessing.preprocess", "PreprocessCommand"),
+    "train-tokenizer": ("tokenizing.tokenizer", "TrainTokenizerCommand"),
+    "validation-subset": ("corpus.validation_subset", "ValidationSubsetCommand"),
+    "synthetic-corpus": ("corpus.synthetic_corpus", "SyntheticCorpusCommand"),
+    "inspect": ("inspection.inspect_command", "InspectDatasetCommand"),
+    "samples": ("sample_order.samples", "SamplesCommand"),
+    "blend": ("sample_order.blend_file", "BlendCommand"),
+    "merge": ("token_files.merge_datasets", "MergeCommand"),
 }
-"""Modules of ``data_prep.commands``, and the class of each command."""
+"""The module and the class of each command: a frozen dataclass whose fields are its options."""
 
 
 def main() -> int | None:
     """Run ``python -m data_prep`` with ``sys.argv``; return the exit status, None for 0."""
     from stage.cli import Command, run_subcommand
 
-    wanted = [module for module, classes in COMMANDS.items() if classes.keys() & sys.argv[1:2]]
+    wanted = [name for name in COMMANDS if name in sys.argv[1:2]]
     commands: dict[str, type[Command]] = {}
-    for module in wanted or COMMANDS:  # one module imports a fraction of what all do
-        imported = importlib.import_module(f"data_prep.commands.{module}")
-        commands |= {name: getattr(imported, kind) for name, kind in COMMANDS[module].items()}
+    for name in wanted or COMMANDS:  # one module imports a fraction of what all do
+        module, kind = COMMANDS[name]
+        commands[name] = getattr(importlib.import_module(f"data_prep.{module}"), kind)
     return run_subcommand("data_prep", __doc__, commands)
 
 

@@ -9,7 +9,7 @@ from stage.errors import InputError
 Recompute = Literal["none", "selective", "full"]
 """Values that a block computes again in its backward pass (passes/block_pass.py)."""
 CopyEngines = Literal["none", "gathers", "all"]
-"""Messages of tensor parallelism that copy engines carry (passes/copy_engines.py)."""
+"""Messages of tensor parallelism that copy engines carry (passes/tensor_group.py)."""
 
 Role = Literal["query", "key", "value", "output", "gate", "up", "down"]
 """Purposes of the columns of a block's matrix products."""

@@ -61,7 +61,7 @@ def names_of_stage(
     names: Iterable[str], architecture: Architecture, num_layers: int, stage: int, stages: int
 ) -> list[str]:
     """Return the names of the parameters that a pipeline stage holds. A tied word table is in the first stage and in
-    the last: their gradients are added up (benchmark/training/engine/tied_table.py)."""
+    the last: their gradients are added up (benchmark/training/engine/train_state.py)."""
     is_first, is_last = stage == 0, stage == stages - 1
     layers = layers_of_pipeline_stages(num_layers, stages)[stage]
 

@@ -5,6 +5,7 @@ import dataclasses
 import difflib
 import gc
 import io
+import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,6 +25,26 @@ class Command(Protocol):
     def run(self) -> int | None:
         """Run the command; return the exit status, None for 0."""
         ...
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class JsonOption:
+    """A command whose result scripts can read."""
+
+    json: bool = False
+    """Print the result as JSON."""
+
+    def tell(self, result: Any, text: str) -> None:
+        """Print ``result`` as JSON, or ``text`` for a person."""
+        print(json.dumps(result) if self.json else text)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OutputOptions(JsonOption):
+    """A command that makes an output with a manifest."""
+
+    force: bool = False
+    """Replace the output if this command made it."""
 
 
 def run_subcommand(package: str, description: str | None, commands: Mapping[str, type[Command]]) -> int | None:

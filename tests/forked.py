@@ -24,9 +24,10 @@ PRELOADED: tuple[str, ...] = (
     "checkpoint_convert.commands.export_commands",
     "checkpoint_convert.commands.inspection_commands",
     "checksums.__main__",
-    "data_prep.commands.dataset_commands",
-    "data_prep.commands.preparation_commands",
-    "data_prep.commands.text_commands",
+    "data_prep.preparation.fetch",
+    "data_prep.preparation.preparation_plan",
+    "data_prep.preprocessing.preprocess",
+    "data_prep.sample_order.samples",
     "typeguard",  # as tyro does when it reads a command line
     "torch._dynamo",  # PyTorch imports it when the first module is made
     "tests.benchmark.tiny",

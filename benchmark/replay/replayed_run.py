@@ -27,8 +27,7 @@ from benchmark.training.engine.distributed import (
     set_environment,
 )
 from benchmark.training.engine.micro_batches import TrainingBatches
-from benchmark.training.engine.settled_attention import settle_attention
-from benchmark.training.engine.train_state import TrainState, begin_state, empty_state
+from benchmark.training.engine.train_state import TrainState, begin_state, empty_state, settle_attention
 from benchmark.training.inputs import Data, open_data
 from benchmark.training.observer import StepDone
 from benchmark.training.observers.evidence import Evidence, recorded_config

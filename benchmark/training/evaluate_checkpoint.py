@@ -9,8 +9,7 @@ from benchmark.training.checkpoints.checkpoint_folder import PROGRESS, read_prog
 from benchmark.training.checkpoints.checkpoint_reader import fill_from_dcp, verify_checkpoint
 from benchmark.training.engine.distributed import joined_world, read_environment, set_environment
 from benchmark.training.engine.run_progress import starting_progress
-from benchmark.training.engine.settled_attention import settle_attention
-from benchmark.training.engine.train_state import empty_state, load_initial_weights
+from benchmark.training.engine.train_state import empty_state, load_initial_weights, settle_attention
 from benchmark.training.inputs import open_validation, require_inputs
 from benchmark.training.step import evaluate
 from checkpoint_convert.formats.distributed_checkpoint import METADATA

@@ -13,8 +13,7 @@ from benchmark.training.engine.micro_batches import TrainingBatches
 from benchmark.training.engine.run_progress import Evaluation, Progress
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.observer import Observer, StepDone
-from benchmark.training.step import EvaluationResult, evaluate, train_step
-from benchmark.training.step_flags import any_of
+from benchmark.training.step import EvaluationResult, any_of, evaluate, train_step
 from data_prep.sample_order.token_windows import TokenWindows
 
 

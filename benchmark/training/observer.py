@@ -5,8 +5,7 @@ import time
 from dataclasses import dataclass
 
 from benchmark.launch.endings import RunEnd
-from benchmark.training.step import EvaluationResult, StepResult
-from benchmark.training.step_flags import StepFlags
+from benchmark.training.step import EvaluationResult, StepFlags, StepResult
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,22 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from benchmark.config.run_config import RunConfig
+from benchmark.events.console import Console
+from benchmark.events.event import Sink
+from benchmark.events.event_log import EventLog
+from benchmark.events.line_files import JsonLines
 from benchmark.events.mlperf_log import MlperfLog
+from benchmark.events.run_clock import RunClock
+from benchmark.events.telemetry import PrometheusTextfile, TensorBoard, WeightsAndBiases
 from benchmark.launch.endings import STOP_NOTE
 from benchmark.machine.run_environment import run_environment
 from benchmark.training.checkpoints.checkpoint_choice import choose_checkpoint
-from benchmark.training.checkpoints.checkpoint_folder import remove_retired, retire_partial
-from benchmark.training.engine.run_progress import starting_progress
+from benchmark.training.checkpoints.checkpoint_folder import (
+    remove_retired,
+    retire_partial,
+)
+from benchmark.training.engine.run_progress import Progress, starting_progress
 from benchmark.training.run_log import RunLog
-from benchmark.training.run_sinks import open_event_log
 from benchmark.training.same_run import InputIdentities, begun_with, settle_run
 from stage.errors import InputError
 from stage.outputs.lock import only_one_in
@@ -72,3 +80,18 @@ def summary_path(folder: Path) -> Path:
 
 def result_path(folder: Path, number: int) -> Path:
     return folder / f"result_{number}.txt"
+
+
+def open_event_log(config: RunConfig, progress: Progress, log: MlperfLog) -> EventLog:
+    """Open the run's events, on rank 0. ``progress``: where the run begins or goes on."""
+    folder, logging = config.run_dir, config.logging
+    console = Console(logging.log_interval, config.benchmark.expected_steps)
+    sinks: list[Sink] = [log, JsonLines(folder / "events.jsonl"), console]
+    if logging.tensorboard:
+        sinks.append(TensorBoard(folder / "tensorboard"))
+    if logging.prometheus_textfile is not None:
+        name = folder.absolute().name
+        sinks.append(PrometheusTextfile(logging.prometheus_textfile, run=name, system=config.system.name))
+    if logging.wandb != "off":
+        sinks.append(WeightsAndBiases(folder, logging.wandb))
+    return EventLog(sinks, RunClock(progress.clock))

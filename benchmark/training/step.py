@@ -1,8 +1,10 @@
-"""One optimizer step, and one evaluation (docs/facts/reference.md c, e)."""
+"""One optimizer step, with the flags that processes exchange in its all-reduce, and one evaluation
+(docs/facts/reference.md c, e)."""
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -10,11 +12,60 @@ from torch import Tensor
 from benchmark.config.schedule import learning_rate
 from benchmark.launch.phases import Phase
 from benchmark.training.engine.adam import clip_coefficient
-from benchmark.training.engine.micro_batches import MicroBatch, evaluation_sample_ids, read_micro_batch
-from benchmark.training.engine.nonfinite_step import NonFiniteStep, find_nonfinite
+from benchmark.training.engine.micro_batches import evaluation_sample_ids, read_micro_batch
 from benchmark.training.engine.train_state import TrainState
-from benchmark.training.step_flags import NO_FLAGS, StepFlags
+from benchmark.training.engine.unsound_values import NonFiniteStep, find_nonfinite
 from data_prep.sample_order.token_windows import TokenWindows
+from model.passes.part_pass import MicroBatch
+
+StopReason = Literal["exit trigger", "signal SIGUSR2", "signal SIGTERM", "time limit"]
+
+
+@dataclass(frozen=True)
+class StepFlags:
+    """Requests of one process; after the step, the requests of all processes together."""
+
+    save: bool = False
+    """Save a checkpoint: it is time (by rank 0's clock), or somebody asked."""
+    exit_trigger: bool = False
+    """Stop: the file ``exit`` is in the run folder."""
+    sigusr2: bool = False
+    """Stop: SIGUSR2 came, which saves and stops."""
+    sigterm: bool = False
+    """Stop: SIGTERM came, which Slurm and torchrun send; or SIGINT (Ctrl-C), or SIGHUP (a terminal was closed)."""
+    time_limit: bool = False
+    """Stop: the time limit is reached."""
+    writer_busy: bool = False
+    """A checkpoint is still being written in the background."""
+    writer_broken: bool = False
+    """The background's messages failed; its process group must be renewed before it writes again."""
+
+    @property
+    def stop_by(self) -> StopReason | None:
+        """The reason to stop, a person's request first; None if there is none."""
+        if self.exit_trigger:
+            return "exit trigger"
+        if self.sigusr2:
+            return "signal SIGUSR2"
+        if self.sigterm:
+            return "signal SIGTERM"
+        return "time limit" if self.time_limit else None
+
+    def numbers(self) -> list[float]:
+        """Return 1 for each flag that is set, else 0; :meth:`of_all` reads their sums over all processes."""
+        return [float(value) for value in astuple(self)]
+
+    @staticmethod
+    def of_all(sums: Sequence[float]) -> "StepFlags":
+        return StepFlags(*(number > 0 for number in sums))
+
+
+NO_FLAGS = StepFlags()
+
+
+def any_of(several: Sequence[StepFlags]) -> StepFlags:
+    """Return the flags that are set in any of ``several``."""
+    return StepFlags(*map(any, zip(*map(astuple, several), strict=True))) if several else NO_FLAGS
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from benchmark.machine.run_environment import seconds_since_process_start, use_d
 from benchmark.training.checkpoints.checkpoint_folder import newest_checkpoint
 from benchmark.training.engine.distributed import Environment, joined_world, read_environment, set_environment
 from benchmark.training.engine.micro_batches import TrainingBatches
-from benchmark.training.engine.settled_attention import settle_attention
-from benchmark.training.engine.train_state import empty_state
+from benchmark.training.engine.train_state import empty_state, settle_attention
 from benchmark.training.inputs import open_data, provenance, require_inputs
 from benchmark.training.loop import Run, run_loop
 from benchmark.training.observers.evidence import Evidence, recorded_config
@@ -84,9 +83,8 @@ def train(config: RunConfig, environment: Environment | None = None, phases: Pha
             batches = TrainingBatches(data.training, benchmark, system, rank=world.data_rank, reads=world.reads_tokens)
             run = Run(state, batches, data.validation, log.events, phases)
             observers = observers_of(config, state, log, phases, hosts, requests, evidence)
-            warmed_up = warm_up(state, phases)
-            if warmed_up is not None:
-                log.events.note("message", warmed_up.line())
+            if warmed_up := warm_up(state, phases):
+                log.events.note("message", warmed_up)
             for observer in observers:
                 observer.begin()
             log.events.note("ready", seconds=seconds_since_process_start())

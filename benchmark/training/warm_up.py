@@ -7,7 +7,6 @@ Adam runs on a tensor of its own. So nothing has to be restored, and no second c
 """
 
 import time
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -17,30 +16,20 @@ from torch.distributed.tensor import DTensor, Replicate
 from benchmark.config.system_config import System
 from benchmark.launch.phases import PhaseLog
 from benchmark.training.engine.adam import Adam
-from benchmark.training.engine.micro_batches import MicroBatch, micro_batch
+from benchmark.training.engine.micro_batches import micro_batch
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.step import accumulate
 from model.decoder_sizes import DecoderSizes
+from model.passes.part_pass import MicroBatch
 
 STRIDE = 997
 """Distance between neighbouring made-up tokens: a prime, so that they spread over the whole vocabulary."""
 SCRATCH_VALUES = 4096
 
 
-@dataclass(frozen=True)
-class WarmUp:
-    """The steps that were run before the clock started, and how long they took."""
-
-    steps: int
-    seconds: float
-
-    def line(self) -> str:
-        """Describe the warm-up for people."""
-        return f"warmed up in {self.seconds:.1f} s: {self.steps} steps and an evaluation on made-up tokens"
-
-
-def warm_up(state: TrainState, phases: PhaseLog) -> WarmUp | None:
-    """Run the system's ``warm_up_steps`` and an evaluation; return None if there are no steps to run. Collective.
+def warm_up(state: TrainState, phases: PhaseLog) -> str | None:
+    """Run the system's ``warm_up_steps`` and an evaluation, and return a line about it; None if there are no steps to
+    run. Collective.
 
     Afterwards weights, moments, Adam's counter and progress are what they were, to the bit, there are no gradients, and
     the peak of the device's memory counts from here.
@@ -62,7 +51,8 @@ def warm_up(state: TrainState, phases: PhaseLog) -> WarmUp | None:
     if world.device.type == "cuda":
         torch.cuda.synchronize(world.device)
         torch.cuda.reset_peak_memory_stats(world.device)
-    return WarmUp(steps, time.perf_counter() - started)
+    seconds = time.perf_counter() - started
+    return f"warmed up in {seconds:.1f} s: {steps} steps and an evaluation on made-up tokens"
 
 
 def training_micro_batches(pipeline_parallel: int, of_a_step: int) -> int:

@@ -10,16 +10,15 @@ from typing import Literal
 
 import tyro
 
-from checkpoint_convert.conversion.conversion_plan import MachineRates, format_plan, plan_paxml_to_megatron
-from checkpoint_convert.conversion.machine_memory import memory_problem
+from checkpoint_convert.conversion.conversion_plan import format_plan, plan_paxml_to_megatron
 from checkpoint_convert.conversion.megatron_to_paxml import megatron_to_paxml
 from checkpoint_convert.conversion.paxml_to_megatron import PaxmlCheckpoint, open_paxml, paxml_to_megatron
 from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
-from checkpoint_convert.conversion.run_conversion import Converted
+from checkpoint_convert.conversion.workspace import memory_problem
 from checkpoint_convert.formats.source_files import LocalFiles, RemoteFiles, SourceFiles
+from checkpoint_convert.formats.summed_output import Produced
 from checkpoint_convert.formats.zarr_arrays import METADATA_FILE
 from checksums.md5_list import read_list
-from checksums.whole_output import require_whole
 from stage.addresses import Address, RemoteFolder, is_address, parse_address
 from stage.errors import InputError
 from stage.outputs.digest import md5_file
@@ -48,14 +47,12 @@ class PaxmlToMegatronCommand:
     plan: bool = False
     """Print files, bytes, blocks, memory and time, and convert nothing; only the shapes of the input are read."""
     disk_mb_per_s: float = 1000.0
-    """Speed of the disk that --plan assumes."""
+    """Speed of the disk, and of the network, that --plan assumes."""
     shard: str | None = None
     """K/N, with K from 0 or 1 on: convert this share of the files only, as one of N tasks on any machines. The same
     command without --shard converts the missing files and publishes all."""
     missing_chunks_are_zeros: bool = False
     """Read an input chunk without a file as zeros, as zarr does, instead of reporting it as lost."""
-    verify_input: bool = False
-    """First compare all of a local input with the MD5 of its manifest, which reads the input once more."""
     md5_list: Path | None = None
     """List of MD5 sums, in the form of md5sum, to check everything that is read from an address while it arrives."""
     endpoint_url: str | None = None
@@ -70,11 +67,8 @@ class PaxmlToMegatronCommand:
     def run(self) -> None:
         files = self._files()
         if self.plan:
-            rates = MachineRates(self.disk_mb_per_s, network=self.disk_mb_per_s)
-            print_plan(open_paxml(files), self.dtype, self.workers, self.memory_limit, rates, (), self.json)
+            print_plan(self, open_paxml(files), self.disk_mb_per_s, (1,))
             return
-        if self.verify_input:
-            require_whole(Path(self.input))
         shard = None if self.shard is None else parse_shard(self.shard)
         written = paxml_to_megatron(
             files,
@@ -87,7 +81,7 @@ class PaxmlToMegatronCommand:
             force=self.force,
             shard=shard,
         )
-        print_converted(self.output, written, self.json, shard)
+        print_produced(self.output, written, self.json, shard)
         if isinstance(files, RemoteFiles) and files.unversioned:
             print(
                 f"{self.output}: the server tells neither ETags nor times, so that of {files.unversioned:,} objects "
@@ -100,8 +94,6 @@ class PaxmlToMegatronCommand:
             if self.md5_list is not None:
                 raise InputError("--md5-list: compare a folder by 'python -m checksums verify'; this is for an address")
             return LocalFiles(Path(self.input))
-        if self.verify_input:
-            raise InputError("--verify-input: compares with the manifest beside a folder; for an address, --md5-list")
         address = parse_address(self.input, self.endpoint_url)
         limit = None if self.bandwidth_limit is None else parse_bytes(self.bandwidth_limit, "--bandwidth-limit")
         md5 = None if self.md5_list is None else sums_by_name(self.md5_list, address)
@@ -118,51 +110,56 @@ def sums_by_name(md5_list: Path, address: Address) -> dict[str, str]:
     return found
 
 
-def print_converted(output: Path, converted: Converted | None, as_json: bool, shard: Shard | None = None) -> None:
-    """Print the result of a conversion, or of a shard of one; None stands for an output that already existed."""
+def print_produced(output: Path, made: Produced | None, as_json: bool, shard: Shard | None = None) -> None:
+    """Print what was made of an output, or of a shard of one; None stands for an output that already existed."""
     if as_json:
-        print(json.dumps({"already_made": converted is None, **(asdict(converted) if converted else {})}))
+        print(json.dumps({"already_made": made is None, **(asdict(made) if made else {})}))
         return
-    if converted is None:
+    if made is None:
         print(f"{output}: already made from this checkpoint")
         return
-    facts, rate = converted.facts, converted.bytes / converted.wall_s / 1e6
+    facts, rate = made.facts, made.bytes / made.wall_s / 1e6
     text = f"{output}: " if shard is None else f"{output}: shard {shard}, "
-    text += f"{converted.files:,} files"
-    if converted.resumed_files:
-        text += f", {converted.resumed_files:,} of them by earlier calls"
-    text += f", {converted.bytes:,} bytes in {converted.wall_s:.1f} s ({rate:,.0f} MB/s)"
-    if facts["zero_chunks"]:
+    text += f"{made.files:,} files"
+    if made.resumed_files:
+        text += f", {made.resumed_files:,} of them by earlier calls"
+    text += f", {made.bytes:,} bytes in {made.wall_s:.1f} s ({rate:,.0f} MB/s)"
+    if facts.get("zero_chunks"):
         text += f"; {facts['zero_chunks']:,} input chunks had no file and are zeros"
     if facts.get("has_counters") is False:
         text += f"; the input has no counter of Adam's steps, so common.pt says {facts['adam_step']:,}, as the "
         text += "reference's converter writes"
-    if shard is None:
-        print(f"{text}; MD5 sums in {output}.md5")
-    else:
-        print(f"{text}; when all shards are there, the same command without --shard publishes them")
+    end = f"MD5 sums in {output}.md5"
+    if shard is not None:
+        end = "when all shards are there, the same command without --shard publishes them"
+    print(f"{text}; {end}")
 
 
 def print_plan(
+    options: "PaxmlToMegatronCommand | ConversionPlanCommand",
     source: PaxmlCheckpoint | None,
-    dtype: str,
-    workers: int,
-    memory_limit: str,
-    rates: MachineRates,
+    network_mb_per_s: float,
     nodes: Sequence[int],
-    as_json: bool,
 ) -> None:
     """Plan the conversion of ``source`` and print the plan; None stands for the benchmark's own checkpoint.
 
     ``nodes``: numbers of machines to give times for. Warns if this machine lacks the memory.
     """
-    require_workers(workers)
-    require_between(rates.disk, 1e-3, 1e9, "--disk-mb-per-s")
-    limit = parse_bytes(memory_limit, "--memory-limit")
-    plan = plan_paxml_to_megatron(source, dtype=dtype, workers=workers, memory_limit=limit, rates=rates, nodes=nodes)
+    require_workers(options.workers)
+    for speed, option in ((options.disk_mb_per_s, "--disk-mb-per-s"), (network_mb_per_s, "--network-mb-per-s")):
+        require_between(speed, 1e-3, 1e9, option)
+    plan = plan_paxml_to_megatron(
+        source,
+        dtype=options.dtype,
+        workers=options.workers,
+        memory_limit=parse_bytes(options.memory_limit, "--memory-limit"),
+        disk_mb_per_s=options.disk_mb_per_s,
+        network_mb_per_s=network_mb_per_s,
+        nodes=nodes,
+    )
     if problem := memory_problem(plan.peak_bytes):
         print(f"warning: {problem}", file=sys.stderr)
-    print(json.dumps(asdict(plan), indent=1) if as_json else format_plan(plan, rates))
+    print(json.dumps(asdict(plan), indent=1) if options.json else format_plan(plan))
 
 
 @dataclass(frozen=True)
@@ -190,9 +187,7 @@ class ConversionPlanCommand:
     def run(self) -> None:
         for count in self.nodes:
             require_between(count, 1, MOST_TASKS, "--nodes")
-        require_between(self.network_mb_per_s, 1e-3, 1e9, "--network-mb-per-s")
-        rates = MachineRates(self.disk_mb_per_s, self.network_mb_per_s)
-        print_plan(None, self.dtype, self.workers, self.memory_limit, rates, self.nodes, self.json)
+        print_plan(self, None, self.network_mb_per_s, self.nodes)
 
 
 @dataclass(frozen=True)
@@ -226,7 +221,7 @@ class MegatronToPaxmlCommand:
             memory_limit=parse_bytes(self.memory_limit, "--memory-limit"),
             force=self.force,
         )
-        print_converted(self.output, written, self.json)
+        print_produced(self.output, written, self.json)
 
 
 @dataclass(frozen=True)

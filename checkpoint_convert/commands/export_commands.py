@@ -1,10 +1,11 @@
 """Commands that write checkpoints for other programs: to-huggingface, to-torch-dist."""
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from checkpoint_convert.commands.conversion_commands import print_produced
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class ToHuggingfaceCommand:
             workers=self.workers,
             force=self.force,
         )
-        print_exported(self.output, written, self.json)
+        print_produced(self.output, written, self.json)
 
 
 @dataclass(frozen=True)
@@ -75,14 +76,4 @@ class ToTorchDistCommand:
         written = to_torch_dist(
             self.input, self.output, dtype=self.dtype, step=self.step, workers=self.workers, force=self.force
         )
-        print_exported(self.output, written, self.json)
-
-
-def print_exported(output: Path, written: int | None, as_json: bool) -> None:
-    """Print the bytes that an export has written; None stands for an output that already existed."""
-    if as_json:
-        print(json.dumps({"already_made": written is None, **({} if written is None else {"bytes": written})}))
-    elif written is None:
-        print(f"{output}: already made from this checkpoint")
-    else:
-        print(f"{output}: {written:,} bytes; MD5 sums in {output}.md5")
+        print_produced(self.output, written, self.json)

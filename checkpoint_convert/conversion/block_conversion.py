@@ -4,29 +4,38 @@ Output chunks are uncompressed, so that a chunk's file is its bytes. Each is a p
 that the output has noted is not written again.
 """
 
-import ctypes
 import hashlib
-from collections import deque
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from checkpoint_convert.conversion.blocks import ArrayAxes, BlockChoice, Cut
-from checkpoint_convert.conversion.workspace import Workspace, write_chunk
+from checkpoint_convert.conversion.blocks import (
+    ONCE,
+    ArrayAxes,
+    BlockChoice,
+    Cut,
+    bytes_to_read_once,
+    choose_blocks,
+    limit_text,
+)
+from checkpoint_convert.conversion.workspace import Workspace, give_freed_memory_back, memory_problem, write_chunk
 from checkpoint_convert.formats.boxes import Box, items_in, relative, shape_of
+from checkpoint_convert.formats.source_files import SourceFiles
 from checkpoint_convert.formats.stored_array import copy_in_order
-from checkpoint_convert.formats.zarr_arrays import ZarrArray
+from checkpoint_convert.formats.summed_output import FileTask
+from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, ZarrArray, metadata_text
 from stage.errors import InputError
 from stage.outputs.resumable_output import NewPiece, ResumableOutput
-from stage.progress import Meter, progress
+from stage.progress import Meter
+from stage.sizes import require_workers
 
 Values = npt.NDArray[np.float32]
-
-M_MMAP_THRESHOLD = -3
+FP32 = np.dtype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -34,6 +43,8 @@ class Job:
     """One input array and the output arrays made of it."""
 
     source: ZarrArray
+    shape: tuple[int, ...]
+    """Shape that the input must have; of the position table, not all rows are converted."""
     axes: ArrayAxes
     targets: Mapping[str, np.dtype[Any]]
     """Dtype of each output array, by its folder's name."""
@@ -44,78 +55,81 @@ class Job:
         """Return the pieces made of a box of whole output chunks, in all output arrays."""
         return [f"{name}/{key}" for key, _ in self.axes.files(unit) for name in self.targets]
 
-
-@dataclass(frozen=True)
-class BlockTask:
-    """One block of a job."""
-
-    job: Job
-    cut: Cut
-    block: Box
-
-    @property
-    def bytes(self) -> int:
-        """Return the bytes of its outputs."""
-        return items_in(self.block) * sum(dtype.itemsize for dtype in self.job.targets.values())
-
-    @property
-    def names(self) -> list[str]:
-        """Return the pieces that it makes."""
-        return self.job.names(self.block)
+    def metadata(self) -> dict[str, bytes]:
+        """Return the metadata of the output arrays, by the names of their files."""
+        shape, chunks, dtypes = self.axes.shape_of(self.axes.target), self.axes.target.chunks, self.targets
+        return {f"{name}/{METADATA_FILE}": metadata_text(shape, dtypes[name].name, chunks) for name in dtypes}
 
 
-def tasks_of(jobs: Sequence[Job], choice: BlockChoice) -> list[BlockTask]:
-    """Return all blocks of ``jobs``, in order."""
-    return [BlockTask(job, cut, block) for job, cut in zip(jobs, choice.cuts, strict=True) for block in cut.blocks()]
+def require_arrays(files: SourceFiles, jobs: Sequence[Job], *, absent_are_zeros: bool, mend: str) -> int:
+    """Look for all chunks that are read, and return how many have no file.
 
-
-def run_tasks(tasks: Sequence[BlockTask], choice: BlockChoice, work: ResumableOutput) -> None:
-    """Write the output chunks of ``tasks`` as pieces of ``work``, except those that it already has.
-
-    Raises InputError for an input chunk that cannot be read or holds an impossible value.
+    Raises InputError for another shape or dtype. A chunk without a file raises InputError ending with ``mend``, unless
+    ``absent_are_zeros`` is set and the array's fill value is zero or not given.
     """
+    names: list[list[str]] = []
+    for job in jobs:
+        stored, axes = job.source, job.axes
+        if (stored.shape, stored.dtype) != (job.shape, FP32):
+            found = f"shape {list(stored.shape)} {stored.dtype.name}"
+            raise InputError(f"{stored.where}: {found}, expected {list(job.shape)} float32 like the weights")
+        names.append([f"{stored.name}/{key}" for key in stored.keys_within(axes.shape_of(axes.source))])
+    files.ask([name for some in names for name in some])
+    zeros = 0
+    for job, some in zip(jobs, names, strict=True):
+        stored, absent = job.source, [name for name in some if not files.has(name)]
+        if absent and absent_are_zeros and repr(stored.metadata.get("fill_value")) not in ("None", "0", "0.0"):
+            mend = "fetch it again (its fill_value says that it stands for something else than zeros)"
+        elif absent_are_zeros:
+            zeros += len(absent)
+            continue
+        if absent:
+            raise InputError(f"{stored.where}: chunk {absent[0].removeprefix(f'{stored.name}/')} is missing; {mend}")
+    return zeros
+
+
+def block_tasks(jobs: Sequence[Job], workers: int, memory_limit: int) -> tuple[list[FileTask], int]:
+    """Return the tasks that make the output chunks of ``jobs``, and the number of threads for them.
+
+    ``workers`` and ``memory_limit`` bound the blocks that are converted at the same time, and their bytes. Warns if the
+    input must be read more than once. Raises InputError for a memory that is too small.
+    """
+    require_workers(workers)
+    arrays = [job.axes for job in jobs]
+    choice = choose_blocks(memory_limit, workers, arrays)
+    if choice.passes > ONCE:
+        print(
+            f"warning: within this --memory-limit the input is read {choice.passes:.1f} times; "
+            f"{limit_text(bytes_to_read_once(arrays))} or more reads it once",
+            file=sys.stderr,
+        )
+    if problem := memory_problem(choice.memory_bytes):
+        raise InputError(problem)
+    return [*_tasks(jobs, choice)], 2 * choice.at_once  # while some convert, the other threads wait for the disk
+
+
+def _tasks(jobs: Sequence[Job], choice: BlockChoice) -> Iterator[FileTask]:
     give_freed_memory_back()
-    left, workspace = iter(tasks), Workspace(choice.workspace_bytes, choice.at_once)
-    threads = 2 * choice.at_once  # while some convert, the others wait for the disk
-    total, files = sum(task.bytes for task in tasks), sum(len(task.names) for task in tasks)
-
-    def convert_all() -> None:
-        for task in left:  # threads share it
-            _convert(task, workspace, work, meter)
-
-    with progress("convert", total, "bytes", files=files) as meter, ThreadPoolExecutor(threads) as pool:
-        try:
-            for done in as_completed([pool.submit(convert_all) for _ in range(threads)]):
-                done.result()
-        finally:
-            deque(left, maxlen=0)  # after an error no thread begins another block
+    workspace = Workspace(choice.block_bytes, choice.at_once)
+    for job, cut in zip(jobs, choice.cuts, strict=True):
+        for block in cut.blocks():
+            size = items_in(block) * sum(dtype.itemsize for dtype in job.targets.values())
+            yield FileTask(job.names(block), size, partial(_convert, job, cut, block, workspace))
 
 
-def give_freed_memory_back() -> None:
-    """Have glibc return every large array to the system when it is freed; elsewhere this does nothing.
-
-    Otherwise its heaps would keep memory freed by several threads, a tenth of all memory that a conversion takes.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(M_MMAP_THRESHOLD, 1 << 20)
-
-
-def _convert(task: BlockTask, workspace: Workspace, work: ResumableOutput, meter: Meter) -> None:
-    """Convert one block."""
-    job, names = task.job, task.names
-    missing = set(work.missing(names))
-    units = [unit for unit in task.cut.units(task.block) if not missing.isdisjoint(job.names(unit))]
-    if not units:
-        meter.done_before(task.bytes, len(names))
-        return
+def _convert(
+    job: Job, cut: Cut, block: Box, workspace: Workspace, work: ResumableOutput, meter: Meter
+) -> list[NewPiece]:
+    """Convert one block, except for the units that are there."""
     pieces = []
-    with workspace.arrays(task.cut.peak_items) as (for_values, for_ordered, for_rounded):
+    with workspace.arrays(cut.peak_items) as (for_values, for_ordered, for_rounded):
         with meter.doing("reading"):
-            values = _read(job, task.block, for_values)
-        for unit in units:
+            values = _read(job, block, for_values)
+        for unit in cut.units(block):
+            if not work.missing(job.names(unit)):
+                continue
             with meter.doing("computing"):
-                ordered = _unit_of(job.axes, values, task.block, unit, for_ordered)
+                ordered = _unit_of(job.axes, values, block, unit, for_ordered)
             for target, dtype in job.targets.items():
                 with meter.doing("computing"):
                     rounded = _rounded(ordered, dtype, for_rounded)
@@ -126,9 +140,7 @@ def _convert(task: BlockTask, workspace: Workspace, work: ResumableOutput, meter
                     with meter.doing("writing"):
                         pieces.append(NewPiece(f"{target}/{key}", work.new_path(), md5))
                         _write(pieces[-1], data, work)
-    with meter.doing("writing"):
-        work.add(pieces)
-    meter(task.bytes, len(names))
+    return pieces
 
 
 def _write(piece: NewPiece, data: npt.NDArray[np.uint8], work: ResumableOutput) -> None:

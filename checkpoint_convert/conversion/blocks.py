@@ -16,7 +16,7 @@ from functools import cached_property
 
 from checkpoint_convert.conversion.workspace import PAGE, workspace_bytes
 from checkpoint_convert.formats.array_table import axis_groups
-from checkpoint_convert.formats.boxes import Box, chunk_parts, divided, whole_box
+from checkpoint_convert.formats.boxes import Box, chunk_parts, divided, shape_of, whole_box
 from stage.errors import InputError
 
 ITEM = 4
@@ -77,6 +77,10 @@ class ArrayAxes:
             found.append(slice(by_axis[group[0]].start * inner, by_axis[group[0]].stop * inner))
         return tuple(found)
 
+    def shape_of(self, side: Side) -> tuple[int, ...]:
+        """Return the shape of the values to convert, along the own axes of one side."""
+        return shape_of(self.merged(whole_box(self.shape), side))
+
     def files(self, box: Box) -> Iterator[tuple[str, Box]]:
         """Yield key and place in the box for each output chunk within a box that is made of whole chunks."""
         for chunk in chunk_parts(self.merged(box, self.target), self.target.chunks):
@@ -128,9 +132,9 @@ class BlockChoice:
     at_once: int
 
     @property
-    def workspace_bytes(self) -> int:
-        """Return the memory for the blocks; an array with fewer blocks than ``at_once`` takes less."""
-        return max(min(self.at_once, cut.count) * workspace_bytes(cut.peak_items) for cut in self.cuts)
+    def block_bytes(self) -> int:
+        """Return the memory for the largest block."""
+        return max(workspace_bytes(cut.peak_items) for cut in self.cuts)
 
     @property
     def memory_bytes(self) -> int:

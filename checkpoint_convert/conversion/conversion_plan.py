@@ -4,8 +4,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from checkpoint_convert.conversion.blocks import ONCE, bytes_to_read_once, choose_blocks, limit_text
-from checkpoint_convert.conversion.paxml_to_megatron import NUMPY_DTYPES, PaxmlCheckpoint, paxml_axes
+from checkpoint_convert.conversion.paxml_to_megatron import PaxmlCheckpoint, paxml_axes
 from checkpoint_convert.formats.array_table import ARRAYS, Array, array_dtype, groups
 from stage.tables import table_text
 
@@ -15,16 +17,6 @@ MESH = {"H": 64, "F": 24, "N": 24, "V": 24}
 (docs/facts/reference.md i)."""
 WORKER_BYTES_PER_S = 0.25e9
 """Assumed speed of one worker, reading and writing; tests/speed/convert.py measures it on a machine."""
-
-
-@dataclass(frozen=True)
-class MachineRates:
-    """The speed of each machine, in 10^6 bytes per second; several machines do not slow each other down."""
-
-    disk: float
-    """Speed of the disk, reading and writing together."""
-    network: float
-    """Speed at which data arrive from a bucket."""
 
 
 @dataclass(frozen=True)
@@ -71,10 +63,7 @@ class ConversionPlan:
     bytes_to_read_once: int
     """Memory in which one block at a time reads no byte twice."""
     disk_mb_per_s: float
-    minutes: float
-    """Minutes on one machine, from its disk."""
-    limited_by: str
-    """Limit of the speed: disk or workers."""
+    network_mb_per_s: float
     arrays: Sequence[ArrayPlan]
     times: Sequence[PlannedTime]
 
@@ -85,12 +74,15 @@ def plan_paxml_to_megatron(
     dtype: str,
     workers: int,
     memory_limit: int,
-    rates: MachineRates,
-    nodes: Sequence[int] = (),
+    disk_mb_per_s: float,
+    network_mb_per_s: float,
+    nodes: Sequence[int] = (1,),
 ) -> ConversionPlan:
     """Return the plan for ``source``, or for the benchmark's own checkpoint if it is None.
 
-    ``nodes``: numbers of machines to give times for. Raises InputError for a memory limit that is too small.
+    The speeds are those of each machine: of its disk, reading and writing together, and of data that arrive from a
+    bucket; several machines do not slow each other down. ``nodes``: numbers of machines to give times for. Raises
+    InputError for a memory limit that is too small.
     """
     sizes = BENCHMARK_SIZES if source is None else source.sizes
     rows = [(group, array) for group in groups(dtype) for array in ARRAYS]
@@ -101,10 +93,9 @@ def plan_paxml_to_megatron(
     choice = choose_blocks(memory_limit, workers, axes)
     arrays = []
     for (group, array), cut in zip(rows, choice.cuts, strict=True):
-        itemsizes = [NUMPY_DTYPES[array_dtype(prefix, dtype)].itemsize for prefix in group.megatron]
-        files = math.prod(
-            size // chunk for size, chunk in zip(array.megatron_shape(sizes), cut.array.target.chunks, strict=True)
-        )
+        itemsizes = [np.dtype(array_dtype(prefix, dtype)).itemsize for prefix in group.megatron]
+        target = cut.array.target
+        files = math.prod(size // chunk for size, chunk in zip(cut.array.shape_of(target), target.chunks, strict=True))
         arrays.append(
             ArrayPlan(
                 group.paxml_name(array, sizes["L"]),
@@ -117,22 +108,18 @@ def plan_paxml_to_megatron(
             )
         )
     written, read = sum(one.output_bytes for one in arrays), sum(one.input_bytes * one.passes for one in arrays)
-
-    def time(source: str, count: int) -> PlannedTime:
-        """Return the time on ``count`` machines that share the bytes evenly.
-
-        From disk, all bytes go through the disk; from a bucket, only the written bytes do, while the input arrives by
-        network. Requests and unpacking are not counted, and the join moves no bytes.
-        """
-        seconds = {"workers": (read + written) / (choice.at_once * WORKER_BYTES_PER_S)}
-        if source == "disk":
-            seconds["disk"] = (read + written) / (rates.disk * 1e6)
-        else:
-            seconds.update(disk=written / (rates.disk * 1e6), network=read / (rates.network * 1e6))
-        limit = max(seconds, key=lambda name: seconds[name])
-        return PlannedTime(source, count, seconds[limit] / 60 / count, limit)
-
-    here = time("disk", 1)
+    # From disk, all bytes go through the disk; from a bucket, only the written bytes do, while the input arrives by
+    # network. Requests and unpacking are not counted, and the join moves no bytes.
+    at_work, on_disk = (read + written) / (choice.at_once * WORKER_BYTES_PER_S), disk_mb_per_s * 1e6
+    seconds = {
+        "disk": {"workers": at_work, "disk": (read + written) / on_disk},
+        "bucket": {"workers": at_work, "disk": written / on_disk, "network": read / (network_mb_per_s * 1e6)},
+    }
+    times = [
+        PlannedTime(place, count, max(limits.values()) / 60 / count, max(limits, key=lambda name: limits[name]))
+        for count in nodes
+        for place, limits in seconds.items()
+    ]
     return ConversionPlan(
         files=sum(one.output_files for one in arrays) + 2,
         bytes_written=written,
@@ -141,11 +128,10 @@ def plan_paxml_to_megatron(
         at_once=choice.at_once,
         peak_bytes=choice.memory_bytes,
         bytes_to_read_once=bytes_to_read_once(axes),
-        disk_mb_per_s=rates.disk,
-        minutes=here.minutes,
-        limited_by=here.limited_by,
+        disk_mb_per_s=disk_mb_per_s,
+        network_mb_per_s=network_mb_per_s,
         arrays=arrays,
-        times=[time(source, count) for count in nodes for source in ("disk", "bucket")],
+        times=times,
     )
 
 
@@ -155,7 +141,7 @@ def _mesh_chunks(array: Array, sizes: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(sizes[axis] // (MESH.get(axis, 1) if is_matrix else 1) for axis in axes)
 
 
-def format_plan(plan: ConversionPlan, rates: MachineRates) -> str:
+def format_plan(plan: ConversionPlan) -> str:
     """Return a line for each array, one for the totals, and one for each of the times."""
     head = ("files", "output", "blocks", "of", "reads", "array")
     rows = []
@@ -166,12 +152,10 @@ def format_plan(plan: ConversionPlan, rates: MachineRates) -> str:
     lines = [
         table_text(head, rows, right=range(5)),
         f"{plan.files:,} files, {_size(plan.bytes_written)} to write, {_size(plan.bytes_read)} to read (input read "
-        f"{plan.passes:.2f} times), {plan.at_once} blocks at once, {_size(plan.peak_bytes)} of memory for them; "
-        f"{plan.minutes:,.0f} minutes with {rates.disk:,.0f} MB/s of disk and {WORKER_BYTES_PER_S / 1e6:,.0f} MB/s of "
-        f"each worker, limited by {plan.limited_by}{mend}",
+        f"{plan.passes:.2f} times), {plan.at_once} blocks at once, {_size(plan.peak_bytes)} of memory for them{mend}",
+        f"with {plan.disk_mb_per_s:,.0f} MB/s of disk and {plan.network_mb_per_s:,.0f} MB/s of network for each "
+        f"machine, and {WORKER_BYTES_PER_S / 1e6:,.0f} MB/s of each worker:",
     ]
-    if plan.times:
-        lines.append(f"with {rates.disk:,.0f} MB/s of disk and {rates.network:,.0f} MB/s of network for each machine:")
     for time in plan.times:
         machines = "1 machine " if time.nodes == 1 else f"{time.nodes} machines"
         lines.append(

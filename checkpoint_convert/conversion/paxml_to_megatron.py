@@ -7,13 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import ml_dtypes
 import numpy as np
 
-from checkpoint_convert.conversion.block_conversion import Job
+from checkpoint_convert.conversion.block_conversion import Job, block_tasks, require_arrays
 from checkpoint_convert.conversion.blocks import ArrayAxes, Side
-from checkpoint_convert.conversion.run_conversion import Conversion, Converted, run_conversion
-from checkpoint_convert.conversion.source_arrays import FP32, Expected, metadata_files, require_arrays
 from checkpoint_convert.formats.array_table import (
     ARRAYS,
     EXP_AVG_SQ,
@@ -25,15 +22,14 @@ from checkpoint_convert.formats.array_table import (
     groups,
 )
 from checkpoint_convert.formats.axis_sizes import paxml_axis_sizes
-from checkpoint_convert.formats.common_files import BENCHMARK_STEP, common_files
-from checkpoint_convert.formats.paxml_counters import counter_shapes, paxml_adam_step
 from checkpoint_convert.formats.source_files import LocalFiles, SourceFiles
+from checkpoint_convert.formats.step_files import BENCHMARK_STEP, common_files, counter_shapes, paxml_adam_step
+from checkpoint_convert.formats.summed_output import Produced, Product, produce, small_files
 from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, ZarrArray, open_zarr
+from checksums.common_file import COMMON, METADATA
 from stage.errors import InputError
 from stage.outputs.manifest import require_intact
 from stage.outputs.shards import Shard
-
-NUMPY_DTYPES = {"float32": FP32, "bfloat16": np.dtype(ml_dtypes.bfloat16)}
 
 
 @dataclass(frozen=True)
@@ -95,9 +91,10 @@ def paxml_axes(array: Array, sizes: Mapping[str, int], chunks: tuple[int, ...]) 
 def paxml_job(checkpoint: PaxmlCheckpoint, group: ArrayGroup, array: Array, dtype: str) -> Job:
     """Return the job of one input array; chunks that had no file at the beginning are read as zeros."""
     source = replace(checkpoint.array(group, array), absent_are_zeros=True)
-    targets = {prefix + array.megatron: NUMPY_DTYPES[array_dtype(prefix, dtype)] for prefix in group.megatron}
+    targets = {prefix + array.megatron: np.dtype(array_dtype(prefix, dtype)) for prefix in group.megatron}
     axes = paxml_axes(array, checkpoint.sizes, source.chunks)
-    return Job(source, axes, targets, non_negative=group.megatron == (EXP_AVG_SQ,))
+    shape = array.paxml_shape(checkpoint.sizes)
+    return Job(source, shape, axes, targets, non_negative=group.megatron == (EXP_AVG_SQ,))
 
 
 def paxml_to_megatron(
@@ -111,43 +108,36 @@ def paxml_to_megatron(
     md5_list: str | None = None,
     force: bool = False,
     shard: Shard | None = None,
-) -> Converted | None:
+) -> Produced | None:
     """Convert a checkpoint to ``output`` (``dtype`` fp32 or bf16); return None if it is already there.
 
     ``md5_list``: MD5 of the list of sums that its files must have; every shard and the join must have the same list.
     Raises InputError for a missing array or chunk, a wrong shape or dtype, a value that training cannot leave, or
-    another output under the name, and in the cases of :func:`run_conversion`.
+    another output under the name, and in the cases of :func:`block_tasks` and :func:`produce`.
     """
     files = LocalFiles(source) if isinstance(source, Path) else source
     if isinstance(files.folder, Path):
         require_intact(files.folder)
     checkpoint = open_paxml(files)
-    sizes, arrays = checkpoint.sizes, [(group, array) for group in groups(dtype) for array in ARRAYS]
+    jobs = [paxml_job(checkpoint, group, array, dtype) for group in groups(dtype) for array in ARRAYS]
     zeros = require_arrays(
         files,
-        [
-            Expected(
-                checkpoint.array(group, array), array.paxml_shape(sizes), array.paxml_shape(array.kept_sizes(sizes))
-            )
-            for group, array in arrays
-        ],
+        jobs,
         absent_are_zeros=missing_chunks_are_zeros,
         mend="fetch it again, or pass --missing-chunks-are-zeros if PAXML left it out as zeros",
     )
     step = BENCHMARK_STEP if checkpoint.adam_step is None else checkpoint.adam_step
-    options = {"dtype": dtype, "heads": sizes["N"], "missing_chunks_are_zeros": missing_chunks_are_zeros}
-    written = [
-        (prefix + array.megatron, array.megatron_shape(sizes), array_dtype(prefix, dtype))
-        for group, array in arrays
-        for prefix in group.megatron
-    ]
-    conversion = Conversion(
+    options = {"dtype": dtype, "heads": checkpoint.sizes["N"], "missing_chunks_are_zeros": missing_chunks_are_zeros}
+    metadata = {name: content for job in jobs for name, content in job.metadata().items()}
+    small = small_files([METADATA, COMMON, *metadata], lambda: {**common_files(dtype, step), **metadata})
+    tasks, threads = block_tasks(jobs, workers, memory_limit)
+    product = Product(
         stage="paxml-to-megatron",
         options=options if md5_list is None else {**options, "md5_list": md5_list},
         source=files,
+        tasks=[small, *tasks],  # importing PyTorch for the small files takes a second or two, beside the blocks
+        threads=threads,
         packages=("tensorstore", "torch"),
-        jobs=[paxml_job(checkpoint, group, array, dtype) for group, array in arrays],
-        small_files=lambda: {**common_files(dtype, step), **metadata_files(written)},
         facts={"adam_step": step, "has_counters": checkpoint.adam_step is not None, "zero_chunks": zeros},
     )
-    return run_conversion(conversion, output, workers=workers, memory_limit=memory_limit, shard=shard, force=force)
+    return produce(product, output, shard=shard, force=force)

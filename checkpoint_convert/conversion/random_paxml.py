@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from checkpoint_convert.formats.array_table import ARRAYS, WEIGHTS, Array, groups
-from checkpoint_convert.formats.paxml_counters import write_counters
+from checkpoint_convert.formats.step_files import write_counters
 from checkpoint_convert.formats.zarr_arrays import TENSORSTORE_FAILS, create_array
 from checksums.md5_list import digest_folder, format_list
 from stage.errors import InputError, first_line

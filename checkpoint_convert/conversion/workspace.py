@@ -1,16 +1,17 @@
-"""The memory in which blocks are converted, and writing output chunks from it.
+"""The memory in which blocks are converted: how much a process may take, and writing output chunks from it.
 
 Chunks are written past the page cache, which takes a tenth less of the processors' time
 (docs/notes/conversion_speed.md). For that the memory begins at a page, and is kept from one block to the next.
 """
 
+import ctypes
 import errno
 import mmap
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Condition, Lock
+from queue import LifoQueue
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,11 @@ PAGE = mmap.PAGESIZE
 NO_DIRECT = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
 """Errors by which file systems refuse to write past the page cache."""
 CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+M_MMAP_THRESHOLD = -3
+CGROUPS = Path("/sys/fs/cgroup")
+OWN_CGROUPS = Path("/proc/self/cgroup")
+SHARE = 0.9
+"""Share of the memory for blocks. The rest is for Python, its packages and chunks that are being written."""
 
 
 def workspace_bytes(counts: Sequence[int]) -> int:
@@ -28,43 +34,26 @@ def workspace_bytes(counts: Sequence[int]) -> int:
 
 
 class Workspace:
-    """The memory shared by the blocks that are converted at the same time."""
+    """The memory of the blocks that are converted at the same time, each in a part of its own."""
 
     def __init__(self, size: int, at_once: int) -> None:
-        self._at_once = at_once
-        self._memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        self._taken: dict[int, int] = {}
-        """Bytes of each taken place, by its first byte."""
-        self._turn, self._changed = Lock(), Condition()
+        """``size``: bytes of the largest block's arrays."""
+        self._parts: LifoQueue[mmap.mmap] = LifoQueue()  # the part that was used last has its pages already
+        for _ in range(at_once):
+            self._parts.put(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
 
     @contextmanager
     def arrays(self, counts: Sequence[int]) -> Iterator[list[npt.NDArray[np.float32]]]:
         """Yield FP32 arrays of ``counts`` items, in pages of their own, with undefined contents.
 
-        Waits until there is room; threads are served in the order of their calls.
+        Waits until a part is free.
         """
-        size = workspace_bytes(counts)
-        with self._turn, self._changed:
-            while (place := self._room_for(size)) is None:
-                self._changed.wait()
-            self._taken[place] = size
-        starts = [place + workspace_bytes(counts[:number]) for number in range(len(counts))]
+        part = self._parts.get()
+        starts = [workspace_bytes(counts[:number]) for number in range(len(counts))]
         try:
-            yield [np.ndarray(count, np.float32, self._memory, at) for count, at in zip(counts, starts, strict=True)]
+            yield [np.ndarray(count, np.float32, part, at) for count, at in zip(counts, starts, strict=True)]
         finally:
-            with self._changed:
-                del self._taken[place]
-                self._changed.notify_all()
-
-    def _room_for(self, size: int) -> int | None:
-        if len(self._taken) == self._at_once:
-            return None
-        end = 0
-        for place, taken in sorted(self._taken.items()):
-            if size <= place - end:
-                return end
-            end = place + taken
-        return end if size <= len(self._memory) - end else None
+            self._parts.put(part)
 
 
 def write_chunk(path: Path, data: npt.NDArray[np.uint8]) -> None:
@@ -87,3 +76,46 @@ def _write_with(path: Path, data: Any, flags: int) -> None:
             done += os.write(handle, data[done:])
     finally:
         os.close(handle)
+
+
+def give_freed_memory_back() -> None:
+    """Have glibc return every large array to the system when it is freed; elsewhere this does nothing.
+
+    Otherwise its heaps would keep memory freed by several threads, a tenth of all memory that a conversion takes.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(M_MMAP_THRESHOLD, 1 << 20)
+
+
+def memory_problem(blocks: int) -> str | None:
+    """Return an error text if ``blocks`` bytes are more than this process may take; None if they fit.
+
+    The kernel would kill such a process without a message.
+    """
+    there = memory_of_this_process()
+    if blocks <= SHARE * there:
+        return None
+    return (
+        f"the blocks take {blocks:,} bytes, and this process may take {there:,} in all; pass a smaller --memory-limit, "
+        f"such as {int(there * SHARE / 2) >> 20}MiB"
+    )
+
+
+def memory_of_this_process() -> int:
+    """Return the bytes of the machine, or the lower limit of the process's control group or one above it."""
+    found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    with suppress(OSError):  # another system, or a container that hides it
+        for line in OWN_CGROUPS.read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers == "":  # version 2
+                root, name = CGROUPS, "memory.max"
+            elif controllers == "memory":
+                root, name = CGROUPS / "memory", "memory.limit_in_bytes"
+            else:
+                continue
+            folder = root / path.lstrip("/")
+            for place in (folder, *folder.parents[: len(folder.parts) - len(root.parts)]):
+                with suppress(OSError, ValueError):  # "max"
+                    found.append(int((place / name).read_text()))
+    return min(found)

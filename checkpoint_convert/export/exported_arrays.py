@@ -1,19 +1,29 @@
-"""The arrays of a checkpoint to export, by the table of its model: FP32 weights and moments, all layers in one array.
+"""What all exports share: the arrays of a checkpoint by the table of its model, and tasks that write a file each.
 
-There are two formats: the Megatron zarr layout, and PyTorch's distributed checkpoint (DCP) that a run saves, with a
-tensor for each layer under ``model/``, ``exp_avg/`` and ``exp_avg_sq/`` (train_state.py).
+The arrays are FP32 weights and moments, all layers in one array. They come from two formats: the Megatron zarr layout,
+and PyTorch's distributed checkpoint (DCP) that a run saves, with a tensor for each layer under ``model/``, ``exp_avg/``
+and ``exp_avg_sq/`` (train_state.py).
 """
 
+import hashlib
+import io
 import sys
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import IO, Any
 
 from checkpoint_convert.formats.array_table import ARRAYS, EXP_AVG, EXP_AVG_SQ, MODELS, WEIGHTS, Array, array_of
 from checkpoint_convert.formats.checkpoint_files import DCP, MEGATRON, Checkpoint, open_checkpoint
-from checkpoint_convert.formats.common_files import fp32_weights_prefix
+from checkpoint_convert.formats.source_files import LocalFiles
+from checkpoint_convert.formats.step_files import fp32_weights_prefix
 from checkpoint_convert.formats.stored_array import MEND, StoredArray, stacked
+from checkpoint_convert.formats.summed_output import FileTask
 from checksums.common_file import COMMON, METADATA
 from stage.errors import InputError
 from stage.outputs.manifest import files_below, require_intact
+from stage.outputs.resumable_output import NewPiece, ResumableOutput
+from stage.progress import Meter
 
 MODEL = "model"
 GROUPS = {MODEL: WEIGHTS, "exp_avg": EXP_AVG, "exp_avg_sq": EXP_AVG_SQ}
@@ -67,19 +77,53 @@ def exported_arrays(checkpoint: Checkpoint, group: str) -> Exported:
         stored = stacked(parts) if array.stacked and checkpoint.format == DCP else parts[0]
         if (dtype := stored.dtype.name) != "float32":
             raise InputError(f"{where}: {dtype}, expected float32")
-        if lost := stored.on_disk()[1]:
+        if lost := stored.missing_chunks:
             raise InputError(f"{where}: {lost:,} chunks have no file; {MEND}")
         found[array] = stored
     return found
 
 
-def exported_files(checkpoint: Checkpoint, *groups: str) -> list[str]:
-    """Return the names of the files that an export of ``groups`` depends on."""
+def exported_files(checkpoint: Checkpoint, groups: Sequence[str]) -> LocalFiles:
+    """Return the files that an export of ``groups`` depends on."""
+    files = LocalFiles(checkpoint.path)
     if checkpoint.format == DCP:
-        return [name for name, _ in files_below(checkpoint.path)]
+        files.ask(name for name, _ in files_below(checkpoint.path))
+        return files
     folders = [name for group in groups for names in _names(checkpoint, group).values() for name in names]
     inner = [f"{folder}/{name}" for folder in folders for name, _ in files_below(checkpoint.path / folder)]
-    return [METADATA, COMMON, *inner]
+    files.ask([METADATA, COMMON, *inner])
+    return files
+
+
+class HashingFile(io.BufferedWriter):
+    """A file that is written from its beginning to its end, with its MD5."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(io.FileIO(path, "w"))
+        self.md5 = hashlib.md5(usedforsecurity=False)
+
+    def write(self, data: Any) -> int:
+        self.md5.update(data)
+        return super().write(data)
+
+
+def file_task(name: str, write: Callable[[IO[bytes]], None], size: int) -> FileTask:
+    """Return the task that writes one file of the export, whose values have ``size`` bytes, by ``write``."""
+    return FileTask([name], size, partial(_written, name, write))
+
+
+def _written(name: str, write: Callable[[IO[bytes]], None], work: ResumableOutput, meter: Meter) -> list[NewPiece]:
+    """Write one file. Raises OSError with the file's name, for example for a full disk."""
+    path = work.new_path()
+    try:
+        with HashingFile(path) as writer:
+            write(writer)
+    except (OSError, RuntimeError) as error:
+        reason = error.__context__ if isinstance(error, RuntimeError) else error  # torch.save raises its own upon it
+        if not isinstance(reason, OSError) or reason.filename is not None:
+            raise
+        raise OSError(reason.errno, reason.strerror, str(path)) from error
+    return [NewPiece(name, path, writer.md5.hexdigest())]
 
 
 def _names(checkpoint: Checkpoint, group: str) -> dict[Array, list[str]]:

@@ -15,23 +15,24 @@ from typing import IO, Any
 import ml_dtypes
 import numpy as np
 
-from checkpoint_convert.export.export_files import Export, ExportFile, run_export
 from checkpoint_convert.export.exported_arrays import (
     MODEL,
     Exported,
     exported_arrays,
     exported_files,
+    file_task,
     model_of,
     open_source,
 )
 from checkpoint_convert.export.huggingface_forms import FORMS
 from checkpoint_convert.export.huggingface_tokenizer import pieces_of, tokenizer_files
 from checkpoint_convert.formats.array_table import MODELS, Array, axis_groups
-from checkpoint_convert.formats.axis_sizes import megatron_axis_sizes
+from checkpoint_convert.formats.axis_sizes import attention_heads, megatron_axis_sizes
 from checkpoint_convert.formats.boxes import whole_box
-from checkpoint_convert.formats.run_files import attention_heads
 from checkpoint_convert.formats.stored_array import Values, copy_in_order
+from checkpoint_convert.formats.summed_output import Produced, Product, produce, small_files
 from stage.errors import InputError
+from stage.sizes import require_workers
 
 CONFIG, GENERATION_CONFIG = "config.json", "generation_config.json"
 INDEX = "model.safetensors.index.json"
@@ -113,54 +114,50 @@ def to_huggingface(
     file_bytes: int = FILE_BYTES,
     workers: int = 1,
     force: bool = False,
-) -> int | None:
-    """Export a Megatron zarr checkpoint or a run's own; return the bytes written, None if they are there already.
+) -> Produced | None:
+    """Export a Megatron zarr checkpoint or a run's own; return None if the export is there already.
 
     ``heads`` is needed if nothing beside the checkpoint gives it (:func:`attention_heads`); ``dtype`` is fp32 or bf16;
     ``tokenizer`` a SentencePiece model or a tokenizer.json. Raises InputError for a source that is incomplete or
     damaged, a tokenizer with more pieces than the model has rows, and for other work under the output's name.
     """
+    require_workers(workers)
     checkpoint = open_source(folder)
     model = model_of(checkpoint)
-    form = FORMS[model]
+    form, itemsize = FORMS[model], DTYPES[dtype].itemsize
     arrays = exported_arrays(checkpoint, MODEL)
     shapes = {array: stored.shape for array, stored in arrays.items()}
     sizes = megatron_axis_sizes(folder, shapes, lambda hidden: attention_heads(folder, hidden, heads))
     if tokenizer is not None:
         _require_pieces(tokenizer, sizes["V"])
-    all_tensors = huggingface_tensors(model, sizes["L"])
-    parts = list(file_parts(all_tensors, sizes, file_bytes // DTYPES[dtype].itemsize))
+    parts = list(file_parts(huggingface_tensors(model, sizes["L"]), sizes, file_bytes // itemsize))
     names = [f"model-{number:05d}-of-{len(parts):05d}.safetensors" for number in range(1, len(parts) + 1)]
     names = names if len(names) > 1 else ["model.safetensors"]
-    files = [
-        ExportFile(
-            name,
-            partial(write_weights, tensors, arrays, sizes, dtype),
-            sum(DTYPES[dtype].itemsize * math.prod(tensor.shape(sizes)) for tensor in tensors),
-        )
-        for name, tensors in zip(names, parts, strict=True)
-    ]
-
-    def small_files(written: Mapping[str, int]) -> dict[str, bytes]:
-        config = {**form.config(sizes), "torch_dtype": DTYPES[dtype].name}
-        contents = {CONFIG: json_bytes(config), GENERATION_CONFIG: json_bytes(form.generation(sizes))}
-        if len(files) > 1:
-            weight_map = {one.name: file.name for file, part in zip(files, parts, strict=True) for one in part}
-            total = {"total_size": sum(file.size for file in files)}
-            contents[INDEX] = json_bytes({"metadata": total, "weight_map": dict(sorted(weight_map.items()))})
-        return {**contents, **(tokenizer_files(tokenizer) if tokenizer is not None else {})}
-
-    export = Export(
-        "to-huggingface",
+    bytes_of = [sum(itemsize * math.prod(tensor.shape(sizes)) for tensor in part) for part in parts]
+    small = {
+        CONFIG: json_bytes({**form.config(sizes), "torch_dtype": DTYPES[dtype].name}),
+        GENERATION_CONFIG: json_bytes(form.generation(sizes)),
+        **(tokenizer_files(tokenizer) if tokenizer is not None else {}),
+    }
+    if len(names) > 1:
+        weight_map = {tensor.name: name for name, part in zip(names, parts, strict=True) for tensor in part}
+        total = {"total_size": sum(bytes_of)}
+        small[INDEX] = json_bytes({"metadata": total, "weight_map": dict(sorted(weight_map.items()))})
+    product = Product(
+        stage="to-huggingface",
         options={"heads": sizes["N"], "dtype": dtype, "file_bytes": file_bytes},
-        source=folder,
-        read=exported_files(checkpoint, MODEL),
+        source=exported_files(checkpoint, [MODEL]),
+        tasks=[
+            *(
+                file_task(name, partial(write_weights, part, arrays, sizes, dtype), size)
+                for name, part, size in zip(names, parts, bytes_of, strict=True)
+            ),
+            small_files(small, lambda: small),
+        ],
+        threads=workers,
         others=[] if tokenizer is None else [tokenizer],
-        packages=(),
-        files=files,
-        small_files=small_files,
     )
-    return run_export(export, output, workers=workers, force=force)
+    return produce(product, output, force=force)
 
 
 def _require_pieces(tokenizer: Path, rows: int) -> None:

@@ -17,8 +17,10 @@ at 175B) for each worker.
 
 import json
 import math
+import pickle
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -26,27 +28,37 @@ from typing import IO, Any
 import ml_dtypes
 import numpy as np
 import torch
+from torch.distributed.checkpoint.filesystem import _StorageInfo
+from torch.distributed.checkpoint.metadata import (
+    BytesStorageMetadata,
+    ChunkStorageMetadata,
+    Metadata,
+    MetadataIndex,
+    StorageMeta,
+    TensorProperties,
+    TensorStorageMetadata,
+)
 
-from checkpoint_convert.export.dcp_writer import TensorBox, dcp_file_name, dcp_metadata
-from checkpoint_convert.export.export_files import Export, ExportFile, run_export
 from checkpoint_convert.export.exported_arrays import (
     GROUPS,
     MODEL,
     Exported,
     exported_arrays,
     exported_files,
+    file_task,
     model_of,
     open_source,
 )
 from checkpoint_convert.formats.array_table import table_rows
 from checkpoint_convert.formats.axis_sizes import megatron_axis_sizes
-from checkpoint_convert.formats.boxes import divided, items_in, whole_box
+from checkpoint_convert.formats.boxes import Box, divided, items_in, shape_of, whole_box
 from checkpoint_convert.formats.checkpoint_files import DCP_INDEX, TRACKER, Checkpoint
-from checkpoint_convert.formats.common_files import LARGEST_STEP
+from checkpoint_convert.formats.step_files import LARGEST_STEP
 from checkpoint_convert.formats.stored_array import StoredArray
+from checkpoint_convert.formats.summed_output import Produced, Product, produce
 from checksums.common_file import COMMON, METADATA, PARAM_GROUP
 from stage.errors import InputError
-from stage.sizes import require_between
+from stage.sizes import require_between, require_workers
 
 EXP_AVG, EXP_AVG_SQ = "optimizer.state.exp_avg.", "optimizer.state.exp_avg_sq."
 MASTERS = ("optimizer.state.fp32_param.", "optimizer.state.param.")
@@ -105,12 +117,13 @@ def to_torch_dist(
     step: int | None = None,
     workers: int = 1,
     force: bool = False,
-) -> int | None:
-    """Export a Megatron zarr checkpoint or a run's own; return the bytes written, None if they are there already.
+) -> Produced | None:
+    """Export a Megatron zarr checkpoint or a run's own; return None if the export is there already.
 
     ``dtype`` of the weights is fp32 or bf16; ``step`` is Adam's, if the checkpoint's files do not give it. Raises
     InputError for a source that is incomplete or damaged, and for other work under the output's name.
     """
+    require_workers(workers)
     checkpoint = open_source(folder)
     if (model := model_of(checkpoint)) != "gpt3":
         raise InputError(f"{folder}: a model of {model}, but to-torch-dist writes GPT-3 only; use to-huggingface")
@@ -122,13 +135,12 @@ def to_torch_dist(
     inner = f"iter_{iteration:07d}"
     boxes = list(_boxes(arrays, dtype))
     empty = dcp_file_name(len(boxes))
-    files = [
-        ExportFile(f"{inner}/{box.file}", partial(write_box, stored, box), items_in(box.box) * box.dtype.itemsize)
+    tasks = [
+        file_task(f"{inner}/{box.file}", partial(write_box, stored, box), items_in(box.box) * box.dtype.itemsize)
         for box, stored in boxes
     ]
-    files.append(ExportFile(f"{inner}/{empty}", partial(torch.save, [None]), 1000))
 
-    def small_files(written: Mapping[str, int]) -> dict[str, bytes]:
+    def last(written: Mapping[str, int]) -> dict[str, bytes]:
         bytes_of = {Path(name).name: size for name, size in written.items()}
         index = dcp_metadata([box for box, _ in boxes], bytes_of, dict.fromkeys(_empty_states(sizes["L"]), empty))
         return {
@@ -138,17 +150,16 @@ def to_torch_dist(
             TRACKER: f"{iteration}\n".encode(),
         }
 
-    export = Export(
-        "to-torch-dist",
+    product = Product(
+        stage="to-torch-dist",
         options={"dtype": dtype, "iteration": iteration, "step": step},
-        source=folder,
-        read=exported_files(checkpoint, *GROUPS),
-        others=(),
+        source=exported_files(checkpoint, [*GROUPS]),
+        tasks=[*tasks, file_task(f"{inner}/{empty}", partial(torch.save, [None]), 1000)],
+        threads=workers,
         packages=["torch"],
-        files=files,
-        small_files=small_files,
+        last=last,
     )
-    return run_export(export, output, workers=workers, force=force)
+    return produce(product, output, force=force)
 
 
 def _told_steps(checkpoint: Checkpoint, given: int | None) -> tuple[int, int]:
@@ -165,6 +176,19 @@ def _told_steps(checkpoint: Checkpoint, given: int | None) -> tuple[int, int]:
     if step is None:
         raise InputError(f"{checkpoint.path}: no common.pt and no run's files tell Adam's step; pass --step")
     return (step if iteration is None else iteration), step
+
+
+@dataclass(frozen=True)
+class TensorBox:
+    """A box of one or more tensors, all of one shape, dtype and values, in the file ``file``."""
+
+    file: str
+    box: Box
+    names: tuple[str, ...]
+    """Names of the tensors."""
+    shape: tuple[int, ...]
+    """Shape of each whole tensor."""
+    dtype: torch.dtype
 
 
 def write_box(stored: StoredArray, box: TensorBox, file: IO[bytes]) -> None:
@@ -220,3 +244,37 @@ def _common(iteration: int, step: int) -> bytes:
         path = Path(folder) / COMMON  # PyTorch writes the file's name into the archive
         torch.save(content, path)
         return path.read_bytes()
+
+
+def dcp_file_name(number: int) -> str:
+    """Return the name that PyTorch gives to a file of one process."""
+    return f"__0_{number}.distcp"
+
+
+def dcp_metadata(boxes: Sequence[TensorBox], sizes: Mapping[str, int], objects: Mapping[str, str]) -> bytes:
+    """Return the content of ``.metadata``.
+
+    ``sizes``: bytes of the files by name. ``objects``: the file of each thing that is no tensor; several may share one.
+    """
+    names: dict[str, TensorStorageMetadata | BytesStorageMetadata] = {}
+    places: dict[MetadataIndex, _StorageInfo] = {}
+    for one in boxes:
+        offsets = torch.Size([side.start for side in one.box])
+        for name in one.names:
+            tensor = names.setdefault(
+                name, TensorStorageMetadata(TensorProperties(dtype=one.dtype), torch.Size(one.shape), [])
+            )
+            assert isinstance(tensor, TensorStorageMetadata)
+            place = MetadataIndex(name, offsets, len(tensor.chunks))
+            places[place] = _StorageInfo(one.file, 0, sizes[one.file])
+            tensor.chunks.append(ChunkStorageMetadata(offsets, torch.Size(shape_of(one.box))))
+    for name, file in objects.items():
+        names[name] = BytesStorageMetadata()
+        places[MetadataIndex(name)] = _StorageInfo(file, 0, sizes[file])
+    metadata = Metadata(
+        state_dict_metadata=names,
+        planner_data={name: (name,) for name in names},
+        storage_data=places,
+        storage_meta=StorageMeta(),
+    )
+    return pickle.dumps(metadata)

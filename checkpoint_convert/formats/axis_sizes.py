@@ -1,14 +1,21 @@
 """Derive the sizes of the model's axes (``array_table.py``) from the shapes of its arrays.
 
 PAXML's arrays keep every axis separate. Megatron's merge heads with their dimensions, so that their shapes do not show
-N and D: the number of heads comes from elsewhere.
+N and D: the number of heads comes from CHECKPOINT.manifest.json, or for a run's own from RUN_DIR/config.json.
 """
 
 import math
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from checkpoint_convert.formats.array_table import Array, axis_groups
+from checkpoint_convert.formats.step_files import benchmark_of_run
 from stage.errors import InputError
+from stage.outputs.manifest import manifest_path, read_manifest
+
+BENCHMARK_HEADS = {12288: 96, 4096: 32}
+"""Attention heads by hidden size if no file gives them: the benchmarks' models (reference facts, section 0; Llama 3.1
+8B)."""
 
 Shapes = Mapping[Array, tuple[int, ...]]
 
@@ -56,3 +63,28 @@ def _single_axes(where: object, shapes: Mapping[tuple[str, str], tuple[int, ...]
                     f"{where}: {name} with shape {list(shape)}, but axis {group[0]} is {sizes[group[0]]} elsewhere"
                 )
     return sizes
+
+
+def attention_heads(folder: Path, hidden: int, given: int | None) -> int:
+    """Return the heads of the model in ``folder``: ``given`` (``--heads``), the recorded ones, or the benchmark's.
+
+    The manifest's inputs are not followed: other files may now lie at their paths. Raises InputError if no source gives
+    the number, the sources contradict each other, or the number does not divide ``hidden``.
+    """
+    benchmark, manifest = benchmark_of_run(folder), read_manifest(folder)
+    recorded = {**manifest.facts, **manifest.options}.get("heads") if manifest else None
+    if benchmark is not None:
+        recorded = benchmark.model.num_attention_heads
+    if recorded is not None and type(recorded) is not int:
+        raise InputError(f"{manifest_path(folder)}: {str(recorded)[:40]!r} heads, expected a number; pass --heads")
+    heads = given if given is not None else recorded or BENCHMARK_HEADS.get(hidden)
+    if heads is None:
+        raise InputError(
+            f"{folder}: a checkpoint does not store the number of attention heads, and no manifest or config.json "
+            f"beside it tells; pass --heads (hidden size {hidden})"
+        )
+    if recorded not in (None, heads):
+        raise InputError(f"--heads {heads}: {folder} was made by a model of {recorded} heads; leave --heads out")
+    if heads < 1 or hidden % heads:
+        raise InputError(f"--heads {heads}: does not divide the hidden size {hidden} of {folder}")
+    return heads

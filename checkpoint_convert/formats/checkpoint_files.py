@@ -6,11 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from checkpoint_convert.formats.array_table import ARRAYS, MASTER_WEIGHTS, WEIGHTS
-from checkpoint_convert.formats.common_files import adam_step
-from checkpoint_convert.formats.paxml_counters import is_counter, paxml_adam_step
-from checkpoint_convert.formats.run_files import run_steps
 from checkpoint_convert.formats.safetensors_arrays import safetensors_arrays
 from checkpoint_convert.formats.source_files import LocalFiles
+from checkpoint_convert.formats.step_files import adam_step, is_counter, paxml_adam_step, run_steps
 from checkpoint_convert.formats.stored_array import StoredArray
 from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, open_zarr
 from stage.errors import InputError

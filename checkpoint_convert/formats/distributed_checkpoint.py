@@ -100,9 +100,6 @@ class DCPArray(StoredArray):
             raise InputError(f"{self.parts[0].path}: its stored parts overlap and leave gaps; {MEND}")
         return values
 
-    def on_disk(self) -> tuple[int, int]:
-        return sum(part.length for part in self.parts), 0
-
 
 def dcp_arrays(folder: Path) -> dict[str, StoredArray]:
     """Return the tensors of a distributed checkpoint; everything else in it is left alone.

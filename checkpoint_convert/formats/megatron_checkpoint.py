@@ -15,7 +15,7 @@ from torch.distributed.tensor._utils import compute_local_shape_and_global_offse
 
 from checkpoint_convert.formats.array_table import EXP_AVG, EXP_AVG_SQ, LAYERS, array_of
 from checkpoint_convert.formats.boxes import Box, box_at, whole_box
-from checkpoint_convert.formats.common_files import adam_step, fp32_weights_prefix
+from checkpoint_convert.formats.step_files import adam_step, fp32_weights_prefix
 from checkpoint_convert.formats.stored_array import Values
 from checkpoint_convert.formats.zarr_arrays import ZarrArray, zarr_array
 from stage.errors import InputError

@@ -43,9 +43,6 @@ class SafetensorsArray(StoredArray):
             values: Values = file.get_slice(self.name)[box] if box else file.get_tensor(self.name)
         return values
 
-    def on_disk(self) -> tuple[int, int]:
-        return self.bytes, 0
-
 
 def safetensors_arrays(folder: Path) -> dict[str, StoredArray]:
     """Return the arrays of a file, or of all files in a folder.

@@ -22,8 +22,6 @@ from stage.errors import InputError
 
 Values = npt.NDArray[Any]
 MEND = "the checkpoint is not whole: copy or fetch it again"
-SHORTEST_READ = 512
-"""Least bytes of a read. Shorter runs are read together with the bytes between them: a disk has no smaller sector."""
 TILE = 64
 """Items along each side of a tile of a transpose."""
 
@@ -41,9 +39,10 @@ class StoredArray(ABC):
     def read(self, box: Box) -> Values:
         """Read a box of values. Raises InputError if they cannot be read, for example because a chunk has no file."""
 
-    @abstractmethod
-    def on_disk(self) -> tuple[int, int]:
-        """Return the bytes of the array's files, and the number of chunks without a file."""
+    @property
+    def missing_chunks(self) -> int:
+        """Number of chunks without a file."""
+        return 0
 
     @property
     def in_part(self) -> bool:
@@ -72,9 +71,9 @@ class ViewedArray(StoredArray):
     def read(self, box: Box) -> Values:
         return self.view(box)
 
-    def on_disk(self) -> tuple[int, int]:
-        found = [array.on_disk() for array in self.stored]
-        return sum(size for size, _ in found), sum(missing for _, missing in found)
+    @property
+    def missing_chunks(self) -> int:
+        return sum(array.missing_chunks for array in self.stored)
 
     @property
     def in_part(self) -> bool:
@@ -116,38 +115,25 @@ def read_box(file: BinaryIO, start: int, shape: Sequence[int], box: Box, values:
 
     Adjacent rows are one read. Raises ValueError if the file ends too early.
     """
-    wanted, itemsize = shape_of(box), values.dtype.itemsize
     if values.size == 0:
         return
-    axis = _cut_axis(shape, wanted, itemsize)
+    wanted, axis = shape_of(box), len(shape) - 1
+    while axis > 0 and wanted[axis] == shape[axis]:
+        axis -= 1  # one read takes some rows along this axis, and all of the later ones
     strides = [math.prod(shape[place + 1 :]) for place in range(len(shape))]
-    run_shape = (wanted[axis], *shape[axis + 1 :]) if wanted else ()
-    keep = (slice(None), *box[axis + 1 :]) if wanted else ()
-    first = box[axis].start * strides[axis] if wanted else 0
-    for outer in itertools.product(*(range(size) for size in wanted[:axis])):
-        items = first + sum((part.start + at) * stride for part, at, stride in zip(box, outer, strides, strict=False))
+    for outer in itertools.product(*(range(size) for size in wanted[: max(axis, 0)])):
+        at = (*outer, *[0] * (len(shape) - len(outer)))
+        items = sum((side.start + index) * stride for side, index, stride in zip(box, at, strides, strict=True))
         part = part_of(values, outer)
-        if part.shape == run_shape and part.flags.c_contiguous:
-            _read_exactly(file, start + items * itemsize, part)
-        else:
-            run = np.empty(run_shape, values.dtype)
-            _read_exactly(file, start + items * itemsize, run)
-            part[...] = run[keep]
+        run = part if part.flags.c_contiguous else np.empty(part.shape, values.dtype)
+        _read_exactly(file, start + items * values.dtype.itemsize, run)
+        if run is not part:
+            part[...] = run
 
 
 def part_of(values: Values, place: Sequence[int | slice]) -> Values:
     """Return a part of an array as a view; plain indexing would return a number if no axis is left."""
     return values[(*place, Ellipsis)]
-
-
-def _cut_axis(shape: Sequence[int], wanted: Sequence[int], itemsize: int) -> int:
-    """Return the axis along which one read takes some rows; all later axes are read whole."""
-    axis = len(shape) - 1
-    while axis > 0 and wanted[axis] == shape[axis]:
-        axis -= 1
-    while axis > 0 and wanted[axis] * math.prod(shape[axis + 1 :]) * itemsize < SHORTEST_READ:
-        axis -= 1
-    return max(axis, 0)
 
 
 def _read_exactly(file: BinaryIO, offset: int, values: Values) -> None:

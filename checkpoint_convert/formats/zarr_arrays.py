@@ -122,10 +122,10 @@ class ZarrArray(StoredArray):
         if not is_whole:
             wanted[...] = chunk[place]
 
-    def on_disk(self) -> tuple[int, int]:
+    @property
+    def missing_chunks(self) -> int:
         below = walked(Path(self.where))  # chunks separated by slashes lie in folders
-        sizes = [Path(folder, name).stat().st_size for folder, names in below for name in names if name[0].isdigit()]
-        return sum(sizes), self.pieces - len(sizes)
+        return self.pieces - sum(name[0].isdigit() for _, names in below for name in names)
 
 
 def open_zarr(files: SourceFiles, name: str) -> ZarrArray:

@@ -9,7 +9,7 @@ import numpy as np
 
 from checkpoint_convert.formats.boxes import Box
 from checkpoint_convert.formats.checkpoint_files import MEGATRON, PAXML, open_checkpoint
-from checkpoint_convert.formats.paxml_counters import is_counter
+from checkpoint_convert.formats.step_files import is_counter
 from checkpoint_convert.formats.stored_array import StoredArray, Values, shape_text
 from checkpoint_convert.inspection.array_blocks import PIECE, blocks, pieces, results_in_order
 from checkpoint_convert.inspection.megatron_view import as_megatron
@@ -31,16 +31,10 @@ class Largest:
     place: tuple[int, ...] | None = None
     here: float = 0.0
     there: float = 0.0
-    magnitude: float = 0.0
-    """Magnitude of the largest finite value on the first side."""
 
     def __add__(self, other: "Largest") -> "Largest":
         keep = other.place is None or (self.place is not None and self.difference >= other.difference)
-        return replace(
-            self if keep else other,
-            differing=self.differing + other.differing,
-            magnitude=max(self.magnitude, other.magnitude),
-        )
+        return replace(self if keep else other, differing=self.differing + other.differing)
 
 
 @dataclass(frozen=True)
@@ -54,8 +48,6 @@ class ArrayComparison:
     """Number of values that differ: in any bit, or by more than the tolerance."""
     largest_difference: float | None = None
     """Largest difference; None if it is not finite."""
-    relative_difference: float | None = None
-    """The largest difference divided by the largest magnitude in the first checkpoint's array."""
     place: tuple[int, ...] | None = None
     """Index of the largest difference; None if nothing differs."""
     values: tuple[str, str] | None = None
@@ -80,9 +72,8 @@ class CheckpointComparison:
     formats: tuple[str, str]
     tolerance: float
     only_in: tuple[list[str], list[str]]
-    """Names of arrays that only the first has, and that only the second has."""
-    counters_only_in: tuple[list[str], list[str]]
-    """Names of PAXML's counters (``paxml_counters.py``) that only one of them has; they are no difference."""
+    """Names of arrays that only the first has, and that only the second has, without PAXML's counters
+    (``step_files.py``)."""
     adam_steps: tuple[int | None, int | None]
     """Adam's step in each; None if its files do not give it."""
     unread: list[str]
@@ -112,15 +103,15 @@ def compare_checkpoints(one: Path, other: Path, tolerance: float = 0.0, *, worke
     files = sum(array.pieces for pair in pairs.values() for array in pair)
     with progress("compare", size, "bytes", files=files) as meter:
         arrays = [_compare(name, *pair, tolerance, workers, meter) for name, pair in pairs.items()]
-    alone = [[name for name in checkpoint.arrays if name not in pairs] for checkpoint in (here, there)]
-    only_here, only_there = ([name for name in names if not is_counter(name)] for names in alone)
-    counters_here, counters_there = (list(filter(is_counter, names)) for names in alone)
+    only_here, only_there = (
+        [name for name in checkpoint.arrays if name not in pairs and not is_counter(name)]
+        for checkpoint in (here, there)
+    )
     return CheckpointComparison(
         (str(one), str(other)),
         (here.format, there.format),
         tolerance,
         only_in=(only_here, only_there),
-        counters_only_in=(counters_here, counters_there),
         adam_steps=(first.steps()[1], second.steps()[1]),
         unread=[*here.unread.values(), *there.unread.values()],
         arrays=sorted(arrays, key=lambda array: array.rank),
@@ -148,14 +139,10 @@ def _compare(
         meter(read)
     meter(0, files=here.pieces + there.pieces)
     largest = total.difference if math.isfinite(total.difference) else None
-    relative = 0.0 if largest == 0 else None
-    if largest and total.magnitude:
-        relative = largest / total.magnitude
     return replace(
         result,
         differing=total.differing,
         largest_difference=largest,
-        relative_difference=relative,
         place=total.place,
         values=None if total.place is None else (repr(total.here), repr(total.there)),
     )
@@ -167,10 +154,9 @@ def difference(here: Values, there: Values, tolerance: float, offset: tuple[int,
     bits = np.dtype(f"u{here.dtype.itemsize}")
     for number, (mine, theirs) in enumerate(zip(pieces(here), pieces(there), strict=True)):
         changed = mine.view(bits) != theirs.view(bits)
-        one, other = mine.astype(np.float64), theirs.astype(np.float64)
-        total += Largest(magnitude=float(np.max(np.abs(one), where=np.isfinite(one), initial=0.0)))
         if not changed.any():
             continue
+        one, other = mine.astype(np.float64), theirs.astype(np.float64)
         with np.errstate(invalid="ignore"):  # of infinities
             apart = np.abs(one - other)
         apart[np.isnan(apart)] = math.inf
@@ -208,15 +194,13 @@ def require_same_checkpoints(comparison: CheckpointComparison) -> None:
 def format_checkpoint_comparison(comparison: CheckpointComparison) -> str:
     """Return a table for people, the largest differences first, and the arrays that only one of the two has."""
     lines = [f"{path}: {kind}" for path, kind in zip(comparison.paths, comparison.formats, strict=True)]
-    head = ("shape", "dtype", "differing", "largest", "relative", "at", "here", "there", "array")
+    head = ("shape", "dtype", "differing", "largest", "at", "here", "there", "array")
     different = [array for array in comparison.arrays if not array.same or array.place is not None]
     if different:
         lines.append(table_text(head, [_cells(array) for array in different], right=range(len(head) - 1)))
     for path, names in zip(comparison.paths, comparison.only_in, strict=True):
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         lines += [f"only in {path}: {', '.join(names[:NAMED])}{more}"] if names else []
-    for path, names in zip(comparison.paths, comparison.counters_only_in, strict=True):
-        lines += [f"only in {path}, and no difference: {len(names)} counters, {names[0]} …"] if names else []
     lines += [f"not compared: {reason}" for reason in comparison.unread]
     if comparison.adam_steps != (None, None):
         here, there = ("not told" if step is None else str(step) for step in comparison.adam_steps)
@@ -230,9 +214,8 @@ def format_checkpoint_comparison(comparison: CheckpointComparison) -> str:
 def _cells(array: ArrayComparison) -> list[str]:
     kinds = [" / ".join(dict.fromkeys(both)) for both in (map(shape_text, array.shapes), array.dtypes)]
     if array.values is None:
-        return [*kinds, *["-"] * 6, array.name]
-    differences = (array.largest_difference, array.relative_difference)
-    figures = ["not finite" if figure is None else f"{figure:.3g}" for figure in differences]
+        return [*kinds, *["-"] * 5, array.name]
+    largest = "not finite" if array.largest_difference is None else f"{array.largest_difference:.3g}"
     place = ",".join(map(str, array.place or ()))
     values = [f"{float(value):.6g}" for value in array.values]
-    return [*kinds, f"{array.differing:,}", *figures, place, *values, array.name]
+    return [*kinds, f"{array.differing:,}", largest, place, *values, array.name]

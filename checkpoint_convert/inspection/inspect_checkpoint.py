@@ -11,13 +11,66 @@ import numpy as np
 from checkpoint_convert.formats.boxes import Box
 from checkpoint_convert.formats.checkpoint_files import open_checkpoint
 from checkpoint_convert.formats.stored_array import MEND, StoredArray, Values, shape_text
-from checkpoint_convert.inspection.array_blocks import blocks, results_in_order
-from checkpoint_convert.inspection.value_statistics import Statistics, statistics
+from checkpoint_convert.inspection.array_blocks import blocks, pieces, results_in_order
 from stage.errors import CheckFailed, InputError
 from stage.outputs.manifest import require_intact
 from stage.progress import Meter, progress
 from stage.sizes import require_workers
 from stage.tables import table_text
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Figures of some values; ``minimum`` to ``squares`` are those of the finite ones."""
+
+    zeros: int = 0
+    nan: int = 0
+    inf: int = 0
+    finite: int = 0
+    minimum: float = math.inf
+    maximum: float = -math.inf
+    mean: float = 0.0
+    squares: float = 0.0
+    """Sum of squared distances from the mean."""
+
+    def __add__(self, other: "Statistics") -> "Statistics":
+        """Return the figures of both together.
+
+        Means are shifted rather than sums added up, so that no digits are lost (Chan et al. 1979).
+        """
+        finite = self.finite + other.finite
+        apart = other.mean - self.mean
+        share = other.finite / max(finite, 1)
+        return Statistics(
+            zeros=self.zeros + other.zeros,
+            nan=self.nan + other.nan,
+            inf=self.inf + other.inf,
+            finite=finite,
+            minimum=min(self.minimum, other.minimum),
+            maximum=max(self.maximum, other.maximum),
+            mean=self.mean + apart * share,
+            squares=self.squares + other.squares + apart * apart * self.finite * share,
+        )
+
+    @property
+    def sd(self) -> float:
+        """Standard deviation of the values as a whole, not of a sample."""
+        return math.sqrt(self.squares / max(self.finite, 1))
+
+
+def statistics(values: Values) -> Statistics:
+    """Return the figures of an array's values, computed in float64, a piece at a time."""
+    total = Statistics()
+    for piece in pieces(values):
+        numbers = piece.astype(np.float64)
+        nan, inf = int(np.isnan(numbers).sum()), int(np.isinf(numbers).sum())
+        finite = numbers[np.isfinite(numbers)] if nan + inf else numbers
+        total += Statistics(zeros=len(numbers) - int(np.count_nonzero(numbers)), nan=nan, inf=inf)
+        if len(finite):
+            mean, low, high = float(finite.mean()), float(finite.min()), float(finite.max())
+            squares = float(np.square(finite - mean).sum())
+            total += Statistics(finite=len(finite), minimum=low, maximum=high, mean=mean, squares=squares)
+    return total
 
 
 @dataclass(frozen=True)
@@ -31,7 +84,6 @@ class ArrayReport:
     shape: tuple[int, ...]
     dtype: str
     chunks: tuple[int, ...]
-    bytes_on_disk: int
     missing_chunks: int
     min: float | None
     max: float | None
@@ -52,7 +104,6 @@ class CheckpointReport:
     elements: int
     bytes: int
     """Bytes of the values, uncompressed."""
-    bytes_on_disk: int
     zeros: int
     nan: int
     inf: int
@@ -80,7 +131,6 @@ def inspect_checkpoint(path: Path, pattern: str = "*", *, md5: bool = False, wor
         reports,
         elements=sum(math.prod(array.shape) for array in arrays.values()),
         bytes=size,
-        bytes_on_disk=sum(report.bytes_on_disk for report in reports),
         zeros=sum(report.zeros for report in reports),
         nan=sum(report.nan for report in reports),
         inf=sum(report.inf for report in reports),
@@ -90,7 +140,7 @@ def inspect_checkpoint(path: Path, pattern: str = "*", *, md5: bool = False, wor
 
 def _array_report(name: str, array: StoredArray, md5: bool, workers: int, meter: Meter) -> ArrayReport:
     total = Statistics()
-    bytes_on_disk, missing_chunks = array.on_disk()
+    missing_chunks = array.missing_chunks
     digest = hashlib.md5(usedforsecurity=False) if md5 and not missing_chunks else None
 
     def read(box: Box) -> tuple[Statistics, Values]:
@@ -112,7 +162,6 @@ def _array_report(name: str, array: StoredArray, md5: bool, workers: int, meter:
         shape=array.shape,
         dtype=array.dtype.name,
         chunks=array.chunks,
-        bytes_on_disk=bytes_on_disk,
         missing_chunks=missing_chunks,
         min=total.minimum if known else None,
         max=total.maximum if known else None,
@@ -127,11 +176,11 @@ def _array_report(name: str, array: StoredArray, md5: bool, workers: int, meter:
 
 def format_checkpoint_report(report: CheckpointReport) -> str:
     """Return a table for people, one array per line."""
-    head = ("shape", "dtype", "chunks", "bytes on disk", "min", "max", "mean", "sd", "zeros", "NaN", "Inf", "array")
+    head = ("shape", "dtype", "chunks", "min", "max", "mean", "sd", "zeros", "NaN", "Inf", "array")
     rows = []
     for array in report.arrays:
         figures = ["-" if value is None else f"{value:.4g}" for value in (array.min, array.max, array.mean, array.sd)]
-        form = [shape_text(array.shape), array.dtype, shape_text(array.chunks), f"{array.bytes_on_disk:,}"]
+        form = [shape_text(array.shape), array.dtype, shape_text(array.chunks)]
         rows.append([*form, *figures, str(array.zeros), str(array.nan), str(array.inf), array.name])
     lines = [
         f"{report.path}: {report.format}, {len(report.arrays)} arrays",
@@ -143,7 +192,7 @@ def format_checkpoint_report(report: CheckpointReport) -> str:
             if array.missing_chunks
         ),
         *(f"  not read: {reason}" for reason in report.unread),
-        f"total: {report.elements:,} values, {report.bytes:,} bytes ({report.bytes_on_disk:,} on disk), "
+        f"total: {report.elements:,} values, {report.bytes:,} bytes, "
         f"{report.zeros:,} zeros, {report.nan:,} NaN, {report.inf:,} infinite",
     ]
     return "\n".join(lines)

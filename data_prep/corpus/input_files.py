@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 from isal import igzip, isal_zlib
 
 from stage.addresses import Address, Facts, RemoteFolder, facts_of_all, is_address, parse_address
+from stage.cli import OutputOptions
 from stage.errors import InputError
 from stage.optional_packages import import_optional
 from stage.outputs.manifest import ASKED_AT_ONCE, Source, source_of
@@ -198,3 +199,21 @@ def _zstd_blocks(zstandard: Any, packed: io.BufferedReader) -> Iterator[bytes]:
                 raise EOFError("it ends within a frame")
             yield frame.decompress(rest)
             rest = frame.unused_data or packed.read1(ZSTD_READ_BYTES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputOptions(OutputOptions):
+    """A command that reads text in C4's format."""
+
+    input: tuple[str, ...]
+    """Files of JSON lines with a "text" each, also packed (.gz, .zst); by path or by address: s3://, gs://, http:// or
+    https://."""
+    endpoint_url: str | None = None
+    """The address of an S3 server that is not Amazon's, such as http://127.0.0.1:9000."""
+    bandwidth_limit: str | None = None
+    """Most bytes that this command reads from addresses per second: a size such as 500MB, divided evenly among the
+    files that are read at the same time."""
+
+    def places(self) -> Sequence[Place]:
+        """Return the inputs. Raises InputError for an address that cannot be read."""
+        return parse_inputs(self.input, self.endpoint_url)

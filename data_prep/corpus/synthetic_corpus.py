@@ -12,9 +12,10 @@ import random
 import struct
 import zlib
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from stage.cli import OutputOptions
 from stage.outputs.digest import md5_file, md5_text
 from stage.outputs.manifest import Recipe
 from stage.outputs.resumable_output import resumable_output
@@ -192,3 +193,25 @@ def _json_lines(documents: Iterable[str], shard: int) -> bytes:
         }
         lines.append(json.dumps(fields, ensure_ascii=False) + "\n")
     return "".join(lines).encode("utf-8")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SyntheticCorpusCommand(OutputOptions):
+    """Write a small generated corpus in C4's format: OUTPUT/en/c4-train.*.json.gz and OUTPUT/c4-validation.json.
+
+    Example: python -m data_prep synthetic-corpus --output corpus --seed 1
+    """
+
+    output: Path
+    """Folder to write."""
+    seed: int
+    """Seed of the text; the same seed gives the same bytes."""
+    size: CorpusSize = field(default_factory=CorpusSize)
+    """Amount of text."""
+
+    def run(self) -> None:
+        made = write_synthetic_corpus(self.output, seed=self.seed, size=self.size, force=self.force)
+        self.tell(
+            {"output": str(self.output), "made": made, "shards": self.size.shards},
+            f"{self.output}: {self.size.shards} shards" if made else f"{self.output}: already made",
+        )

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from data_prep.corpus.c4 import documents_of
-from data_prep.corpus.input_files import InputFile, Place, described, local_paths, require_files
+from data_prep.corpus.input_files import InputFile, InputOptions, described, local_paths, require_files
 from stage.errors import CheckFailed, InputError
 from stage.json_files import read_bounded
 from stage.outputs.digest import md5_file
@@ -48,36 +48,45 @@ def hashes_path(output: Path) -> Path:
     return beside(output, ".hashes")
 
 
-def write_validation_subset(
-    inputs: Sequence[Place],
-    output: Path,
-    *,
-    count: int = COUNT,
-    hash_list: Path | None = None,
-    bandwidth_limit: str | None = None,
-    force: bool = False,
-) -> Subset | None:
-    """Write the chosen lines of ``inputs`` unchanged to ``output``, and the list of their hashes beside it.
+@dataclass(frozen=True, kw_only=True)
+class ValidationSubsetCommand(InputOptions):
+    """Choose the validation documents, by their hashes or every N/COUNT-th of the inputs. Also write OUTPUT.hashes.
 
-    With ``hash_list`` the documents are the listed ones, in the list's order; else every N/count-th in the order of the
-    inputs. Returns None if the outputs are already there. Raises InputError for a bad line or list, or too few
-    documents, and CheckFailed when listed documents are not in the inputs.
+    Example: python -m data_prep validation-subset --input en/c4-validation.*.json.gz
+    --output c4-validation_24567exp.json --hash-list c4_en_3.0.1_validation_24567exp.hash
     """
-    lists = [] if hash_list is None else [hash_list]
-    require_files(lists)
-    files = described(inputs, bandwidth_limit=bandwidth_limit)
-    options = {"count": None if lists else count}
-    recipe = Recipe("validation-subset", options, [*(file.source for file in files), *map(source_of, lists)])
-    made = [output, hashes_path(output)]
-    with resumable_output(output, recipe, made=made, inputs=[*local_paths(files), *lists], force=force) as job:
-        if job is None:
-            return None
-        total, chosen = _evenly_spread(files, count) if hash_list is None else _chosen_by_hash(files, hash_list)
-        lines, hashes = job.new_path(), job.new_path()
-        subset = _write_documents(lines, hashes, chosen, total)
-        outputs = {path: (place, md5_file(place)) for path, place in zip(made, (lines, hashes), strict=True)}
-        job.publish(outputs, [*(file.source_now() for file in files), *map(source_of, lists)], asdict(subset))
-    return subset
+
+    output: Path
+    """File for the chosen lines, which are copied unchanged."""
+    count: int = COUNT
+    """Number of documents, if there is no list."""
+    hash_list: Path | None = None
+    """MD5 of each document's text, one per line, in order. Only such a list reproduces a published selection."""
+
+    def run(self) -> None:
+        """Raises InputError for a bad line or list, or too few documents, and CheckFailed when listed documents are
+        not in the inputs."""
+        lists = [] if self.hash_list is None else [self.hash_list]
+        require_files(lists)
+        files = described(self.places(), bandwidth_limit=self.bandwidth_limit)
+        options = {"count": None if lists else self.count}
+        recipe = Recipe("validation-subset", options, [*(file.source for file in files), *map(source_of, lists)])
+        made, inputs = [self.output, hashes_path(self.output)], [*local_paths(files), *lists]
+        with resumable_output(self.output, recipe, made=made, inputs=inputs, force=self.force) as job:
+            if job is None:
+                self.tell(None, f"{self.output}: already made from these inputs")
+                return
+            total, chosen = _chosen_by_hash(files, lists[0]) if lists else _evenly_spread(files, self.count)
+            lines, hashes = job.new_path(), job.new_path()
+            subset = _write_documents(lines, hashes, chosen, total)
+            outputs = {path: (place, md5_file(place)) for path, place in zip(made, (lines, hashes), strict=True)}
+            job.publish(outputs, [*(file.source_now() for file in files), *map(source_of, lists)], asdict(subset))
+        self.tell(
+            asdict(subset),
+            f"{self.output}: {subset.documents:,} of {subset.of_documents:,} documents, {subset.text_bytes:,} bytes of "
+            f"text in {subset.text_lines:,} lines, {subset.shortest:,} to {subset.longest:,} bytes per document; "
+            f"hashes in {hashes_path(self.output)}",
+        )
 
 
 def _write_documents(lines: Path, hashes: Path, chosen: Iterable[Document], total: int) -> Subset:

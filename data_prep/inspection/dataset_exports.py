@@ -80,7 +80,8 @@ def draw_datasets(datasets: Sequence[Inspected], path: Path) -> None:
     longest = max(dataset.report["longest"] for dataset in datasets)
     edges = np.unique(np.ceil(np.geomspace(shortest, longest + 1, PICTURE_BINS + 1)))
     for dataset in datasets:
-        name = _as_text(Path(dataset.report["prefix"]).name).replace("$", r"\$")  # dollars would begin a formula
+        place = "/".join(Path(dataset.report["prefix"]).absolute().parts[-2:])  # compared ones often share their name
+        name = _as_text(place).replace("$", r"\$")  # dollars would begin a formula
         documents, tokens = dataset.lengths, dataset.tokens
         heights, _ = np.histogram(documents.index, edges, weights=documents)
         left.stairs(100 * heights / documents.sum(), edges, label=f"{name}: {documents.sum():,} documents")

@@ -5,15 +5,28 @@ name only once it is whole and checked, and a manifest beside it records its ori
 """
 
 import hashlib
+import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from data_prep.preparation.artifacts import ARTIFACTS, DOWNLOAD_COMMANDS, HOW_TO_GET_IN, REPOSITORY, What
+import tyro
+
+from data_prep.preparation.artifacts import (
+    ARTIFACTS,
+    DOWNLOAD_COMMANDS,
+    HOW_TO_GET_IN,
+    NEEDED,
+    REPOSITORY,
+    What,
+    wanted_files,
+)
+from stage.cli import OutputOptions
 from stage.errors import CheckFailed, InputError, first_line
 from stage.optional_packages import import_optional
 from stage.outputs.manifest import (
@@ -271,3 +284,34 @@ def require_all(output: Path, files: Sequence[Mapping[str, Any]]) -> None:
             f"{output}: {len(missing)} of {len(files)} files are missing or not checked, first "
             f"{missing[0]['name']}{mend}"
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FetchCommand(OutputOptions):
+    """Collect and check the benchmark's inputs, and list missing ones with their origins.
+
+    Example: python -m data_prep fetch --output c4 --what train
+    """
+
+    output: Path
+    """Folder for the files, which get the names and places in the examples of the other commands."""
+    what: tuple[What, ...] = NEEDED
+    """Kinds of files. 'validation' is for choosing another validation subset; 'dataset' is the ready-made output of
+    preprocess, 'llama31-dataset' that of Llama 3.1 8B."""
+    shards: str | None = None
+    """Range FIRST-LAST of training shards, in place of 768-1023."""
+    from_: Annotated[Path | None, tyro.conf.arg(name="from")] = None
+    """Take the files from this folder, by link or copy, and nothing from the network."""
+    revision: str | None = None
+    """Branch, tag or commit of the Hugging Face dataset that all files must come from. By default existing files stay,
+    and the others come from the same commit, or from the newest."""
+    list: bool = False
+    """Only list the files and whether they are there."""
+
+    def run(self) -> None:
+        wanted = wanted_files(self.what, self.shards)
+        if not self.list:
+            fetch(self.output, wanted, source=self.from_, revision=self.revision, force=self.force)
+        files = files_there(self.output, wanted)
+        print(json.dumps(files, indent=1) if self.json else format_table(files))
+        require_all(self.output, files)

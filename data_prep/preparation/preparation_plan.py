@@ -4,12 +4,14 @@ A step is the share of a command's work that one resource limits: ``preprocess``
 steps are counted one after the other. All nodes read and write one file system.
 """
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from data_prep.preparation.artifacts import ARTIFACTS
+from stage.cli import JsonOption
 from stage.errors import InputError
 from stage.sizes import duration, require_workers
 from stage.tables import table_text
@@ -129,30 +131,6 @@ class PreparationPlan:
     seconds: float
 
 
-def with_rates(**mb_per_s: float | None) -> dict[str, Rate]:
-    """Return ``RATES``, replaced by the given ones. Raises InputError for a rate that is not positive."""
-    given = {name: rate for name, rate in mb_per_s.items() if rate is not None}
-    for name, rate in given.items():
-        if not 0 < rate < math.inf:
-            raise InputError(f"a rate of {rate} MB/s for {name}: expected more than 0")
-    return RATES | {name: Rate(rate, "given") for name, rate in given.items()}
-
-
-def make_plans(
-    data: DataSizes, nodes: Sequence[int], cores: int, rates: Mapping[str, Rate], *, workers: int | None = None
-) -> list[PreparationPlan]:
-    """Return a plan for each number of nodes of ``cores`` cores each, with ``workers`` processes on each (None: one per
-    core).
-
-    Raises InputError if any number is less than one.
-    """
-    if not nodes or min(*nodes, cores) < 1:
-        raise InputError(f"--nodes {' '.join(map(str, nodes))} --cores {cores}: expected at least 1 of each")
-    if workers is not None:
-        require_workers(workers)
-    return [_make_plan(data, number, cores, cores if workers is None else workers, rates) for number in nodes]
-
-
 def _make_plan(data: DataSizes, nodes: int, cores: int, workers: int, rates: Mapping[str, Rate]) -> PreparationPlan:
     rate = {name: rate.mb_per_s * MB for name, rate in rates.items()}
     datasets, fetched = data.dataset_bytes, data.fetched_bytes
@@ -180,17 +158,6 @@ def _make_plan(data: DataSizes, nodes: int, cores: int, workers: int, rates: Map
     return PreparationPlan(nodes, cores, workers, steps, sum(step.seconds for step in steps))
 
 
-def plans_as_json(data: DataSizes, plans: Sequence[PreparationPlan], rates: Mapping[str, Rate]) -> dict[str, Any]:
-    """Return rates, sizes and plans as JSON values."""
-    return {
-        "rates": {name: asdict(rate) for name, rate in rates.items()},
-        "fetched_bytes": data.fetched_bytes,
-        "disk_bytes": data.disk_bytes,
-        "checkpoint_bytes": data.checkpoint_bytes,
-        "plans": [asdict(plan) for plan in plans],
-    }
-
-
 def format_plans(data: DataSizes, plans: Sequence[PreparationPlan], rates: Mapping[str, Rate]) -> str:
     """Return a line per step, the plans side by side; then the rates."""
     titles = ["step", "work"]
@@ -215,3 +182,50 @@ def format_plans(data: DataSizes, plans: Sequence[PreparationPlan], rates: Mappi
 
 def _gb(size: float) -> str:
     return f"{size / GB:,.0f} GB"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanPreparationCommand(JsonOption):
+    """Estimate how long the benchmark's data takes to prepare, and what limits each step. Reads nothing.
+
+    Example: python -m data_prep plan --nodes 1 8 --cores 64 --disk-mb-per-s 5000
+    """
+
+    benchmark: BenchmarkName = "gpt3_175b"
+    """The benchmark whose data are prepared."""
+    nodes: tuple[int, ...] = (1, 8)
+    """Numbers of nodes, one plan for each."""
+    cores: int = 64
+    """Cores per node."""
+    workers: int | None = None
+    """The --workers of preprocess on each node; by default one per core."""
+    mb_per_s_per_core: float | None = None
+    """Text that one core tokenises, in 10^6 bytes per second; by default a measured rate."""
+    disk_mb_per_s: float | None = None
+    """Bytes that the file system reads and writes for all nodes together, in 10^6 per second."""
+    network_mb_per_s: float | None = None
+    """Bytes that arrive from Hugging Face, in 10^6 per second."""
+
+    def run(self) -> None:
+        given = {"tokenise": self.mb_per_s_per_core, "disk": self.disk_mb_per_s, "network": self.network_mb_per_s}
+        rates = dict(RATES)
+        for name, rate in given.items():
+            if rate is not None:
+                if not 0 < rate < math.inf:
+                    raise InputError(f"a rate of {rate} MB/s for {name}: expected more than 0")
+                rates[name] = Rate(rate, "given")
+        if not self.nodes or min(*self.nodes, self.cores) < 1:
+            numbers = " ".join(map(str, self.nodes))
+            raise InputError(f"--nodes {numbers} --cores {self.cores}: expected at least 1 of each")
+        if self.workers is not None:
+            require_workers(self.workers)
+        data = DATA[self.benchmark]
+        plans = [_make_plan(data, number, self.cores, self.workers or self.cores, rates) for number in self.nodes]
+        result = {
+            "rates": {name: asdict(rate) for name, rate in rates.items()},
+            "fetched_bytes": data.fetched_bytes,
+            "disk_bytes": data.disk_bytes,
+            "checkpoint_bytes": data.checkpoint_bytes,
+            "plans": [asdict(plan) for plan in plans],
+        }
+        print(json.dumps(result, indent=1) if self.json else format_plans(data, plans, rates))

@@ -8,6 +8,7 @@ Each file gives a piece (``token_piece``), made in any order; the dataset is the
 machines.
 """
 
+import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -18,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from checksums.md5_list import read_list
-from data_prep.corpus.input_files import InputFile, Place, described, local_paths, require_files
-from data_prep.preprocessing.token_piece import PieceFacts, PieceMaker, Reading, facts_of, join_pieces
+from data_prep.corpus.c4 import TEXT_KEY
+from data_prep.corpus.input_files import InputFile, InputOptions, Place, described, local_paths, require_files
+from data_prep.preprocessing.token_piece import OnBadLine, PieceFacts, PieceMaker, Reading, facts_of, join_pieces
 from data_prep.preprocessing.tokenize_workers import make_pieces
 from data_prep.token_files.indexed_dataset import bin_path, idx_path, token_dtype
 from data_prep.tokenizing.fast_tokenizer import FastTokenizer
@@ -29,7 +31,7 @@ from stage.outputs.digest import md5_file, md5_text
 from stage.outputs.manifest import Recipe, Source, read_manifest, versions_of
 from stage.outputs.publish import beside, write_text
 from stage.outputs.resumable_output import ResumableOutput, resumable_output
-from stage.outputs.shards import Shard
+from stage.outputs.shards import Shard, parse_shard
 from stage.progress import progress
 from stage.sizes import require_workers
 
@@ -197,3 +199,54 @@ def _require_listed(files: Sequence[InputFile], md5s: Sequence[str], sums: Mappi
             raise InputError(
                 f"{file}: MD5 {md5}, --md5-list has {sums[str(file)]}; nothing was published, get the published file"
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreprocessCommand(InputOptions):
+    """Tokenise C4 files, in the order given, into OUTPUT_PREFIX.bin and OUTPUT_PREFIX.idx.
+
+    Example: python -m data_prep preprocess --input en/c4-train.0076[89]*.json.gz --tokenizer sentencepiece.model
+    --output-prefix preprocessed_c4_spm/c4_en_6_c4_spm_text_document --workers 64
+    """
+
+    tokenizer: Path
+    """SentencePiece model, or a tokenizer.json of Hugging Face's."""
+    output_prefix: Path
+    """Prefix of the dataset to write, without .bin and .idx."""
+    workers: int = len(os.sched_getaffinity(0))
+    """Number of processes that tokenise, each one file at a time; the output does not depend on it."""
+    shard: str | None = None
+    """K/N, K from 0 or 1 on: tokenise only every N-th file, as one of N tasks on any machines. After all tasks, the
+    same command without --shard tokenises remaining files and writes the dataset."""
+    on_bad_line: OnBadLine = "stop"
+    """Stop at a line that is not a document, or skip it and list it in OUTPUT_PREFIX.skipped.txt."""
+    text_key: str = TEXT_KEY
+    """The key of the text in a JSON object."""
+    append_eod: bool = False
+    """Put the tokenizer's end-of-sequence token after each document (the benchmark does not)."""
+    md5_list: Path | None = None
+    """List of the MD5 sums that the inputs must have, in the form of md5sum; an input is found by the end of its
+    path."""
+
+    def run(self) -> None:
+        result = preprocess(
+            self.places(),
+            self.tokenizer,
+            self.output_prefix,
+            workers=self.workers,
+            reading=Reading(self.on_bad_line, self.text_key, self.append_eod),
+            md5_list=self.md5_list,
+            bandwidth_limit=self.bandwidth_limit,
+            shard=None if self.shard is None else parse_shard(self.shard),
+            force=self.force,
+        )
+        if result is None:
+            self.tell(None, f"{self.output_prefix}: already made from these inputs")
+            return
+        what = "" if self.shard is None else f", shard {self.shard}"
+        skipped = f", {result.skipped_lines:,} lines skipped" if result.skipped_lines else ""
+        self.tell(
+            asdict(result),
+            f"{self.output_prefix}{what}: {result.documents:,} documents, {result.tokens:,} tokens{skipped} "
+            f"in {result.wall_s:.1f} s ({result.tokens / result.wall_s:,.0f} tokens/s)",
+        )

@@ -14,9 +14,11 @@ from typing import Literal
 
 from data_prep.token_files.indexed_dataset import IndexedDataset, idx_path
 from data_prep.token_files.merge_datasets import require_same_tokenizer
+from stage.cli import JsonOption
 from stage.errors import CheckFailed, InputError
 from stage.json_files import as_json, read_json
 from stage.outputs.digest import md5_file
+from stage.outputs.manifest import require_intact
 from stage.outputs.publish import PARTIAL, require_same_kind, write_text
 from stage.sizes import require_between
 from stage.tables import table_text
@@ -154,3 +156,31 @@ def format_blend(path: Path) -> str:
         rows.append([f"{share:.2%}", f"{share * tokens / one.tokens:.3f}", f"{one.tokens:,}", one.prefix])
     table = table_text(["share", "epochs", "tokens", "prefix"], rows, right={0, 1, 2})
     return f"{path}: {len(blend)} datasets, {tokens:,} tokens\n{table}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlendCommand(JsonOption):
+    """Find datasets, give each a weight, and write both as a small file that train, samples and inspect take.
+
+    Example: python -m data_prep blend --input preprocessed_c4_spm/c4_en_{6,7}_c4_spm_text_document
+    --output c4.blend.json --weights tokens
+    """
+
+    input: tuple[Path, ...]
+    """Folders in which datasets are searched, with all folders below them; or prefixes of datasets."""
+    output: Path
+    """File to write, whose name ends in .blend.json."""
+    weights: WeightsBy = "tokens"
+    """Weight by number of tokens, or equally; other weights can be written into the file by hand."""
+    temperature: float = 1.0
+    """Numbers of tokens count to the power 1/TEMPERATURE: above 1 small datasets get more than their share."""
+
+    def run(self) -> None:
+        prefixes = discover(self.input)
+        for prefix in prefixes:
+            require_intact(prefix)
+        datasets = [IndexedDataset(prefix) for prefix in prefixes]
+        tokens = [dataset.num_tokens for dataset in datasets]
+        weights = weights_of(tokens, self.weights, temperature=self.temperature)
+        write_blend(self.output, prefixes, weights, tokens)
+        print(self.output.read_text(encoding="utf-8").rstrip() if self.json else format_blend(self.output))

@@ -1,13 +1,17 @@
 """Write the token windows that training or evaluation reads, in order, to a ``.npy`` file; show their contents."""
 
+import json
 import math
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from data_prep.sample_order.token_windows import PADDING, TokenWindows
-from data_prep.tokenizing.tokenizer import AnyTokenizer
+from data_prep.sample_order.token_windows import PADDING, TokenWindows, open_token_windows, parse_data_path
+from data_prep.tokenizing.tokenizer import AnyTokenizer, open_tokenizer
+from stage.cli import JsonOption
 from stage.errors import InputError
+from stage.outputs.manifest import require_intact
 from stage.outputs.publish import published_file, require_same_kind
 from stage.progress import progress
 from stage.sizes import require_between
@@ -62,3 +66,63 @@ def sample_text(windows: TokenWindows, sample: int, model: AnyTokenizer) -> tupl
             "the dataset was made with another tokenizer"
         )
     return len(tokens), model.decode(tokens.tolist())
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplesCommand(JsonOption):
+    """Write the token windows that training would read, in order: int64 [count, seq_length (+1)] in a .npy file.
+
+    Example: python -m data_prep samples --data-path 0.5 c4_en_6_c4_spm_text_document 0.5 c4_en_7_c4_spm_text_document
+    --seq-length 2048 --num-samples 20000000 --seed 1234 --first 6144000 --count 1536 --output first_batch.npy
+    """
+
+    data_path: tuple[str, ...]
+    """One dataset prefix, or weights and prefixes in turn."""
+    seq_length: int
+    """Tokens per sample."""
+    num_samples: int
+    """Number of training samples that the run requests; -1 for one whole pass, as in evaluation."""
+    seed: int
+    """Seed of the shuffle."""
+    output: Path
+    """The .npy file to write."""
+    first: int = 0
+    """First sample to write."""
+    count: int | None = None
+    """Number of samples to write; by default all requested ones."""
+    plus_one: bool = False
+    """Read one more token per sample (the benchmark does not)."""
+    tokenizer: Path | None = None
+    """Also print the samples as text."""
+    documents: bool = False
+    """Print the documents that each sample is made of, numbered from 0 in the order in which they were preprocessed."""
+
+    def run(self) -> None:
+        model = None if self.tokenizer is None else open_tokenizer(self.tokenizer)
+        for prefix in parse_data_path(self.data_path)[1]:
+            require_intact(Path(prefix))
+        windows = open_token_windows(
+            self.data_path,
+            sequence_length=self.seq_length,
+            num_samples=self.num_samples,
+            seed=self.seed,
+            plus_one=self.plus_one,
+        )
+        samples = chosen_samples(windows, self.first, self.count, self.num_samples)
+        shape = write_samples(windows, samples, self.seq_length + int(self.plus_one), self.output)
+        if self.json:
+            told: dict[str, object] = {"output": str(self.output), "shape": shape}
+            if self.documents:
+                told["documents"] = [windows.documents(sample) for sample in samples]
+            if model is not None:
+                told["texts"] = [sample_text(windows, sample, model)[1] for sample in samples]
+            print(json.dumps(told))
+            return
+        if self.documents:
+            for sample in samples:
+                print(f"sample {sample}: {windows.documents(sample)}")
+        print(f"{self.output}: int64 {list(shape)}")
+        if model is not None:
+            for sample in samples:
+                tokens, text = sample_text(windows, sample, model)
+                print(f"--- sample {sample}: {tokens} tokens\n{text}")

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from data_prep.token_files.indexed_dataset import IndexedDataset, IndexedDatasetWriter, bin_path, idx_path
+from stage.cli import OutputOptions
 from stage.errors import InputError
 from stage.outputs.digest import md5_file
 from stage.outputs.manifest import Recipe, Source, read_manifest, require_intact, source_of
@@ -115,3 +116,24 @@ def require_same_tokenizer(prefixes: Sequence[Path], *, any_dtype: bool = False)
                     "together; make them anew with one tokenizer and the same options"
                 )
     return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeCommand(OutputOptions):
+    """Put datasets one after the other into one, in the order given.
+
+    Example: python -m data_prep merge --input a_text_document b_text_document --output-prefix ab_text_document
+    """
+
+    input: tuple[Path, ...]
+    """Datasets of one tokenizer, without .bin and .idx."""
+    output_prefix: Path
+    """Prefix of the dataset to write, without .bin and .idx."""
+
+    def run(self) -> None:
+        merged = merge_datasets(self.input, self.output_prefix, force=self.force)
+        if merged is None:
+            self.tell(None, f"{self.output_prefix}: already made from these datasets")
+        else:
+            text = f"{self.output_prefix}: {merged.documents:,} documents, {merged.tokens:,} tokens"
+            self.tell(asdict(merged), text)

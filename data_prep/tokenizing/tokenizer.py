@@ -10,13 +10,14 @@ import io
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import sentencepiece
 
 from data_prep.corpus.c4 import documents_of
-from data_prep.corpus.input_files import InputFile, Place, described, local_paths
+from data_prep.corpus.input_files import InputFile, InputOptions, Place, described, local_paths
 from stage.errors import InputError, first_line
 from stage.json_files import LARGEST_JSON, read_bounded
 from stage.optional_packages import import_optional
@@ -225,3 +226,32 @@ def _trained_model(files: Sequence[InputFile], documents: int, options: dict[str
             raise reason from None
         raise InputError(f"training a tokenizer of {options['vocab_size']} pieces failed: {error}") from error
     return model.getvalue()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainTokenizerCommand(InputOptions):
+    """Train a SentencePiece BPE model with the reference's options.
+
+    Example: python -m data_prep train-tokenizer --input en/c4-train.*.json.gz --output sentencepiece.model
+    """
+
+    output: Path
+    """Model file to write."""
+    vocab_size: int = VOCAB_SIZE
+    """Number of pieces."""
+    documents: int = DOCUMENTS
+    """Number of documents to train on, from the first on."""
+
+    def run(self) -> None:
+        made = train_tokenizer(
+            self.places(),
+            self.output,
+            vocab_size=self.vocab_size,
+            bandwidth_limit=self.bandwidth_limit,
+            documents=self.documents,
+            force=self.force,
+        )
+        self.tell(
+            {"output": str(self.output), "made": made, "vocab_size": self.vocab_size},
+            f"{self.output}: {self.vocab_size} pieces" if made else f"{self.output}: already made from these inputs",
+        )

@@ -113,7 +113,7 @@ class Heads:
 
     def out(self) -> Tensor:
         """[S x B, N x D]"""
-        return _as_rows(self.attended.out_BNSD)
+        return as_rows(self.attended.out_BNSD)
 
     def backward(self, gradient: Tensor) -> Tensor:
         """From the gradient of :meth:`out` to that of queries, keys and values: [S x B, N x 3 x D]."""
@@ -130,21 +130,22 @@ class AttentionWay(NamedTuple):
 
     split: Callable[[Tensor], Sequence[Tensor]]
     """Views of the queries, of the keys and of the values of such a matrix."""
-    attend_by: Callable[[Kernel, Tensor], Any]
-    """From kernel and matrix to what :class:`Heads` is for GPT-3."""
+    attend: Callable[..., Any]
+    """From a matrix, and ``kernel`` where it is given, to what :class:`Heads` is for GPT-3."""
 
 
-def attend(qkv: Tensor, batch: int, heads: int) -> Heads:
-    """Causal attention over whole windows. ``qkv``: [S x batch, N x 3 x D]."""
-    sequence, size = qkv.shape[0] // batch, qkv.shape[1] // (3 * heads)
-    deterministic = torch.are_deterministic_algorithms_enabled()
-    return attend_by(choose_kernel(qkv.device.type, qkv.dtype, sequence, size, deterministic), qkv, batch, heads)
-
-
-def attend_by(kernel: Kernel, qkv: Tensor, batch: int, heads: int) -> Heads:
-    """Do the work of :func:`attend` with the given kernel."""
+def attend(qkv: Tensor, batch: int, heads: int, kernel: Kernel | None = None) -> Heads:
+    """Causal attention over whole windows, by ``kernel`` or the chosen one. ``qkv``: [S x batch, N x 3 x D]."""
     parts = qkv.view(qkv.shape[0] // batch, batch, heads, 3, -1)
-    return Heads(parts, kernel.forward(*_queries_keys_values(parts)), kernel)
+    q_k_v = _queries_keys_values(parts)
+    kernel = kernel or kernel_for(q_k_v[0])
+    return Heads(parts, kernel.forward(*q_k_v), kernel)
+
+
+def kernel_for(q_BNSD: Tensor) -> Kernel:
+    """Return the chosen kernel for attention over these queries."""
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    return choose_kernel(q_BNSD.device.type, q_BNSD.dtype, *q_BNSD.shape[2:], deterministic)
 
 
 _refused: set[type[Kernel]] = set()
@@ -169,7 +170,7 @@ def choose_kernel(device: str, dtype: torch.dtype, sequence: int, size: int, det
     for kernel in others:
         try:
             probe = torch.zeros(sequence, 3 * size, dtype=dtype, device=device)
-            heads = attend_by(kernel, probe, 1, 1)
+            heads = attend(probe, 1, 1, kernel)
             heads.backward(heads.out())
             return kernel
         except RuntimeError:  # not for this device, shape or build
@@ -190,5 +191,6 @@ def _queries_keys_values(qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return q_BNSD, k_BNSD, v_BNSD
 
 
-def _as_rows(out_BNSD: Tensor) -> Tensor:
+def as_rows(out_BNSD: Tensor) -> Tensor:
+    """[S x B, N x D]"""
     return out_BNSD.permute(2, 0, 1, 3).flatten(2).flatten(0, 1)

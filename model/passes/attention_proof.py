@@ -53,7 +53,7 @@ def proved_attention(device: torch.device, dtype: torch.dtype, config: DecoderSi
         large = largest_difference(kernel, other(), qkv.to(dtype), way)
         found = f"{usual:.2g} from {other.__name__} ({shape}), with large logits {large:.2g}"
         if usual <= MOST and large <= MOST:  # neither is NaN
-            strides = way.attend_by(kernel, qkv.to(dtype)).attended.out_BNSD.stride()
+            strides = way.attend(qkv.to(dtype), kernel=kernel).attended.out_BNSD.stride()
             return f"{said}attention by {name}: at most {found}; its output's strides are {strides}"
         refuse_kernel(kernel)
         said += f"attention NOT by {name}, which is wrong here: {found}; "
@@ -71,7 +71,7 @@ def largest_difference(kernel: Kernel, other: Kernel, qkv: Tensor, way: Attentio
 
 def _both(kernel: Kernel, qkv: Tensor, way: AttentionWay) -> tuple[Tensor, Tensor]:
     """The output, and from one at random the gradient of ``qkv``."""
-    done = way.attend_by(kernel, qkv)
+    done = way.attend(qkv, kernel=kernel)
     out = done.out()
     gradient = torch.randn(out.shape, generator=torch.Generator(qkv.device).manual_seed(2), device=qkv.device)
     return out, done.backward(gradient.to(qkv.dtype))

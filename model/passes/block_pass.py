@@ -19,19 +19,36 @@ recompute
     full        keeps the block's input; makes everything again but the last matrix product
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from model.decoder_sizes import Recompute
 from model.kernels import NormState
-from model.passes.tensor_group import ForwardWatch, Passing, Pending, TensorGroup, needed
+from model.passes.tensor_group import Passing, Pending, TensorGroup, needed
+from model.passes.whole_parameter import WholeParameter
 
 HandOn = Callable[[Tensor], Pending]
 """Takes the gradient of a block's input [t, H] as soon as it is there; what the next block of the backward pass needs
 of it is pending then: the gradient of all tokens."""
+
+
+class ForwardWatch:
+    """Is told of the forward pass of a block, for whoever measures it. This one does nothing."""
+
+    def begin(self) -> None:
+        """The pass begins."""
+
+    def mark(self) -> None:
+        """The pass begins to wait for a collective, or goes on after one."""
+
+    def end(self) -> None:
+        """The pass is over."""
+
+
 NOBODY = ForwardWatch()
 
 
@@ -49,18 +66,49 @@ class Norm(Protocol):
         ...
 
 
-class Linear(Protocol):
-    """Matrix products with the same input."""
+class LinearPass:
+    """Matrix products with the same input, whose columns stand side by side; with biases where the model has them."""
 
-    def forward(self, x_TH: Tensor) -> Tensor: ...
+    def __init__(self, parameters: Mapping[str, WholeParameter], *names: str, adds_bias: bool = True) -> None:
+        """``adds_bias``: of the terms of a sum over ranks only the first has the bias."""
+        self._weights = [parameters[f"{name}.weight"] for name in names]
+        self._biases = [parameters.get(f"{name}.bias") for name in names]
+        self._columns = [weight.value.shape[0] for weight in self._weights]
+        self._adds_bias = adds_bias
+
+    def forward(self, x_TH: Tensor) -> Tensor:
+        if len(self._weights) == 1:
+            return self._product(0, x_TH, None)
+        out = torch.empty(x_TH.shape[0], sum(self._columns), dtype=x_TH.dtype, device=x_TH.device)
+        for number, part in enumerate(self._parts(out)):
+            self._product(number, x_TH, part)
+        return out
+
+    def _product(self, number: int, x_TH: Tensor, out: Tensor | None) -> Tensor:
+        weight_HF, bias = self._weights[number].value.t(), self._biases[number]
+        if bias is None or not self._adds_bias:
+            return torch.mm(x_TH, weight_HF, out=out)
+        return torch.addmm(bias.value, x_TH, weight_HF, out=out)
 
     def backward(self, gradient_TF: Tensor) -> Tensor:
         """Gradient of the input."""
-        ...
+        first, *others = zip(self._parts(gradient_TF), self._weights, strict=True)
+        of_input = torch.mm(first[0], first[1].value)
+        for gradient, weight in others:
+            of_input.addmm_(gradient, weight.value)
+        return of_input
 
     def add_gradients(self, gradient_TF: Tensor, x_TH: Tensor, of_bias: Tensor) -> None:
-        """Add to the parameters' gradients; the bias' is the sum over the rows of ``of_bias``."""
-        ...
+        """Add to the parameters' gradients; those of the biases are the sums over the rows of ``of_bias``."""
+        parts = self._parts(gradient_TF), self._parts(of_bias)
+        for weight, bias, gradient, bias_terms in zip(self._weights, self._biases, *parts, strict=True):
+            weight.add_product(gradient, x_TH)
+            if bias is not None:
+                bias.add_rows(bias_terms)
+
+    def _parts(self, whole_TF: Tensor) -> Sequence[Tensor]:
+        """Return the columns of each product."""
+        return [whole_TF] if len(self._columns) == 1 else torch.split(whole_TF, self._columns, dim=1)
 
 
 class Attention(Protocol):
@@ -83,13 +131,13 @@ class BlockParts:
     """The norm before attention."""
     norm_y: Norm
     """The norm before the MLP."""
-    into_attention: Linear
+    into_attention: LinearPass
     """The product whose columns are this rank's heads."""
-    out_of_attention: Linear
+    out_of_attention: LinearPass
     attend: Callable[[Tensor], Attention]
-    into_mlp: Linear
+    into_mlp: LinearPass
     """Its columns are this rank's part of what goes into the activation."""
-    out_of_mlp: Linear
+    out_of_mlp: LinearPass
     activation: Callable[[Tensor], Tensor]
     activation_backward: Callable[[Tensor, Tensor], Tensor]
     """From the gradient of its output and its input to the gradient of that."""
@@ -221,7 +269,7 @@ class BlockPass:
 
 def _awaited(pending: Pending, watch: ForwardWatch) -> Passing[Tensor]:
     """The result of ``pending``; ``watch`` is told of the pause."""
-    watch.pause()
+    watch.mark()
     result = yield from needed(pending)
-    watch.resume()
+    watch.mark()
     return result

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from model.gpt3_config import GPT3Config
 from model.kernels import NormState, gelu, gelu_backward, layer_norm_backward, layer_norm_forward
-from model.passes.attention import AttentionWay, attend, attend_by
-from model.passes.block_pass import BlockParts
+from model.passes.attention import AttentionWay, attend
+from model.passes.block_pass import BlockParts, LinearPass
 from model.passes.tensor_group import TensorGroup
 from model.passes.whole_parameter import WholeParameter
 
@@ -39,30 +39,10 @@ class NormPass:
         return of_input
 
 
-class LinearPass:
-    """A matrix product with bias. ``adds_bias``: of the terms of a sum over ranks only the first has the bias."""
-
-    def __init__(self, parameters: Mapping[str, WholeParameter], name: str, *, adds_bias: bool = True) -> None:
-        self.weight, self.bias = parameters[f"{name}.weight"], parameters[f"{name}.bias"]
-        self._adds_bias = adds_bias
-
-    def forward(self, x_TH: Tensor) -> Tensor:
-        weight_HF = self.weight.value.t()
-        return torch.addmm(self.bias.value, x_TH, weight_HF) if self._adds_bias else torch.mm(x_TH, weight_HF)
-
-    def backward(self, gradient_TF: Tensor) -> Tensor:
-        """Gradient of the input."""
-        return torch.mm(gradient_TF, self.weight.value)
-
-    def add_gradients(self, gradient_TF: Tensor, x_TH: Tensor, of_bias: Tensor) -> None:
-        self.weight.add_product(gradient_TF, x_TH)
-        self.bias.add_rows(of_bias)
-
-
 def gpt3_attention(config: GPT3Config, ranks: int, batch: int) -> AttentionWay:
     heads = config.num_attention_heads // ranks
     return AttentionWay(
-        lambda qkv: qkv.view(len(qkv), heads, 3, -1).unbind(2), partial(attend_by, batch=batch, heads=heads)
+        lambda qkv: qkv.view(len(qkv), heads, 3, -1).unbind(2), partial(attend, batch=batch, heads=heads)
     )
 
 
@@ -76,7 +56,7 @@ def gpt3_block(
         norm_y=NormPass(parameters, "post_attention_layernorm"),
         into_attention=LinearPass(parameters, "self_attention.query_key_value"),
         out_of_attention=LinearPass(parameters, "self_attention.dense", adds_bias=first),
-        attend=partial(attend, batch=batch, heads=config.num_attention_heads // group.size),
+        attend=gpt3_attention(config, group.size, batch).attend,
         into_mlp=LinearPass(parameters, "mlp.dense_h_to_4h"),
         out_of_mlp=LinearPass(parameters, "mlp.dense_4h_to_h", adds_bias=first),
         activation=gelu,

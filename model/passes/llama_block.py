@@ -16,8 +16,8 @@ from torch import Tensor
 from model.kernels import NormState, rms_norm_backward, rms_norm_forward, swiglu, swiglu_backward
 from model.llama31 import rope_angles, turned
 from model.llama31_config import Llama31Config
-from model.passes.attention import Attended, AttentionWay, Kernel, choose_kernel
-from model.passes.block_pass import BlockParts
+from model.passes.attention import Attended, AttentionWay, Kernel, as_rows, kernel_for
+from model.passes.block_pass import BlockParts, LinearPass
 from model.passes.tensor_group import TensorGroup
 from model.passes.whole_parameter import WholeParameter
 
@@ -40,33 +40,6 @@ class RmsNormPass:
         return of_input
 
 
-class JoinedLinearPass:
-    """Matrix products without bias of the same input; their columns stand side by side."""
-
-    def __init__(self, parameters: Mapping[str, WholeParameter], *names: str) -> None:
-        self._weights = [parameters[f"{name}.weight"] for name in names]
-
-    def forward(self, x_TH: Tensor) -> Tensor:
-        out = torch.empty(x_TH.shape[0], sum(self._columns()), dtype=x_TH.dtype, device=x_TH.device)
-        for weight, part in zip(self._weights, torch.split(out, self._columns(), dim=1), strict=True):
-            torch.mm(x_TH, weight.value.t(), out=part)
-        return out
-
-    def backward(self, gradient_TF: Tensor) -> Tensor:
-        first, *others = zip(torch.split(gradient_TF, self._columns(), dim=1), self._weights, strict=True)
-        of_input = torch.mm(first[0], first[1].value)
-        for gradient, weight in others:
-            of_input.addmm_(gradient, weight.value)
-        return of_input
-
-    def add_gradients(self, gradient_TF: Tensor, x_TH: Tensor, of_bias: Tensor) -> None:
-        for gradient, weight in zip(torch.split(gradient_TF, self._columns(), dim=1), self._weights, strict=True):
-            weight.add_product(gradient, x_TH)
-
-    def _columns(self) -> list[int]:
-        return [weight.value.shape[0] for weight in self._weights]
-
-
 def _turns(sequence: int, head_size: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Cosines and sines [S, D / 2], FP32: little against a block's other work, so nothing keeps them."""
     angles = rope_angles(sequence, head_size, device)
@@ -86,7 +59,7 @@ class GroupedHeads:
 
     def out(self) -> Tensor:
         """[S x B, N x D]"""
-        return _as_rows(self.attended.out_BNSD)
+        return as_rows(self.attended.out_BNSD)
 
     def backward(self, gradient: Tensor) -> Tensor:
         """From the gradient of :meth:`out` to that of queries, keys and values side by side: [S x B, (N + 2 K) x D]."""
@@ -98,19 +71,14 @@ class GroupedHeads:
         of_k, of_v = (each.reshape(batch, shared, -1, sequence, size).sum(2) for each in (of_k, of_v))
         cosine, sine = _turns(sequence, size, gradient.device)
         of_q, of_k = (turned(each, cosine, -sine) for each in (of_q, of_k))
-        return torch.cat([_as_rows(each) for each in (of_q, of_k, of_v)], dim=1)
+        return torch.cat([as_rows(each) for each in (of_q, of_k, of_v)], dim=1)
 
 
-def attend_grouped(qkv: Tensor, *, batch: int, heads: int, shared_heads: int) -> GroupedHeads:
-    """Causal attention over whole windows. ``qkv``: [S x batch, (heads + 2 shared heads) x D]."""
-    sequence, size = qkv.shape[0] // batch, qkv.shape[1] // (heads + 2 * shared_heads)
-    deterministic = torch.are_deterministic_algorithms_enabled()
-    kernel = choose_kernel(qkv.device.type, qkv.dtype, sequence, size, deterministic)
-    return attend_grouped_by(kernel, qkv, batch=batch, heads=heads, shared_heads=shared_heads)
-
-
-def attend_grouped_by(kernel: Kernel, qkv: Tensor, *, batch: int, heads: int, shared_heads: int) -> GroupedHeads:
-    """As :func:`attend_grouped`, by the given kernel."""
+def attend_grouped(
+    qkv: Tensor, *, batch: int, heads: int, shared_heads: int, kernel: Kernel | None = None
+) -> GroupedHeads:
+    """Causal attention over whole windows, by ``kernel`` or the chosen one. ``qkv``: [S x batch, (heads + 2 shared
+    heads) x D]."""
     sequence, size = qkv.shape[0] // batch, qkv.shape[1] // (heads + 2 * shared_heads)
     of_heads_SBnD = qkv.view(sequence, batch, -1, size)
     q_BNSD, k_BKSD, v_BKSD = (
@@ -120,6 +88,7 @@ def attend_grouped_by(kernel: Kernel, qkv: Tensor, *, batch: int, heads: int, sh
     q_BNSD, k_BKSD = (turned(each, cosine, sine) for each in (q_BNSD, k_BKSD))
     v_BKSD = v_BKSD.contiguous()  # what is kept of it is no view of all the rest
     k_BNSD, v_BNSD = (_for_every_head(each, heads) for each in (k_BKSD, v_BKSD))
+    kernel = kernel or kernel_for(q_BNSD)
     return GroupedHeads(q_BNSD, k_BKSD, v_BKSD, kernel.forward(q_BNSD, k_BNSD, v_BNSD), kernel)
 
 
@@ -129,16 +98,12 @@ def _for_every_head(each_BKSD: Tensor, heads: int) -> Tensor:
     return each_BKSD if times == 1 else each_BKSD.repeat_interleave(times, dim=1)
 
 
-def _as_rows(each_BnSD: Tensor) -> Tensor:
-    return each_BnSD.permute(2, 0, 1, 3).flatten(2).flatten(0, 1)
-
-
 def llama31_attention(config: Llama31Config, ranks: int, batch: int) -> AttentionWay:
     heads, shared = config.num_attention_heads // ranks, config.num_key_value_heads // ranks
     columns = [each * config.head_size for each in (heads, shared, shared)]
     return AttentionWay(
         lambda qkv: torch.split(qkv, columns, dim=1),
-        partial(attend_grouped_by, batch=batch, heads=heads, shared_heads=shared),
+        partial(attend_grouped, batch=batch, heads=heads, shared_heads=shared),
     )
 
 
@@ -146,15 +111,14 @@ def llama31_block(
     parameters: Mapping[str, WholeParameter], group: TensorGroup, config: Llama31Config, batch: int
 ) -> BlockParts:
     """``parameters``: by their names in ``llama31.py``'s block; ``batch``: samples of a micro-batch."""
-    heads, shared = config.num_attention_heads // group.size, config.num_key_value_heads // group.size
     return BlockParts(
         norm_x=RmsNormPass(parameters, "input_layernorm"),
         norm_y=RmsNormPass(parameters, "post_attention_layernorm"),
-        into_attention=JoinedLinearPass(parameters, *(f"self_attn.{name}_proj" for name in "qkv")),
-        out_of_attention=JoinedLinearPass(parameters, "self_attn.o_proj"),
-        attend=partial(attend_grouped, batch=batch, heads=heads, shared_heads=shared),
-        into_mlp=JoinedLinearPass(parameters, "mlp.gate_proj", "mlp.up_proj"),
-        out_of_mlp=JoinedLinearPass(parameters, "mlp.down_proj"),
+        into_attention=LinearPass(parameters, *(f"self_attn.{name}_proj" for name in "qkv")),
+        out_of_attention=LinearPass(parameters, "self_attn.o_proj"),
+        attend=llama31_attention(config, group.size, batch).attend,
+        into_mlp=LinearPass(parameters, "mlp.gate_proj", "mlp.up_proj"),
+        out_of_mlp=LinearPass(parameters, "mlp.down_proj"),
         activation=swiglu,
         activation_backward=swiglu_backward,
     )

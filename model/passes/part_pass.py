@@ -9,23 +9,29 @@ from torch.distributed.tensor import DTensor
 
 from model.architectures import architecture_of
 from model.decoder_sizes import DecoderSizes, Recompute
-from model.passes.block_pass import BlockPass, KeptBlock
+from model.passes.block_pass import BlockPass, ForwardWatch, KeptBlock
 from model.passes.end_passes import EmbeddingPass, OutputPass, sequence_first
-from model.passes.part_parameters import PartParameters
-from model.passes.tensor_group import ForwardWatch, Passing, Pending, TensorGroup
-from model.passes.whole_parameter import WholeParameter
+from model.passes.tensor_group import Passing, Pending, TensorGroup
+from model.passes.whole_parameter import PartParameters, WholeParameter
 
 
 @dataclass(frozen=True)
-class PartBatch:
-    """The ends of the model need these tensors of a micro-batch, on the device; the blocks between need none."""
+class MicroBatch:
+    """The input of one forward pass, which the ends of the model need; the blocks between need none of it. All are
+    [B, S]: tokens and labels int64, loss mask float32 with 0 or 1."""
 
-    tokens_BS: Tensor | None = None
-    """Token ids, for the embedding."""
-    labels_BS: Tensor | None = None
-    """Labels of the losses."""
-    mask_BS: Tensor | None = None
-    """1 for a label whose loss counts, 0 for another, FP32."""
+    tokens: Tensor
+    labels: Tensor
+    loss_mask: Tensor
+
+    def to(self, device: torch.device) -> "MicroBatch":
+        return MicroBatch(
+            *(tensor.to(device, non_blocking=True) for tensor in (self.tokens, self.labels, self.loss_mask))
+        )
+
+    def pinned(self) -> "MicroBatch":
+        """Return a copy in page-locked memory, from which a copy to a GPU does not wait."""
+        return MicroBatch(*(tensor.pin_memory() for tensor in (self.tokens, self.labels, self.loss_mask)))
 
 
 @dataclass(slots=True)
@@ -33,7 +39,7 @@ class KeptPart:
     """Values that the backward pass through a part starts from."""
 
     blocks: list[KeptBlock]
-    tokens_BS: Tensor | None
+    batch: MicroBatch | None
     output_gradient_tH: Tensor | None
     """Gradient of the last block's output, if the part has the model's output."""
 
@@ -82,28 +88,28 @@ class PartPass:
         self.parameters.begin_gather()
         self._arriving = True
 
-    def forward(self, x: Tensor | None, batch: PartBatch) -> Passing[Tensor]:
+    def forward(self, x: Tensor | None, batch: MicroBatch | None) -> Passing[Tensor]:
         """Without a backward pass: from tokens, or the hidden state ``x`` [t, H], to the hidden state, or the losses
         [T], FP32, in the order of ``sequence_first``."""
         hidden, _ = yield from self._blocks_forward(x, batch, keep=False)
         if self._output is None:
             return hidden
-        assert batch.labels_BS is not None
-        return (yield from self._output.losses(hidden, sequence_first(batch.labels_BS)))
+        assert batch is not None
+        return (yield from self._output.losses(hidden, sequence_first(batch.labels)))
 
     def forward_to_train(
-        self, x: Tensor | None, batch: PartBatch, weight_of_loss: float
+        self, x: Tensor | None, batch: MicroBatch | None, weight_of_loss: float
     ) -> Passing[tuple[Tensor, KeptPart]]:
         """The same, and what the backward pass needs: of ``weight_of_loss`` times the mean of the losses that count,
         which is what is returned in the place of losses, a scalar."""
         hidden, blocks = yield from self._blocks_forward(x, batch, keep=True)
-        kept = KeptPart(blocks, batch.tokens_BS if self._embedding is not None else None, None)
+        kept = KeptPart(blocks, batch, None)
         if self._output is None:
             return hidden, kept
-        assert batch.labels_BS is not None and batch.mask_BS is not None
-        mask_T = sequence_first(batch.mask_BS)
+        assert batch is not None
+        mask_T = sequence_first(batch.loss_mask)
         weights_T = mask_T * (weight_of_loss / mask_T.sum())
-        labels_T = sequence_first(batch.labels_BS)
+        labels_T = sequence_first(batch.labels)
         losses_T, gradient = yield from self._output.losses_and_gradient(hidden, labels_T, weights_T)
         kept.output_gradient_tH = gradient
         return (losses_T * weights_T).sum(), kept
@@ -132,17 +138,17 @@ class PartPass:
             to_next = send if number == 0 and self._embedding is None else self._group.gather
             gradient, whole = yield from block.backward(kept.blocks.pop(), gradient, whole, to_next)
         if self._embedding is not None:
-            assert kept.tokens_BS is not None
-            yield from self._embedding.backward(kept.tokens_BS, gradient, whole)
+            assert kept.batch is not None
+            yield from self._embedding.backward(kept.batch.tokens, gradient, whole)
 
     def _blocks_forward(
-        self, x: Tensor | None, batch: PartBatch, *, keep: bool
+        self, x: Tensor | None, batch: MicroBatch | None, *, keep: bool
     ) -> Passing[tuple[Tensor, list[KeptBlock]]]:
         if self._arriving:
             self._end_gather()
         if self._embedding is not None:
-            assert batch.tokens_BS is not None
-            x = yield from self._embedding.forward(batch.tokens_BS)
+            assert batch is not None
+            x = yield from self._embedding.forward(batch.tokens)
         assert x is not None
         kept_blocks = []
         for block in self.blocks:

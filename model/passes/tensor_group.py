@@ -16,7 +16,6 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 
 from model.decoder_sizes import CopyEngines
-from model.passes.copy_engines import CopiedCollectives, CopiedWork
 from model.passes.waits import tensor_parallel_collective
 
 T = TypeVar("T")
@@ -38,19 +37,6 @@ class Pending:
 
 Passing = Generator[Pending, None, T]
 """A pass that yields collectives it needs next, and returns T."""
-
-
-class ForwardWatch:
-    """Is told where the forward pass of a block begins and ends, and where it pauses for a collective; for whoever
-    measures it. This one does nothing."""
-
-    def begin(self) -> None: ...
-
-    def pause(self) -> None: ...
-
-    def resume(self) -> None: ...
-
-    def end(self) -> None: ...
 
 
 def needed(pending: Pending) -> Passing[Tensor]:
@@ -89,26 +75,52 @@ def run_together(*passes: Passing[Any]) -> list[Any]:
         tensor_parallel_collective(pending.work)
 
 
+class CopiedWork:
+    """A wait for a message that copy engines carry, as for a process group's work."""
+
+    def __init__(self, result: Tensor) -> None:
+        self._result = result
+
+    def wait(self) -> None:
+        torch.ops._c10d_functional.wait_tensor(self._result)
+
+
+def copied_gather(part: Tensor, group: dist.ProcessGroup) -> tuple[Tensor, CopiedWork]:
+    whole = torch.ops.symm_mem._low_contention_all_gather(part, group.group_name)
+    return whole, CopiedWork(whole)
+
+
+def copied_reduce_scatter(terms: Tensor, group: dist.ProcessGroup) -> tuple[Tensor, CopiedWork]:
+    part = torch.ops.symm_mem._low_contention_reduce_scatter(terms, "sum", group.group_name)
+    return part, CopiedWork(part)
+
+
 class TensorGroup:
     """The ranks that share each layer; neighbours of a sequence, whose parts are rows one behind the other."""
 
     def __init__(self, mesh: DeviceMesh | None = None, copy_engines: CopyEngines = "none") -> None:
-        """``copy_engines``: the messages that they carry (copy_engines.py); the process group's library carries the
-        others."""
+        """``copy_engines``: the messages that a GPU's copy engines carry, through memory that the GPUs of a machine
+        share; the process group's library carries the others.
+
+        Copy engines take no multiprocessors from the matrix products beside them; a kernel of NCCL does. The operators
+        are PyTorch's low-contention collectives, in an interface that PyTorch calls private. A gather gives the same
+        bits as NCCL's. A reduce-scatter copies the terms of all ranks and adds them up in a kernel at the end, in FP32
+        and the order of ranks. Not tried on a GPU.
+        """
         self.size = 1 if mesh is None else mesh.size()
         self.rank = 0 if self.size == 1 or mesh is None else mesh.get_local_rank()
         self.group = None if self.size == 1 or mesh is None else mesh.get_group()
-        copied = None if self.group is None or copy_engines == "none" else CopiedCollectives(self.group)
-        self._copied_gathers, self._copied_sums = copied, copied if copy_engines == "all" else None
+        self._copies_gathers, self._copies_sums = copy_engines != "none", copy_engines == "all"
+        if self.group is not None and self._copies_gathers:
+            pass  # defines the operators
 
     def gather(self, part: Tensor) -> Pending:
         """Rows of all ranks, in their order: [t, ...] to [T, ...]."""
         if self.group is None:
             return Pending(part)
         part = part.contiguous()
-        if self._copied_gathers is not None:
-            whole = self._copied_gathers.gather(part)
-            return Pending(whole, CopiedWork(whole), part)
+        if self._copies_gathers:
+            return Pending(*copied_gather(part, self.group), part)
         whole = torch.empty((part.shape[0] * self.size, *part.shape[1:]), dtype=part.dtype, device=part.device)
         return Pending(whole, all_gather_single(whole, part, group=self.group, async_op=True), part)
 
@@ -116,9 +128,8 @@ class TensorGroup:
         """This rank's rows of the sum over ranks: [T, ...] to [t, ...]."""
         if self.group is None:
             return Pending(terms)
-        if self._copied_sums is not None:
-            part = self._copied_sums.reduce_scatter(terms)
-            return Pending(part, CopiedWork(part), terms)
+        if self._copies_sums:
+            return Pending(*copied_reduce_scatter(terms, self.group), terms)
         rows = terms.shape[0] // self.size
         part = torch.empty((rows, *terms.shape[1:]), dtype=terms.dtype, device=terms.device)
         return Pending(part, reduce_scatter_single(part, terms, group=self.group, async_op=True), terms)

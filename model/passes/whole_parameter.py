@@ -1,17 +1,27 @@
-"""A parameter as the passes use it: whole over the data-parallel ranks, with a gradient in FP32.
+"""Parameters as the passes use them: whole over the data-parallel ranks, with a gradient in FP32.
 
 The state of a run has each parameter as a DTensor: an FP32 shard of its rows on each data-parallel rank, of this rank's
 part where tensor parallelism cuts it (sharding.py). Here are its values in the precision of the computation, and the
 gradients of all micro-batches, summed where they are computed. A shard is consecutive rows, so values are gathered and
-gradients scattered (part_parameters.py) without a copy between. With one data-parallel rank nothing is sent, and in
-FP32 nothing is copied either.
+gradients scattered without a copy between. With one data-parallel rank nothing is sent, and in FP32 nothing is copied
+either.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
+import torch.distributed as dist
 from torch import Tensor
+from torch.distributed import distributed_c10d
 from torch.distributed.tensor import DTensor, Shard
 
 from model.kernels import add_product, put_product
+from model.passes.tensor_group import all_gather_single, reduce_scatter_single
+from model.passes.waits import data_parallel_collective, tensor_parallel_collective
+
+Pair = tuple[Tensor, Tensor]
+"""Output and input of a collective."""
 
 
 class WholeParameter:
@@ -70,7 +80,7 @@ class WholeParameter:
         else:
             add_product(self._sums(), left_TF, right_TH)
 
-    def put_own_rows(self) -> tuple[Tensor, Tensor] | None:
+    def put_own_rows(self) -> Pair | None:
         """Put this rank's shard into its place among the values; where to gather all rows, and this rank's, of equal
         number on all ranks. None where there is one shard."""
         if self._padded is self._shard:
@@ -83,7 +93,7 @@ class WholeParameter:
         """The gradient, where each tensor-parallel rank has a term of it: they are to be summed in place."""
         return self.gradient if self._has_terms else None
 
-    def to_scatter(self) -> tuple[Tensor, Tensor] | None:
+    def to_scatter(self) -> Pair | None:
         """Return the place of the summed gradient's shard, and the tensor to scatter; None if there is one shard."""
         sums = self.gradient
         assert self._padded_gradient is not None and len(sums) <= len(self._padded_gradient)
@@ -117,3 +127,80 @@ class WholeParameter:
             self._padded_gradient = torch.zeros(self._padded.shape, dtype=torch.float32, device=self._padded.device)
             self._gradient = self._padded_gradient[: self.value.shape[0]]
         return self._gradient
+
+
+class PartParameters:
+    """Gathers the values and reduces the gradients of a part's parameters once a step, as ZeRO 1 does.
+
+    All of a part goes in one message of many tensors, which is one kernel of NCCL: with one hardware queue, which
+    tensor parallelism asks for (benchmark/config/runtime_variables.py), a second kernel would hold up every computation
+    handed over after it until the first has ended.
+    """
+
+    def __init__(self, parameters: Sequence[WholeParameter]) -> None:
+        self._parameters = list(parameters)
+        mesh = self._parameters[0].parameter.device_mesh
+        self._replica_group, self._tensor_group, self._shard_group = (
+            group if group.size() > 1 else None for group in mesh.get_all_groups()
+        )
+        self._work: Any = None
+
+    def begin_gather(self) -> None:
+        """Begin to collect the values of all shards. Collective, as are the following."""
+        pairs = [pair for one in self._parameters if (pair := one.put_own_rows()) is not None]
+        self._work = gather_all(pairs, self._shard_group) if self._shard_group is not None and pairs else None
+
+    def end_gather(self) -> None:
+        """Values may be read from here on."""
+        self._wait()
+
+    def begin_reduce(self) -> None:
+        """Begin to sum the gradients of all ranks; nothing may be added any more."""
+        if self._tensor_group is not None:
+            terms = [sums for one in self._parameters if (sums := one.terms()) is not None]
+            if terms:
+                tensor_parallel_collective(sum_all(terms, self._tensor_group))
+        pairs = [pair for one in self._parameters if (pair := one.to_scatter()) is not None]
+        if self._shard_group is not None:
+            self._work = scatter_all(pairs, self._shard_group)
+
+    def begin_reduce_replicas(self) -> None:
+        """After :meth:`begin_reduce` of all parts: go on with the sum over replicas."""
+        self._wait()
+        if self._replica_group is not None:
+            self._work = sum_all([one.shard_sum() for one in self._parameters], self._replica_group)
+
+    def end_reduce(self) -> None:
+        """The sums are there: they become the gradients of the parameters."""
+        self._wait()
+        for one in self._parameters:
+            one.publish_gradient()
+
+    def _wait(self) -> None:
+        if self._work is not None:
+            data_parallel_collective(self._work)
+            self._work = None
+
+
+def gather_all(pairs: Sequence[Pair], group: dist.ProcessGroup) -> Any:
+    """Begin an all-gather of each pair, in one message; to be waited for."""
+    with distributed_c10d._coalescing_manager(group=group, async_ops=True) as begun:
+        for output, own in pairs:
+            all_gather_single(output, own, group=group)
+    return begun
+
+
+def scatter_all(pairs: Sequence[Pair], group: dist.ProcessGroup) -> Any:
+    """Begin a reduce-scatter of each pair, in one message; to be waited for."""
+    with distributed_c10d._coalescing_manager(group=group, async_ops=True) as begun:
+        for output, terms in pairs:
+            reduce_scatter_single(output, terms, group=group)
+    return begun
+
+
+def sum_all(tensors: Sequence[Tensor], group: dist.ProcessGroup) -> Any:
+    """Begin to sum each tensor over the group, in place, in one message; to be waited for."""
+    with distributed_c10d._coalescing_manager(group=group, async_ops=True) as begun:
+        for tensor in tensors:
+            dist.all_reduce(tensor, group=group)
+    return begun

@@ -14,7 +14,6 @@ import platform
 import stat
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -216,18 +215,28 @@ def identity_of(path: Path, found: os.stat_result) -> str:
 
 
 def files_below(folder: Path) -> list[tuple[str, os.stat_result]]:
-    """Return all regular files below ``folder``, following links: the path relative to it, and the file's status.
+    """Return all regular files below ``folder``, following links: the path relative to it, and the file's status."""
+    return [(name, found) for name, found in entries_below(folder) if found is not None]
 
-    Several folders are read at the same time.
+
+def entries_below(folder: Path) -> list[tuple[str, os.stat_result | None]]:
+    """Return everything below ``folder`` that is no folder: the path relative to it, and the file's status.
+
+    The status is None for a link that leads nowhere, and for what is not a regular file. Several folders are read at
+    the same time.
     """
     with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
         found = [one for some in pool.map(_stats_of, walked(folder)) for one in some]
     return [(os.path.relpath(path, folder), one) for path, one in found]
 
 
-def _stats_of(files: tuple[str, Iterable[str]]) -> list[tuple[str, os.stat_result]]:
-    found = []
+def _stats_of(files: tuple[str, Iterable[str]]) -> list[tuple[str, os.stat_result | None]]:
+    found: list[tuple[str, os.stat_result | None]] = []
     for path in (os.path.join(files[0], name) for name in files[1]):
-        with suppress(FileNotFoundError):  # a link that leads nowhere, or a file that is gone: the number tells
-            found.append((path, os.stat(path)))  # noqa: PTH116  # a Path for each of 100,000 files takes longer
-    return [(path, one) for path, one in found if stat.S_ISREG(one.st_mode)]
+        try:
+            one = os.stat(path)  # noqa: PTH116  # a Path for each of 100,000 files takes longer
+        except FileNotFoundError:
+            found.append((path, None))
+        else:
+            found.append((path, one if stat.S_ISREG(one.st_mode) else None))
+    return found

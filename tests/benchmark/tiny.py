@@ -19,7 +19,7 @@ from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
 from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
 from checkpoint_convert.formats.array_table import ARRAYS, array_dtype, groups
 from checkpoint_convert.formats.boxes import whole_box
-from checkpoint_convert.formats.common_files import common_files
+from checkpoint_convert.formats.step_files import common_files
 from checkpoint_convert.formats.zarr_arrays import create_array, zarr_array
 from data_prep.token_files.indexed_dataset import IndexedDatasetWriter
 from model.gpt3_config import GPT3Config

@@ -9,8 +9,7 @@ import numpy.typing as npt
 import tensorstore as ts
 
 from checkpoint_convert.formats.array_table import ARRAYS, EXP_AVG_SQ, array_dtype, chunk_shape, groups
-from checkpoint_convert.formats.common_files import common_files
-from checkpoint_convert.formats.paxml_counters import write_counters
+from checkpoint_convert.formats.step_files import common_files, write_counters
 from checkpoint_convert.formats.zarr_arrays import create_array
 from model.gpt3_config import GPT3Config
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_convert.formats.common_files import common_files
+from checkpoint_convert.formats.step_files import common_files
 from checksums.md5_list import compare_lists, digest_folder, format_list, read_list
 from tests.checkpoint_convert.in_process import run
 
@@ -54,7 +54,7 @@ def test_verify_names_what_differs(folder: Path, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("place", ["data", "release/data", "/elsewhere/data", "{folder}"])
+@pytest.mark.parametrize("place", ["release/data", "{folder}"])
 def test_paths_that_begin_with_other_folders_are_understood(place: str, folder: Path, tmp_path: Path) -> None:
     place = place.format(folder=folder)
     digests = {f"{place}/{name}": digest for name, digest in digest_folder(folder).items()}
@@ -97,20 +97,13 @@ def test_small_files_of_a_megatron_checkpoint_may_differ_but_not_be_missing(tmp_
 
 def fresh(*words: object) -> "subprocess.CompletedProcess[str]":
     """Run a command in an interpreter of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "checksums", *map(str, words)],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    command = [sys.executable, "-m", "checksums", *map(str, words)]
+    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120)
 
 
-@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
-def test_names_that_are_no_text_are_listed_and_verified(
-    locale: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LC_ALL", locale)
+def test_names_that_are_no_text_are_listed_and_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The locale is one that knows less than the names."""
+    monkeypatch.setenv("LC_ALL", "C")
     monkeypatch.setenv("PYTHONUTF8", "0")
     folder, manifest = tmp_path / "data", tmp_path / "list"
     folder.mkdir()
@@ -119,8 +112,7 @@ def test_names_that_are_no_text_are_listed_and_verified(
         Path(os.fsdecode(os.path.join(os.fsencode(folder), name))).write_bytes(name)
     done = fresh("create", folder, "--output", manifest)
     assert (done.returncode, done.stderr) == (0, "")
-    done = fresh("verify", folder, "--manifest", manifest)
-    assert (done.returncode, "5 files match" in done.stdout, done.stderr) == (0, True, "")
+    assert run("verify", folder, "--manifest", manifest).returncode == 0
     Path(os.fsdecode(os.path.join(os.fsencode(folder), names[0]))).write_bytes(b"")
     done = fresh("verify", folder, "--manifest", manifest)
-    assert (done.returncode, "1 changed" in done.stdout, done.stderr) == (1, True, "")
+    assert (done.returncode, "4 files match, 1 changed" in done.stdout, done.stderr) == (1, True, "")

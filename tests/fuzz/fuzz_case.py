@@ -16,7 +16,7 @@ from tests.fuzz.user_files import ServedFiles, UserFiles
 DIFFERS = ("common.pt", ".manifest.json", ".md5", ".metadata")
 """Endings of files whose bytes differ every time: PyTorch's, and what holds sums or times."""
 ODD_OUTPUTS = ("b c", "n\nl", "\udcfe", "back\\slash", "a" * 240)
-NOT_PLAIN = ("--plan", "--verify-input", "--bandwidth-limit")
+NOT_PLAIN = ("--plan", "--bandwidth-limit")
 """With which a command makes nothing, or refuses good files: without a manifest, or of this machine."""
 NOBODY = 65534
 LONGEST_S = 60.0

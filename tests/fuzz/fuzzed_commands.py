@@ -34,7 +34,7 @@ data_prep fetch --from <origin> --what train|tokenizer|checkpoint|validation|val
 data_prep plan [--nodes 1] [--cores 64] [--mb-per-s-per-core 3] [--disk-mb-per-s 100] [--network-mb-per-s 9] [--json]
 checkpoint_convert paxml-to-megatron --input <paxml*>@ --dtype bf16|fp32 --workers 1|2 [--shard 0/2|1/2]
     [--disk-mb-per-s 10] [--bandwidth-limit 50MB] [--force] [--json] [--plan] [--missing-chunks-are-zeros]
-    [--verify-input] --output =x
+    --output =x
 checkpoint_convert megatron-to-paxml --input <mega*> --workers 1|2 --memory-limit 1GiB|8MiB [--heads 1] [--force]
     [--json] --output =x
 checkpoint_convert plan --dtype bf16 [--workers 1|2] [--disk-mb-per-s 9] [--json]

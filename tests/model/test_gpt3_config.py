@@ -21,7 +21,3 @@ from stage.errors import InputError
 def test_sizes_that_do_not_fit(sizes: tuple[int, int, int, int, int, int], complaint: str) -> None:
     with pytest.raises(InputError, match=f"^{complaint}$"):
         GPT3Config(*sizes)
-
-
-def test_the_feed_forward_layer_is_four_times_as_wide() -> None:
-    assert GPT3Config(2, 32, 4, 16, 100, 128).ffn_hidden_size == 128

@@ -5,11 +5,11 @@ import itertools
 
 import pytest
 import torch
+from torch.distributed.tensor.debug import _clear_sharding_prop_cache
 
 from benchmark.config.systems import SYSTEMS
 from benchmark.planning.dry_runs.fake_world import fake_world
 from model.architectures import architecture_of
-from model.flops import num_parameters
 from model.gpt3 import GPT3
 from model.gpt3_config import GPT3Config
 from model.sharding import empty_chunks, layers_of_pipeline_stages, names_of_stage
@@ -27,7 +27,9 @@ Chunk = dict[str, tuple[tuple[int, ...], int]]
 """Shape of each parameter, and the numbers of it that this process holds."""
 
 
-def _chunks(rank: int, topology: dict[str, int]) -> list[Chunk]:
+def _chunks(rank: int = 0, **topology: int) -> list[Chunk]:
+    """Of process ``rank`` of eight."""
+    _clear_sharding_prop_cache()  # type: ignore[no-untyped-call] # as in tests/model/passes/on_mesh.py
     system = dataclasses.replace(EIGHT, **topology)  # type: ignore[arg-type]
     with fake_world(system, rank) as world:
         found = empty_chunks(SIZES, world.mesh, system.pipeline_chunks)
@@ -35,45 +37,30 @@ def _chunks(rank: int, topology: dict[str, int]) -> list[Chunk]:
         return [{name: (tuple(one.shape), one.to_local().numel()) for name, one in chunk.items()} for chunk in found]
 
 
-def chunks(rank: int = 0, **topology: int) -> list[Chunk]:
-    """Of process ``rank`` of eight, in a process of its own."""
-    (found,) = in_processes(1, _chunks, rank, topology)
-    return list(found)
+def _in_every_topology() -> None:
+    """In a process of its own: others may have a world open."""
+    (shards,) = _chunks()
+    assert set(shards) == NAMES
+    assert sum(held for _, held in shards.values()) == SIZES.num_parameters // 8
+    (with_replicas,) = _chunks(replicas=2)  # which share no shards
+    assert sum(held for _, held in with_replicas.values()) == SIZES.num_parameters // 4
+    (tensor,) = _chunks(tensor_parallel=8)
+    assert tensor["encoder.layers.0.self_attention.query_key_value.weight"] == ((192, 64), 192 * 64 // 8)
+    assert tensor["encoder.layers.0.self_attention.dense.weight"] == ((64, 64), 64 * 64 // 8)
+    assert tensor["encoder.layers.0.self_attention.dense.bias"] == ((64,), 64)
+    assert tensor["encoder.layers.3.mlp.dense_h_to_4h.bias"] == ((256,), 256 // 8)
+    assert tensor["embedding.word_embeddings.weight"] == ((128, 64), 128 * 64 // 8)
+    assert tensor["embedding.position_embeddings.weight"] == ((2048, 64), 2048 * 64)
+    for ranks, per_rank in ((4, 1), (2, 2)):  # a rank has every so many stages
+        layers = layers_of_pipeline_stages(SIZES.num_layers, ranks * per_rank)
+        for rank in (0, ranks - 1):
+            found = _chunks(8 // ranks * rank, pipeline_parallel=ranks, pipeline_chunks=per_rank)
+            assert [_layers(chunk) for chunk in found] == [set(some) for some in layers[rank::ranks]]
+            assert WORDS in found[0 if rank == 0 else -1]
 
 
-def test_one_part_sharded_over_all() -> None:
-    """Names are the plain model's."""
-    (chunk,) = chunks()
-    assert set(chunk) == NAMES
-    assert sum(held for _, held in chunk.values()) == num_parameters(SIZES) // 8
-
-
-def test_replicas_share_no_shards() -> None:
-    (chunk,) = chunks(replicas=2)
-    assert sum(held for _, held in chunk.values()) == num_parameters(SIZES) // 4
-
-
-def test_tensor_parallel_ranks_hold_parts_of_matrices_and_all_of_the_rest() -> None:
-    (chunk,) = chunks(tensor_parallel=8)
-    assert chunk["encoder.layers.0.self_attention.query_key_value.weight"] == ((192, 64), 192 * 64 // 8)
-    assert chunk["encoder.layers.0.self_attention.dense.weight"] == ((64, 64), 64 * 64 // 8)
-    assert chunk["encoder.layers.0.self_attention.dense.bias"] == ((64,), 64)
-    assert chunk["encoder.layers.3.mlp.dense_h_to_4h.bias"] == ((256,), 256 // 8)
-    assert chunk["embedding.word_embeddings.weight"] == ((128, 64), 128 * 64 // 8)
-    assert chunk["embedding.position_embeddings.weight"] == ((2048, 64), 2048 * 64)
-
-
-@pytest.mark.parametrize(("ranks", "per_rank"), [(4, 1), (2, 2)])
-def test_pipeline_ranks_have_every_so_many_stages(ranks: int, per_rank: int) -> None:
-    """The first rank has the first pipeline stage and, interleaved, the one after the last rank's first."""
-    last_rank = 8 // ranks * (ranks - 1)
-    first, last = (chunks(rank, pipeline_parallel=ranks, pipeline_chunks=per_rank) for rank in (0, last_rank))
-    layers = layers_of_pipeline_stages(SIZES.num_layers, ranks * per_rank)
-    for pipeline_rank, found in ((0, first), (ranks - 1, last)):
-        assert [_layers(chunk) for chunk in found] == [set(some) for some in layers[pipeline_rank::ranks]]
-    assert "embedding.position_embeddings.weight" in first[0]
-    assert WORDS in first[0].keys() & last[-1].keys()
-    assert "encoder.final_layernorm.weight" in last[-1]
+def test_what_a_process_holds_in_every_topology() -> None:
+    in_processes(1, _in_every_topology)
 
 
 def _layers(chunk: Chunk) -> set[int]:

@@ -4,16 +4,15 @@ python -m tests.speed.guards [--steps 1200] [--work-dir runs/guards]
 
 One run of the drills' benchmark, two processes, nothing saved or evaluated. Every few steps all guards are switched:
 on, off, off, on, ... Off means: no heartbeats, the watchdogs suspended, the comparison of ranks and the judging of loss
-and norm left out. What is timed is all of a step, from one to the next; the first after a switch does not count. The
-ratio is that of the medians; its interval is a bootstrap over pairs of neighbouring blocks. Where other programs share
-the cores, the ratio of the process's CPU time tells more than that of the wall time; the watchdogs' own comes on top.
+and norm left out. What is timed is all of a step, from one to the next; the first after a switch does not count.
+Ratios are those of neighbouring blocks, median and quartiles. Where other programs share the cores, the ratio of the
+process's CPU time tells more than that of the wall time; the watchdogs' own comes on top.
 """
 
 import argparse
 import dataclasses
 import json
 import os
-import random
 import signal
 import statistics
 import time
@@ -39,7 +38,6 @@ BLOCK = 6
 WARM_UP = 4 * BLOCK
 TIMES_BATCH = 4
 """Of the drills' batch: as many micro-batches per step and process as 8."""
-DRAWS = 2000
 Timed = tuple[int, bool, float, float]
 """Of a step: those done before it, whether the guards were on, seconds, seconds of CPU time."""
 
@@ -111,12 +109,6 @@ def paired(timed: Sequence[Timed], clock: int) -> list[tuple[list[float], list[f
     return pairs
 
 
-def ratio(pairs: Sequence[tuple[list[float], list[float]]]) -> float:
-    with_guards = [seconds for on, _ in pairs for seconds in on]
-    without = [seconds for _, off in pairs for seconds in off]
-    return statistics.median(with_guards) / statistics.median(without)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=1200)
@@ -144,13 +136,12 @@ def main() -> None:
     timed = json.loads((folder / "steps_0.json").read_text())
     for title, clock in (("wall time", 2), ("CPU time of rank 0", 3)):
         pairs = paired(timed, clock)
-        drawing = random.Random(1)
-        drawn = sorted(ratio(drawing.choices(pairs, k=len(pairs))) for _ in range(DRAWS))
         on, off = (statistics.median(s for pair in pairs for s in pair[side]) * 1000 for side in (0, 1))
-        interval = f"{drawn[DRAWS // 40]:.4f} to {drawn[-DRAWS // 40]:.4f}"
+        ratios = [statistics.median(one) / statistics.median(other) for one, other in pairs]
+        low, middle, high = statistics.quantiles(ratios, n=4)
         print(
-            f"{title}: median step with guards {on:.2f} ms, without {off:.2f} ms, ratio {ratio(pairs):.4f} "
-            f"(95 % of the bootstrap's {interval}; {len(pairs)} pairs of blocks)"
+            f"{title}: median step with guards {on:.2f} ms, without {off:.2f} ms, ratio {middle:.4f} ({low:.4f} to "
+            f"{high:.4f}; {len(pairs)} pairs of blocks)"
         )
 
 

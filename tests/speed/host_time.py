@@ -10,69 +10,47 @@ takes several times what is to be measured.
 
 The time is the CPU time of the thread that queues, so that other programs on the machine do not count. It is the
 difference between steps of many and of few micro-batches over the difference of their numbers, so that what a step
-takes once (reductions, the norm) does not count either. Printed are
-
-  all        this time. A CPU operator on tiny tensors takes a few microseconds in C++, about as long as one on a GPU
-             takes to allocate its result and to launch its kernel: this is the figure to compare with the device's time
-  operators  the same operators on tensors of the same sizes, called one after the other
-  the rest   the difference: Python, the schedule, messages (which NCCL takes longer to queue
-             than the stand-in here: they are counted)
+takes once (reductions, the norm) does not count either. An operator on tiny tensors takes a few microseconds in C++,
+about as long as one on a GPU takes to allocate its result and to launch its kernel.
 """
 
 import argparse
 import dataclasses
 import statistics
 import time
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
 import torch
-from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map_only
 
 from benchmark.config.benchmarks import GPT3_175B
 from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import System
 from benchmark.planning.dry_runs.fake_world import fake_world
 from benchmark.training.engine.distributed import World
-from benchmark.training.engine.micro_batches import MicroBatch
 from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import TrainState, empty_state
 from model.gpt3_config import GPT3Config
+from model.passes.part_pass import MicroBatch
 
 SEQUENCE = 16
 FEW, MANY = 16, 48
 """Micro-batches of the two steps that are compared."""
-Called = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 
 class Recorder(TorchDispatchMode):
-    """Keeps every operator that computes, with tensors of zeros in the place of its own, whose memory may be gone."""
+    """Counts operators that compute, and messages: collectives, sends and receives."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.calls: list[Called] = []
-        self.messages = 0
-        """Collectives, sends and receives."""
-        self._stand_ins: dict[tuple[Any, ...], Tensor] = {}
+        self.called = Counter[str]()
 
-    def __torch_dispatch__(
-        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        if function.namespace == "aten":
-            self.calls.append((function, *tree_map_only(Tensor, self._stand_in, (args, kwargs or {}))))
-        elif function.namespace == "c10d":
-            self.messages += 1
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.called[function.namespace] += 1
         return function(*args, **(kwargs or {}))
-
-    def _stand_in(self, tensor: Tensor) -> Tensor:
-        key = (tensor.shape, tensor.stride(), tensor.dtype)
-        if key not in self._stand_ins:
-            self._stand_ins[key] = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype).zero_()
-        return self._stand_ins[key]
 
 
 def tiny_config(options: argparse.Namespace, micro_batches: int) -> RunConfig:
@@ -118,49 +96,19 @@ def batches_of(config: RunConfig) -> list[MicroBatch]:
     return [MicroBatch(tokens, tokens, torch.ones(1, SEQUENCE))] * config.num_microbatches
 
 
-def thread_s(call: Callable[[], object]) -> float:
-    """Seconds of CPU time of this thread."""
-    started = time.thread_time()
-    call()
-    return time.thread_time() - started
-
-
-def replay(calls: list[Called]) -> None:
-    for function, arguments, named in calls:
-        function(*arguments, **named)
-
-
-@dataclass(frozen=True)
-class Step:
-    """A step of some number of micro-batches, and the operators it calls."""
-
-    run: Callable[[], object]
-    calls: list[Called]
-    messages: int
-
-
-def recorded_step(config: RunConfig, world: World) -> Step:
+def timed_step(config: RunConfig, world: World) -> tuple[Callable[[], float], Counter[str]]:
+    """Return what does a step and tells this thread's seconds of CPU time, and what a step calls."""
     state, batches = made_state(config, world), batches_of(config)
 
-    def run() -> None:
+    def run() -> float:
+        started = time.thread_time()
         state.pipeline.train(batches, config.num_microbatches)
+        return time.thread_time() - started
 
     run()  # makes what later ones use again
     with Recorder() as recorder:
         run()
-    return Step(run, recorder.calls, recorder.messages)
-
-
-def per_micro_batch_ms(few: Step, many: Step, repeat: int) -> dict[str, list[float]]:
-    """Repetitions of what the module's docstring names."""
-    found: dict[str, list[float]] = {"all": [], "operators": [], "the rest": []}
-    for _ in range(repeat):
-        whole_s = thread_s(many.run) - thread_s(few.run)
-        with torch.no_grad():
-            bare_s = thread_s(lambda: replay(many.calls)) - thread_s(lambda: replay(few.calls))
-        for name, seconds in zip(found, (whole_s, bare_s, whole_s - bare_s), strict=True):
-            found[name].append(seconds / (MANY - FEW) * 1000)
-    return found
+    return run, recorder.called
 
 
 def main() -> None:
@@ -178,15 +126,13 @@ def main() -> None:
     configs = tiny_config(options, FEW), tiny_config(options, MANY)
     system = configs[0].system
     with fake_world(system, system.pipeline_parallel // 2 * system.tensor_parallel) as world:
-        few, many = (recorded_step(config, world) for config in configs)
-        found = per_micro_batch_ms(few, many, options.repeat)
+        (few, called_by_few), (many, called_by_many) = (timed_step(config, world) for config in configs)
+        values = [(many() - few()) / (MANY - FEW) * 1000 for _ in range(options.repeat)]
     topology = f"tensor parallel {options.tensor_parallel}, recompute {options.recompute}, chunks {options.chunks}"
-    print(f"{options.layers} layers, {topology}: host time per micro-batch, forward and backward; median (range)")
-    for name, values in found.items():
-        print(f"  {name:10}{statistics.median(values):8.1f} ms ({min(values):.1f} to {max(values):.1f})")
-    counts = (len(many.calls) - len(few.calls), many.messages - few.messages)
-    operators, messages = (count / (MANY - FEW) for count in counts)
-    print(f"  {operators:,.0f} operators and {messages:,.0f} messages per micro-batch")
+    print(f"{options.layers} layers, {topology}: host time per micro-batch, forward and backward")
+    print(f"  {statistics.median(values):.1f} ms ({min(values):.1f} to {max(values):.1f})")
+    operators, messages = ((called_by_many[kind] - called_by_few[kind]) / (MANY - FEW) for kind in ("aten", "c10d"))
+    print(f"  {operators:,.0f} operators and {messages:,.0f} messages")
 
 
 if __name__ == "__main__":

@@ -29,10 +29,10 @@ from benchmark.config.systems import SYSTEMS
 from benchmark.planning.dry_runs.fake_world import fake_world
 from benchmark.preflight.slice_run.device_rates import event_now
 from benchmark.training.engine.distributed import set_environment
-from benchmark.training.engine.micro_batches import MicroBatch
 from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import empty_state
 from model.flops import part_flops_per_token
+from model.passes.part_pass import MicroBatch
 from model.passes.tensor_group import Pending, TensorGroup
 
 FEW, MANY = 8, 24

@@ -4,9 +4,7 @@ python -m tests.speed.tokenise --input C4_FILES --tokenizer MODEL [--repeat 5]
 
 The straightforward pipeline is what the reference's worker does, in one process: gzip, json and SentencePiece for each
 document, and the ids to a file. All sides are fresh processes that start from nothing; they take turns, and ratios are
-those of neighbours. The bytes of the results are compared. Two runs of one worker at the same time say what the machine
-allows two workers: its cores share memory and clock. Each side is also run on one document: what that takes is its
-start and end, and is left out of the second line of ratios. 50 MB take three minutes on a machine that does nothing
+those of neighbours. The bytes of the results are compared. 50 MB take three minutes on a machine that does nothing
 else.
 """
 
@@ -14,28 +12,15 @@ import argparse
 import filecmp
 import gzip
 import json
-import os
-import shlex
-import subprocess
-import sys
 import tempfile
-import time
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from sys import executable
 
 import numpy as np
 import sentencepiece
 
-REPOSITORY = Path(__file__).parents[2]
-
-
-@dataclass(frozen=True)
-class Measured:
-    wall_s: float
-    cpu_s: float
-    peak_mib: float
-    """Of the largest process."""
+from tests.speed.convert import Measured, run
 
 
 def straightforward(inputs: list[str], tokenizer: str, output: str) -> None:
@@ -48,52 +33,10 @@ def straightforward(inputs: list[str], tokenizer: str, output: str) -> None:
                     file.write(np.array(model.encode(json.loads(line)["text"]), np.uint16).tobytes())
 
 
-def run(*commands: list[str]) -> Measured:
-    """Run commands at the same time to their end, and nothing else."""
-    started = time.perf_counter()
-    processes = [
-        subprocess.Popen([sys.executable, *command], cwd=REPOSITORY, stdout=subprocess.DEVNULL) for command in commands
-    ]
-    cpu_s = peak_mib = 0.0
-    for process, command in zip(processes, commands, strict=True):
-        _, status, usage = os.wait4(process.pid, 0)
-        if status:
-            raise SystemExit(f"failed: {shlex.join(command)}")
-        cpu_s += usage.ru_utime + usage.ru_stime
-        peak_mib = max(peak_mib, usage.ru_maxrss / 1024)
-    return Measured(time.perf_counter() - started, cpu_s, peak_mib)
-
-
-def ratios(slow: list[Measured], fast: list[Measured], field: str, times: float = 1) -> str:
+def ratios(slow: list[Measured], fast: list[Measured], field: str) -> str:
     """The median of neighbours' ratios, and the least and the greatest."""
-    found = [times * getattr(a, field) / getattr(b, field) for a, b in zip(slow, fast, strict=True)]
+    found = [getattr(a, field) / getattr(b, field) for a, b in zip(slow, fast, strict=True)]
     return f"{median(found):.2f} ({min(found):.2f} to {max(found):.2f})"
-
-
-def without(all_of_it: list[Measured], start: list[Measured]) -> list[Measured]:
-    """What is left of each run without the one on a single document, of which the median counts."""
-    wall_s, cpu_s = (median(getattr(one, field) for one in start) for field in ("wall_s", "cpu_s"))
-    return [Measured(one.wall_s - wall_s, one.cpu_s - cpu_s, one.peak_mib) for one in all_of_it]
-
-
-def compared(plain: list[Measured], one: list[Measured], two: list[Measured]) -> str:
-    """Return the ratios that docs/notes/data_speed.md states."""
-    return (
-        f"one worker against straightforward {ratios(plain, one, 'wall_s')} by the clock, "
-        f"{ratios(plain, one, 'cpu_s')} by CPU time; "
-        f"two workers against one {ratios(one, two, 'wall_s')} by the clock, "
-        f"for {ratios(two, one, 'cpu_s')} times the CPU time"
-    )
-
-
-def plain_command(inputs: list[str], tokenizer: str, output: str) -> list[str]:
-    common = ["--input", *inputs, "--tokenizer", tokenizer]
-    return ["-m", "tests.speed.tokenise", *common, "--straightforward", output]
-
-
-def our_command(inputs: list[str], tokenizer: str, output: str, workers: int) -> list[str]:
-    common = ["--input", *inputs, "--tokenizer", tokenizer, "--output-prefix", output, "--workers", str(workers)]
-    return ["-m", "data_prep", "preprocess", *common, "--force"]
 
 
 def main() -> None:
@@ -106,58 +49,31 @@ def main() -> None:
     if chosen.straightforward:
         straightforward(chosen.input, chosen.tokenizer, chosen.straightforward)
         return
+    common = ["--input", *chosen.input, "--tokenizer", chosen.tokenizer]
     with tempfile.TemporaryDirectory() as folder:
-        small = f"{folder}/one_document.json.gz"
-        with gzip.open(chosen.input[0], "rb") as lines:
-            Path(small).write_bytes(gzip.compress(lines.readline()))
+        plain, ours = f"{folder}/plain.bin", f"{folder}/ours"
+        preprocess = ["data_prep", "preprocess", *common, "--output-prefix", ours, "--force", "--workers"]
         sides = {
-            "straightforward": [plain_command(chosen.input, chosen.tokenizer, f"{folder}/plain.bin")],
-            "twice 1 worker": [
-                our_command(chosen.input, chosen.tokenizer, f"{folder}/{name}", 1) for name in ("ours", "again")
-            ],
-            "1 worker": [our_command(chosen.input, chosen.tokenizer, f"{folder}/ours", 1)],
-            "2 workers": [our_command(chosen.input, chosen.tokenizer, f"{folder}/ours", 2)],
-        }
-        starts = {
-            "straightforward": plain_command([small], chosen.tokenizer, f"{folder}/plain_small.bin"),
-            "1 worker": our_command([small], chosen.tokenizer, f"{folder}/small", 1),
-            # as many files as workers, for a file is tokenised by one worker
-            "2 workers": our_command([small, small], chosen.tokenizer, f"{folder}/small", 2),
+            "straightforward": ["tests.speed.tokenise", *common, "--straightforward", plain],
+            "1 worker": [*preprocess, "1"],
+            "2 workers": [*preprocess, "2"],
         }
         runs: dict[str, list[Measured]] = {name: [] for name in sides}
-        start_runs: dict[str, list[Measured]] = {name: [] for name in starts}
         for _ in range(chosen.repeat):
-            for name, commands in sides.items():
-                runs[name].append(run(*commands))
-            for name, command in starts.items():
-                start_runs[name].append(run(command))
+            for name, command in sides.items():
+                runs[name].append(run(executable, "-m", *command))
         tokens = Path(folder, "ours.bin").stat().st_size // 2
-        same = filecmp.cmp(f"{folder}/ours.bin", f"{folder}/plain.bin", shallow=False)
-    size = 0
-    words: set[str] = set()  # counted last: a process starts with its parent's peak
-    for path in chosen.input:
-        with gzip.open(path) as lines:
-            for line in lines:
-                text = json.loads(line)["text"]
-                size += len(text.encode())
-                words.update(text.split())
-    print(f"{size / 1e6:.1f} MB of text, {len(words):,} distinct words; medians of {chosen.repeat}")
+        same = filecmp.cmp(f"{ours}.bin", plain, shallow=False)
     for name, measured in runs.items():
-        wall_s, cpu_s = (
-            median(getattr(one, field) for one in measured) / len(sides[name]) for field in ("wall_s", "cpu_s")
-        )
-        rates = f"{size / wall_s / 1e6:6.1f} MB/s {tokens / wall_s / 1e6:6.2f} Mtokens/s"
-        per_core = f"{size / cpu_s / 1e6:6.1f} MB per core second"
-        peak_mib = max(one.peak_mib for one in measured)
-        print(f"{name:16} {wall_s:7.2f} s {rates} {per_core} {peak_mib:5.0f} MiB at most")
-    for name, measured in start_runs.items():
         wall_s, cpu_s = (median(getattr(one, field) for one in measured) for field in ("wall_s", "cpu_s"))
-        print(f"start and end of {name:16} {wall_s:5.2f} s, {cpu_s:5.2f} s of CPU")
-    plain, twice, one, two = runs.values()
-    print(f"cold: {compared(plain, one, two)}")
-    rest = (without(runs[name], start_runs[name]) for name in starts)
-    print(f"without start and end: {compared(*rest)}")
-    print(f"twice one worker, one after the other against at the same time: {ratios(one, twice, 'wall_s', 2)}")
+        peak_mib = max(one.peak_mib for one in measured)
+        rate = f"{tokens / wall_s / 1e6:6.2f} Mtokens/s"
+        print(f"{name:16} {wall_s:7.2f} s {rate} {cpu_s:7.2f} s of CPU {peak_mib:5.0f} MiB at most")
+    slow, one, two = runs.values()
+    by_clock, by_cpu = ratios(slow, one, "wall_s"), ratios(slow, one, "cpu_s")
+    print(f"one worker against straightforward {by_clock} by the clock, {by_cpu} by CPU time")
+    by_clock, by_cpu = ratios(one, two, "wall_s"), ratios(two, one, "cpu_s")
+    print(f"two workers against one {by_clock} by the clock, for {by_cpu} times the CPU time")
     print(f"bytes of the results: {'the same' if same else 'DIFFERENT'}")
     raise SystemExit(0 if same else 1)
 

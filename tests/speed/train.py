@@ -6,8 +6,8 @@ The others are Hugging Face's GPT-2 (transformers) and, from a checkout of it, n
 of its own documentation: autocast for BF16, fused AdamW, clipping at 1.0; without dropout and with GPT-3's GELU. Ours
 is the step of a timed run in one process: Adam on shards, norm, clipping, schedule. All use the same threads,
 batch and vocabulary; sides take turns. Of each side the best repetition is printed and its ratio to the best of the
-others'; then the same ratio of each repetition, as median and quartiles, by wall time and by CPU time: where other
-programs share the cores these tell more. The losses at the start are printed, to see that all do the same work.
+others'; then the median of the same ratio by repetition, by CPU time: where other programs share the cores it tells
+more. The losses at the start are printed, to see that all do the same work.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import dataclasses
 import importlib.util
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,23 +27,14 @@ from torch import Tensor
 from benchmark.config.benchmarks import REHEARSAL
 from benchmark.config.systems import SYSTEMS
 from benchmark.training.engine.distributed import World, build_mesh
-from benchmark.training.engine.micro_batches import MicroBatch
 from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import empty_state
 from benchmark.training.step import train_step
 from model.gpt3_config import GPT3Config
+from model.passes.part_pass import MicroBatch
 
 Step = Callable[[Tensor], float]
 """One optimizer step on tokens [B, S + 1]; returns the loss."""
-
-
-@dataclass(frozen=True)
-class Timed:
-    """Of a step, mean over one repetition."""
-
-    wall_s: float
-    cpu_s: float
-    """Of all threads."""
 
 
 @dataclass(frozen=True)
@@ -173,37 +164,24 @@ def main() -> None:
             steps = {name: build(shape, precision) for name, build in builders.items()}
             tokens = torch.randint(shape.vocabulary, (shape.batch, shape.sequence + 1))
             losses = {name: step(tokens) for name, step in steps.items()}
-            timed: dict[str, list[Timed]] = {name: [] for name in steps}
+            timed: dict[str, list[tuple[float, float]]] = {name: [] for name in steps}
             for _ in range(options.repeat):
                 for name, step in steps.items():
-                    wall_s, cpu_s = time.perf_counter(), time.process_time()
+                    began = time.perf_counter(), time.process_time()
                     for _ in range(options.steps):
                         step(tokens)
-                    passed = time.perf_counter() - wall_s, time.process_time() - cpu_s
-                    timed[name].append(Timed(*(seconds / options.steps for seconds in passed)))
-            for line in compared(timed, losses, shape.batch * shape.sequence):
-                print(line, flush=True)
-
-
-def compared(timed: Mapping[str, Sequence[Timed]], losses: Mapping[str, float], tokens: int) -> Iterator[str]:
-    """A line for each side, beside the fastest of the others."""
-    for name, own in timed.items():
-        best = min(step.wall_s for step in own)
-        others = min(step.wall_s for other, steps in timed.items() if other != "ours" for step in steps)
-        ratios = " and ".join(_ratios(timed, name, clock) for clock in ("wall_s", "cpu_s"))
-        yield (
-            f"  {name:20}{tokens / best:9,.0f} tokens/s, {others / best:.2f} of the best other; by repetition "
-            f"{ratios}; first loss {losses[name]:.3f}"
-        )
-
-
-def _ratios(timed: Mapping[str, Sequence[Timed]], name: str, clock: str) -> str:
-    """The fastest other over this side, in each repetition: median (quartiles)."""
-    sides = {side: [getattr(step, clock) for step in steps] for side, steps in timed.items()}
-    others = [min(step) for step in zip(*(steps for side, steps in sides.items() if side != "ours"), strict=True)]
-    ratios = [other / own for other, own in zip(others, sides[name], strict=True)]
-    low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")
-    return f"{middle:.2f} ({low:.2f} to {high:.2f}) by {clock.removesuffix('_s')}"
+                    passed = time.perf_counter() - began[0], time.process_time() - began[1]
+                    timed[name].append((passed[0] / options.steps, passed[1] / options.steps))
+            for name, own in timed.items():
+                others = [side for other, side in timed.items() if other != "ours"]
+                best, best_other = min(own)[0], min(min(side)[0] for side in others)
+                by_turn = [min(cpu_s for _, cpu_s in turn) for turn in zip(*others, strict=True)]
+                ratios = [other / cpu_s for other, (_, cpu_s) in zip(by_turn, own, strict=True)]
+                print(
+                    f"  {name:20}{shape.batch * shape.sequence / best:9,.0f} tokens/s, {best_other / best:.2f} of the "
+                    f"best other; {statistics.median(ratios):.2f} by CPU time; first loss {losses[name]:.3f}",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

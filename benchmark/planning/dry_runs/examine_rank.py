@@ -21,12 +21,12 @@ from benchmark.planning.dry_runs.rank_report import RankReport, split, traffic_o
 from benchmark.planning.dry_runs.tracker import OperatorCounts, Tracker
 from benchmark.planning.fake.device_rules import HostWait
 from benchmark.planning.fake.fake_gpu import FakeGpu
-from benchmark.training.engine.micro_batches import MicroBatch
 from benchmark.training.engine.pipeline_order import PipelineShape, most_in_flight
 from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import TrainState, empty_state
 from benchmark.training.step import train_step
 from model.flops import part_flops_per_token
+from model.passes.part_pass import MicroBatch
 from model.sharding import layers_of_pipeline_stages
 
 MAY_WAIT = ("train_step",)

@@ -31,7 +31,7 @@ from model.kernels import (
     layer_norm_forward,
     put_product,
 )
-from model.passes.attention import CpuFlash, CudnnFlash, Flash, Kernel, MemoryEfficient, attend, attend_by
+from model.passes.attention import CpuFlash, CudnnFlash, Flash, Kernel, MemoryEfficient, attend
 from stage.errors import CheckFailed
 
 BF16, FP32 = torch.bfloat16, torch.float32
@@ -136,7 +136,7 @@ def attention(kernel: Callable[[], Kernel], dtype: torch.dtype, device: torch.de
     """Try attention forward and backward with one kernel; on a CPU, with the CPU's kernel."""
 
     def ours(qkv: Tensor, gradient: Tensor) -> dict[str, Tensor]:
-        heads = attend_by(kernel() if device.type == "cuda" else CpuFlash(), qkv, 1, HEADS)
+        heads = attend(qkv, 1, HEADS, kernel() if device.type == "cuda" else CpuFlash())
         return {"forward": heads.out(), "backward": heads.backward(gradient)}
 
     def plain(qkv: Tensor) -> Tensor:

@@ -4,16 +4,15 @@ The order is the reference's: docs/facts/reference.md b.5, c.1, c.4.
 """
 
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from benchmark.config.run_config import Benchmark
 from benchmark.config.system_config import System
 from data_prep.sample_order.token_windows import PADDING, TokenWindows
+from model.passes.part_pass import MicroBatch
 from stage.errors import InputError
 
 Ids = npt.NDArray[np.int64]
@@ -41,24 +40,6 @@ def evaluation_sample_ids(num_samples: int, *, micro_batch_size: int, rank: int,
     padded = -(-num_samples // at_once) * at_once
     ids = np.concatenate([np.arange(num_samples), -1 - np.arange(padded - num_samples)]).astype(np.int64)
     return ids.reshape(-1, world_size, micro_batch_size)[:, rank]
-
-
-@dataclass(frozen=True)
-class MicroBatch:
-    """The input of one forward pass. All are [B, S]: tokens and labels int64, loss mask float32 with 0 or 1."""
-
-    tokens: Tensor
-    labels: Tensor
-    loss_mask: Tensor
-
-    def to(self, device: torch.device) -> "MicroBatch":
-        return MicroBatch(
-            *(tensor.to(device, non_blocking=True) for tensor in (self.tokens, self.labels, self.loss_mask))
-        )
-
-    def pinned(self) -> "MicroBatch":
-        """Return a copy in page-locked memory, from which a copy to a GPU does not wait."""
-        return MicroBatch(*(tensor.pin_memory() for tensor in (self.tokens, self.labels, self.loss_mask)))
 
 
 def micro_batch(windows: Ids, does_not_count: npt.NDArray[np.bool_], *, labels_last: bool = False) -> MicroBatch:

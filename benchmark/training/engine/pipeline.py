@@ -17,13 +17,13 @@ from torch.distributed.tensor import DTensor
 from benchmark.config.run_config import Precision
 from benchmark.config.system_config import System
 from benchmark.training.engine.distributed import World
-from benchmark.training.engine.micro_batches import MicroBatch
 from benchmark.training.engine.pipeline_order import PipelineShape, Slot, Turn, evaluation_slots, training_slots
 from model.cpu_bf16 import Bf16ByFp32, cpu_has_bf16
 from model.decoder_sizes import DecoderSizes
+from model.passes.block_pass import ForwardWatch
 from model.passes.end_passes import sequence_first
-from model.passes.part_pass import KeptPart, PartBatch, PartPass
-from model.passes.tensor_group import ForwardWatch, Passing, TensorGroup, run_together, together
+from model.passes.part_pass import KeptPart, MicroBatch, PartPass
+from model.passes.tensor_group import Passing, TensorGroup, run_together, together
 from model.passes.waits import pipeline_exchange
 
 
@@ -132,8 +132,8 @@ class Pipeline:
                 self._evaluation_exchange.send_on(torch.cat([*outs, *outs][:at_once]))  # where one is missing, filled
                 return
             for out, batch in zip(outs, own, strict=True):
-                assert batch.mask_BS is not None
-                mask_T = sequence_first(batch.mask_BS)
+                assert batch is not None
+                mask_T = sequence_first(batch.loss_mask)
                 total.add_(torch.stack([(out * mask_T).sum(), mask_T.sum()]))
 
         turns = -(-number // at_once)
@@ -178,18 +178,11 @@ class Pipeline:
         if turn.micro_batch == 0 and turn.chunk + 1 < len(self._parts):
             self._parts[turn.chunk + 1].begin_gather()
 
-    def _needed_of(self, turn: Turn, batch: Callable[[], MicroBatch]) -> PartBatch:
-        """Return the tensors of a micro-batch that a chunk needs, on the device; empty for a chunk without any."""
-        is_first, is_last = self._shape.is_first(turn.chunk), self._shape.is_last(turn.chunk)
-        if not (is_first or is_last):
-            return PartBatch()
-        own = batch()
-        to = partial(torch.Tensor.to, device=self.world.device, non_blocking=True)
-        return PartBatch(
-            to(own.tokens) if is_first else None,
-            to(own.labels) if is_last else None,
-            to(own.loss_mask) if is_last else None,
-        )
+    def _needed_of(self, turn: Turn, batch: Callable[[], MicroBatch]) -> MicroBatch | None:
+        """Return a micro-batch on the device, for a chunk with an end of the model; None for others."""
+        if self._shape.is_first(turn.chunk) or self._shape.is_last(turn.chunk):
+            return batch().to(self.world.device)
+        return None
 
 
 class Messages:

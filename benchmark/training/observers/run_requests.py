@@ -10,7 +10,7 @@ from typing import Any
 from benchmark.launch.endings import RunEnd
 from benchmark.machine.run_environment import seconds_since_process_start
 from benchmark.training.observer import Observer
-from benchmark.training.step_flags import StepFlags
+from benchmark.training.step import StepFlags
 
 LOOK_S = 2.0
 """Seconds between looks for the files."""
@@ -23,7 +23,7 @@ Handler = Callable[[int, Any], Any] | int | None
 
 
 class RunRequests(Observer):
-    """Collect the requests to this process. The processes agree on them in each step (step_flags.py).
+    """Collect the requests to this process. The processes agree on them in each step (step.py).
 
     SIGUSR1 and ``touch RUN_DIR/save`` save a checkpoint. SIGUSR2, SIGTERM, Ctrl-C, a closed terminal, the time limit
     and ``touch RUN_DIR/exit`` save one and stop the run. A request stays until it is met; the file ``save`` is removed

@@ -16,7 +16,7 @@ from benchmark.training.checkpoints.checkpoint_writer import Checkpointer, Writt
 from benchmark.training.checkpoints.save_policy import SaveInterval, SavePolicy
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.observer import Observer, StepDone
-from benchmark.training.step_flags import StepFlags
+from benchmark.training.step import StepFlags
 
 BEAT_S = 2.0
 """Seconds between signs of life while the main thread waits."""

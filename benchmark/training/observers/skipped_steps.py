@@ -12,9 +12,8 @@ from benchmark.config.run_config import Benchmark
 from benchmark.events.event_log import EventLog
 from benchmark.launch.endings import RunEnd
 from benchmark.launch.phases import PhaseLog
-from benchmark.training.engine.nonfinite_step import NonFiniteStep, RankFindings
-from benchmark.training.engine.state_soundness import StateSoundness, check_state
 from benchmark.training.engine.train_state import TrainState
+from benchmark.training.engine.unsound_values import NonFiniteStep, RankFindings, StateSoundness, check_state
 from benchmark.training.observer import Observer, StepDone
 
 MOST_SKIPPED_IN_A_ROW = 10

@@ -1,7 +1,7 @@
 """Watch a run's speed: report ranks slower than others, devices that turn bad, and drops of throughput.
 
-Every few steps each rank times some of its blocks (engine/own_compute.py) and sends the figure, with readings of its
-GPU, to all ranks (engine/rank_table.py); rank 0 judges (benchmark/speed_watch/) and reports. No rank waits for this.
+Every few steps each rank times some of its blocks (engine/rank_speed.py) and sends the figure, with readings of its
+GPU, to all ranks (engine/rank_speed.py); rank 0 judges (benchmark/speed_watch/) and reports. No rank waits for this.
 """
 
 from collections.abc import Sequence
@@ -11,8 +11,7 @@ from benchmark.launch.endings import RunEnd
 from benchmark.machine.gpus import FIGURES, TROUBLE, DeviceReading, turned_bad, watch_device
 from benchmark.speed_watch.slow_ranks import SlowRank, SlowRankDetector
 from benchmark.speed_watch.throughput_drop import SpeedChange, ThroughputDropDetector
-from benchmark.training.engine.own_compute import OwnCompute
-from benchmark.training.engine.rank_table import RankTable
+from benchmark.training.engine.rank_speed import OwnCompute, RankTable
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.observer import Observer, StepDone
 

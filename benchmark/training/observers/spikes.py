@@ -24,8 +24,8 @@ from benchmark.events.event_log import EventLog
 from benchmark.launch.endings import RunEnd
 from benchmark.launch.phases import PhaseLog
 from benchmark.speed_watch.outliers import robust_deviation, stands_out
-from benchmark.training.engine.state_soundness import check_state
 from benchmark.training.engine.train_state import TrainState
+from benchmark.training.engine.unsound_values import check_state
 from benchmark.training.observer import Observer, StepDone
 from benchmark.training.observers.skipped_steps import describe_state
 

@@ -14,8 +14,7 @@ from benchmark.launch.endings import Ending
 from benchmark.launch.phases import PhaseLog
 from benchmark.training import loop
 from benchmark.training.run_folder import open_run_folder
-from benchmark.training.step import EvaluationResult, StepResult
-from benchmark.training.step_flags import StepFlags
+from benchmark.training.step import EvaluationResult, StepFlags, StepResult
 
 CURVE = [2.751, 2.728, 2.716, 2.708, 2.701, 2.69]
 

@@ -4,9 +4,11 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import stage.outputs.manifest
+from benchmark.config.run_sections import DataOptions
 from benchmark.training.inputs import (
     count_validation_tokens,
     input_paths,
@@ -15,8 +17,10 @@ from benchmark.training.inputs import (
     provenance,
     require_inputs,
 )
+from data_prep.sample_order.token_windows import open_token_windows
 from stage.errors import InputError
-from stage.outputs.manifest import manifest_path, read_manifest
+from stage.outputs.manifest import Recipe, made_by, manifest_path, read_manifest, record_of, write_manifest
+from tests.benchmark.llama import TINY_LLAMA
 from tests.benchmark.tiny import TINY, Inputs
 
 
@@ -75,8 +79,22 @@ def test_changed_files_are_refused(inputs: Inputs, tmp_path: Path) -> None:
         require_inputs(config.data, config.benchmark)
 
 
-def test_each_file_is_asked_for_once(inputs: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = inputs.config(tmp_path).changed(checkpoint=inputs.checkpoint)
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """A folder with a manifest, as conversion writes it."""
+    folder = tmp_path / "converted"
+    for name in ("word/.zarray", "word/0.0", "metadata.json"):
+        (folder / name).parent.mkdir(exist_ok=True, parents=True)
+        (folder / name).write_bytes(bytes(100))
+    made = made_by(Recipe("paxml-to-megatron", {}, []), [record_of(folder, folder.name, 32 * "0")], wall_s=0.0)
+    write_manifest(folder, made)
+    return folder
+
+
+def test_each_file_is_asked_for_once(
+    checkpoint: Path, inputs: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = inputs.config(tmp_path).changed(checkpoint=checkpoint)
     asked: list[str] = []
     ask = stage.outputs.manifest._stats_of
 
@@ -87,7 +105,7 @@ def test_each_file_is_asked_for_once(inputs: Inputs, tmp_path: Path, monkeypatch
     monkeypatch.setattr(stage.outputs.manifest, "_stats_of", counted)
     require_inputs(config.data, config.benchmark)
     provenance(config.data)
-    assert sorted(asked) == sorted(str(path) for path in inputs.checkpoint.rglob("*") if path.is_file())
+    assert sorted(asked) == sorted(str(path) for path in checkpoint.rglob("*") if path.is_file())
 
 
 def test_samples_of_a_run(inputs: Inputs, tmp_path: Path) -> None:
@@ -105,13 +123,13 @@ def test_samples_of_a_run(inputs: Inputs, tmp_path: Path) -> None:
     assert sorted(map(tuple, (other.window(number) for number in range(len(other))))) == whole
 
 
-def test_provenance_names_each_input_with_its_sums(inputs: Inputs, tmp_path: Path) -> None:
-    config = inputs.config(tmp_path).changed(checkpoint=inputs.checkpoint)
+def test_provenance_names_each_input_with_its_sums(checkpoint: Path, inputs: Inputs, tmp_path: Path) -> None:
+    config = inputs.config(tmp_path).changed(checkpoint=checkpoint)
     sets = [inputs.folder / name for name in ("train_0", "train_1", "valid")]
-    assert input_paths(config.data) == [*sets, inputs.checkpoint]
+    assert input_paths(config.data) == [*sets, checkpoint]
     found = provenance(config.data)
-    assert list(found) == [str(path) for path in (*sets, inputs.checkpoint)]
-    for path in (*sets, inputs.checkpoint):
+    assert list(found) == [str(path) for path in (*sets, checkpoint)]
+    for path in (*sets, checkpoint):
         manifest = read_manifest(path)
         assert manifest is not None
         assert found[str(path)]["manifest"] == str(manifest_path(path))
@@ -119,3 +137,23 @@ def test_provenance_names_each_input_with_its_sums(inputs: Inputs, tmp_path: Pat
     without = inputs.whole_chunks
     assert provenance(config.changed(checkpoint=without).data)[str(without)] is None
     assert input_paths(config.changed(train_data_path=(), checkpoint=None).data) == [sets[2]]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_first_sequences_are_those_of_the_file_in_its_order(seed: int, inputs: Inputs) -> None:
+    prefix = inputs.validation[-1]
+    everything = open_token_windows([prefix], sequence_length=10**4, num_samples=-1, seed=1).window(0)
+    for path in ((prefix,), inputs.validation):
+        windows = open_validation(DataOptions(valid_data_path=path), TINY_LLAMA, seed)
+        assert len(windows) == 10
+        for number in range(10):
+            assert np.array_equal(windows.window(number), everything[16 * number : 16 * number + 17])
+    assert "tokens" in windows.documents(0)
+
+
+def test_first_sequences_are_of_one_dataset_that_has_as_many(inputs: Inputs) -> None:
+    many = dataclasses.replace(TINY_LLAMA, evaluation_sequences=999)
+    with pytest.raises(InputError, match="sequences of 16 tokens, but 999 are evaluated; give a larger set"):
+        open_validation(DataOptions(valid_data_path=inputs.validation), many, 1)
+    with pytest.raises(InputError, match="2 datasets, but the first 10 sequences of one are evaluated"):
+        open_validation(DataOptions(valid_data_path=inputs.training), TINY_LLAMA, 1)

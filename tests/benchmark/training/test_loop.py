@@ -16,8 +16,7 @@ from benchmark.launch.phases import PhaseLog
 from benchmark.training.engine.run_progress import Progress, starting_progress
 from benchmark.training.loop import Run, run_loop
 from benchmark.training.observer import Observer, StepDone
-from benchmark.training.step import EvaluationResult, StepResult
-from benchmark.training.step_flags import StepFlags
+from benchmark.training.step import EvaluationResult, StepFlags, StepResult
 from tests.benchmark.events.recorder import Recorder
 from tests.benchmark.tiny import SHORT
 
@@ -94,11 +93,6 @@ def test_what_observers_are_told_and_in_which_order(monkeypatch: pytest.MonkeyPa
     assert found == [(3 * TOKENS, 5.0), (6 * TOKENS, 4.0)]
 
 
-def test_observer_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    end, progress, _, calls = loop(monkeypatch, told=Told(veto=2))
-    assert (end, progress.steps, calls[-1]) == (VETO, 2, "end")
-
-
 def test_last_step_is_evaluated_too(monkeypatch: pytest.MonkeyPatch) -> None:
     _, _, seen, calls = loop(monkeypatch, dataclasses.replace(SHORT, train_samples=4005 * 12))
     assert [calls[:place].count("step") for place, call in enumerate(calls) if call == "evaluated"] == [3, 5]
@@ -122,9 +116,14 @@ def test_target_is_met_at_the_target_itself_and_ends_the_run(
     assert calls[-2:] == (["evaluated", "end"] if ending == "success" else ["between", "end"])
 
 
-def test_request_to_stop_is_met_after_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    end, progress, _, calls = loop(monkeypatch, of_step=lambda number: {"flags": StepFlags(sigterm=number == 2)})
-    assert (end, progress.steps) == (RunEnd("interrupted", "signal SIGTERM"), 2)
+@pytest.mark.parametrize("asked", [True, False], ids=["request to stop", "observer's veto"])
+def test_run_ends_after_the_step_in_which_it_is_asked_to(asked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    end, progress, _, calls = loop(
+        monkeypatch,
+        of_step=lambda number: {"flags": StepFlags(sigterm=asked and number == 2)},
+        told=Told(veto=None if asked else 2),
+    )
+    assert (end, progress.steps) == (RunEnd("interrupted", "signal SIGTERM") if asked else VETO, 2)
     assert calls[-2:] == ["between", "end"]
 
 

@@ -3,22 +3,17 @@
 import errno
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
-from benchmark.launch.attempt_folder import all_attempts, read_start
 from benchmark.launch.endings import ENDINGS
 from benchmark.launch.heartbeat import HangLimits, Heartbeat
-from benchmark.launch.incidents import read_incidents
 from benchmark.training import process
 from benchmark.training.engine.distributed import MeetingFailed
 from benchmark.training.process import incident_of
 from stage.errors import CheckFailed, InputError
-from tests.benchmark.runs import command_line
 from tests.benchmark.tiny import Inputs
-from tests.support import command
 
 FAILED = ENDINGS["failed"].exit_status
 
@@ -88,26 +83,3 @@ def test_a_disk_that_fails_before_a_word_can_be_left_is_no_bad_input(
     if status is not None:
         assert caught.value.args == (status,)
         assert capsys.readouterr().err == f"error: /run/log: {failed.strerror}\n"
-
-
-@pytest.mark.slow
-def test_bad_input_is_one_line_and_an_incident(inputs: Inputs, tmp_path: Path) -> None:
-    words: list[Any] = ["benchmark", "train", *command_line(inputs), "--run-dir", tmp_path / "run"]
-    done = command(*words, "--seed", 3, "--start-iterations", 3000)
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert done.stderr.startswith("error: ")
-    (attempt,) = all_attempts(tmp_path / "run")
-    (incident,) = read_incidents(attempt)
-    assert (incident.kind, incident.steps) == ("input", None)
-    assert done.stderr == f"error: {incident.message}\n"
-
-
-@pytest.mark.slow
-def test_attempt_says_when_and_where_it_began(inputs: Inputs, tmp_path: Path) -> None:
-    words: list[Any] = ["benchmark", "train", *command_line(inputs), "--run-dir", tmp_path / "run"]
-    done = command(*words, "--seed", 3, "--target-log-perplexity", None)
-    assert (done.returncode, done.stderr) == (0, "")
-    (attempt,) = all_attempts(tmp_path / "run")
-    start = read_start(attempt)
-    assert start is not None
-    assert (start.resumed_at, start.hosts, read_incidents(attempt)) == (None, (os.uname().nodename,), [])

@@ -75,9 +75,10 @@ def _train_recording(config: RunConfig) -> Recorded:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "system", [system_of(2), system_of(4, tensor_parallel=2, pipeline_parallel=2)], ids=["sharded", "tensor, pipeline"]
+    ("system", "precision"),
+    [(system_of(2), "bf16"), (system_of(4, tensor_parallel=2, pipeline_parallel=2), "fp32")],
+    ids=["sharded", "tensor, pipeline"],
 )
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_eight_steps_are_the_references(system: Any, precision: str, inputs: Inputs, tmp_path: Path) -> None:
     hyper = dataclasses.replace(TINY.optimizer, clip_grad=1.0)
     benchmark = dataclasses.replace(TINY, optimizer=hyper, train_samples=(4000 + STEPS) * 12)

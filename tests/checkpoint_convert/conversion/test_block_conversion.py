@@ -1,8 +1,9 @@
-"""Blocks within the memory, values rounded as NumPy rounds them, every chunk written once."""
+"""Blocks, however an array is cut, are whole output chunks and keep to the memory; every chunk is written once, rounded
+as NumPy rounds."""
 
 import errno
+import math
 import os
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,16 +12,21 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from checkpoint_convert.conversion.block_conversion import BlockTask, Job, run_tasks, tasks_of
-from checkpoint_convert.conversion.blocks import ArrayAxes, Side, choose_blocks
-from checkpoint_convert.conversion.workspace import PAGE, Workspace, workspace_bytes, write_chunk
+from checkpoint_convert.conversion.block_conversion import Job, block_tasks
+from checkpoint_convert.conversion.blocks import ArrayAxes, Side, bytes_to_read_once, choose_blocks, cut_array
+from checkpoint_convert.conversion.workspace import PAGE, Workspace, write_chunk
+from checkpoint_convert.formats.array_table import ARRAYS, chunk_shape
 from checkpoint_convert.formats.source_files import LocalFiles
+from checkpoint_convert.formats.summed_output import FileTask
 from checkpoint_convert.formats.zarr_arrays import create_array, open_zarr
 from stage.errors import InputError
 from stage.outputs.digest import md5_file
 from stage.outputs.manifest import Recipe
 from stage.outputs.resumable_output import ResumableOutput, resumable_output
+from stage.progress import Meter
 
 SHAPE = (130, 200)
 FLOAT32, BFLOAT16 = np.dtype(np.float32), np.dtype(ml_dtypes.bfloat16)
@@ -32,13 +38,17 @@ def transpose(folder: Path, values: np.ndarray[Any, Any], *, non_negative: bool 
     create_array(folder / "in", SHAPE, "float32", (50, 60)).write(values).result()
     sides = Side("A B", (50, 60)), Side("B A", (40, 65))
     targets = {"single": FLOAT32, "rounded": BFLOAT16}
-    return Job(open_zarr(LocalFiles(folder), "in"), ArrayAxes({"A": 130, "B": 200}, *sides), targets, non_negative)
+    axes = ArrayAxes({"A": 130, "B": 200}, *sides)
+    return Job(open_zarr(LocalFiles(folder), "in"), SHAPE, axes, targets, non_negative)
 
 
-def convert(job: Job, work: ResumableOutput, workers: int = 1, memory_limit: int = 1 << 30) -> list[BlockTask]:
-    choice = choose_blocks(memory_limit, workers, [job.axes])
-    tasks = tasks_of([job], choice)
-    run_tasks(tasks, choice, work)
+def convert(job: Job, work: ResumableOutput, workers: int = 1, memory_limit: int = 1 << 30) -> list[FileTask]:
+    tasks, threads = block_tasks([job], workers, memory_limit)
+    meter = Meter(1, "bytes", None, lambda _: None, 1000)
+    with ThreadPoolExecutor(threads) as pool:
+        left = [task for task in tasks if work.missing(task.names)]
+        for pieces in pool.map(lambda task: task.make(work, meter), left):
+            work.add(pieces)
     return tasks
 
 
@@ -88,29 +98,18 @@ def test_values_that_cannot_be_are_named(value: float, complaint: str, work: Res
     assert complaint in str(error.value)
 
 
-@pytest.mark.parametrize("call", ["write", "fsync"])
-def test_a_full_disk_is_said_and_what_is_there_is_kept(
-    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_full_disk_names_the_file_and_leaves_none(
+    work: ResumableOutput, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, times = getattr(os, call), []
-
-    def fail_at_the_tenth(*arguments: object) -> object:
-        times.append(arguments)
-        if len(times) >= 10:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return real(*arguments)
+    def fail(*arguments: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
 
     job = transpose(tmp_path, np.ones(SHAPE, np.float32))
-    with pytest.raises(OSError, match="No space left"), resumable_output(tmp_path / "out", RECIPE) as work:
-        assert work is not None
-        monkeypatch.setattr(os, call, fail_at_the_tenth)
-        convert(job, work, memory_limit=130_000)
-    monkeypatch.undo()
-    with resumable_output(tmp_path / "out", RECIPE) as work:
-        assert work is not None
-        assert len(work.done) < 10
+    monkeypatch.setattr(os, "write", fail)
+    with pytest.raises(OSError, match=r"No space left on device: '.*/pieces/single/"):
         convert(job, work)
-        assert len(work.done) == 20
+    monkeypatch.undo()
+    assert not list((work.folder / "writing").iterdir())
 
 
 @pytest.mark.parametrize("direct", [True, False])
@@ -132,24 +131,49 @@ def test_chunks_of_any_size(start: int, direct: bool, tmp_path: Path, monkeypatc
             assert (tmp_path / str(size)).read_bytes() == data.tobytes()
 
 
-@pytest.mark.parametrize(("room", "at_once"), [(2, 8), (8, 2)])
-def test_blocks_share_the_memory_and_wait_for_their_turn(room: int, at_once: int) -> None:
-    counts = [5, PAGE, 1]
-    workspace, used = Workspace(room * workspace_bytes(counts), at_once), set[int]()
-    most = 0
+SIZES = st.fixed_dictionaries(
+    {"L": st.integers(1, 5), "C": st.just(3), "N": st.integers(1, 5), "D": st.integers(1, 6), "V": st.integers(1, 40)}
+)
+TURNED = ArrayAxes({"A": 64, "B": 60}, Side("A B", (64, 6)), Side("B A", (60, 4)))
+"""Every output chunk needs all input chunks: only the whole array reads each once."""
 
-    def use(number: int) -> None:
-        nonlocal most
-        with workspace.arrays(counts) as arrays:
-            used.add(number)
-            most = max(most, len(used))
-            for array in arrays:
-                assert array.ctypes.data % PAGE == 0
-                array[...] = number
-            time.sleep(0.005)
-            assert [array.tolist() for array in arrays] == [[number] * count for count in counts]
-            used.remove(number)
 
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(use, range(16)))
-    assert most <= 2
+@settings(max_examples=300)
+@given(SIZES, st.data())
+def test_blocks_cover_every_output_chunk_once(sizes: dict[str, int], data: st.DataObject) -> None:
+    sizes = {**sizes, "H": sizes["N"] * sizes["D"], "F": 4 * sizes["N"] * sizes["D"], "P": 7}
+    array = data.draw(st.sampled_from(ARRAYS))
+    layouts = [(array.paxml_shape(sizes), array.paxml_axes), (array.megatron_shape(sizes), array.megatron_axes)]
+    (from_shape, from_layout), (shape, layout) = data.draw(st.permutations(layouts))
+    source = Side(from_layout, tuple(data.draw(st.integers(1, size)) for size in from_shape))
+    axes = ArrayAxes(sizes, source, Side(layout, chunk_shape(shape)))
+    most = data.draw(st.integers(0, 5000))
+    chosen = cut_array(axes, most_items=most, comfortable_items=data.draw(st.integers(0, 900)))
+    assert math.prod(chosen.block) <= most or chosen.block == chosen.unit
+    keys = []
+    for block in chosen.blocks():
+        covered = math.prod(part.stop - part.start for part in axes.merged(block, source))
+        assert covered == math.prod(part.stop - part.start for part in block)
+        for unit in chosen.units(block):
+            for key, within in axes.files(unit):
+                keys.append(key)
+                assert [part.stop - part.start for part in within] == list(axes.target.chunks)
+    grid = [size // chunk for size, chunk in zip(shape, axes.target.chunks, strict=True)]
+    assert sorted(keys) == sorted(".".join(map(str, index)) for index in np.ndindex(*grid))
+
+
+def test_more_workers_do_not_read_the_input_more_often() -> None:
+    once = bytes_to_read_once([TURNED])
+    for workers in (1, 2, 5, 16, 224):
+        for memory in (once, once + 1, 3 * once, 100 * once):
+            choice = choose_blocks(memory, workers, [TURNED])
+            assert choice.passes == 1
+            assert choice.memory_bytes <= memory
+            assert choice.at_once <= workers
+
+
+def test_where_memory_is_short_it_is_kept_to() -> None:
+    for memory in range(30_000, 90_000, 5_000):
+        assert choose_blocks(memory, 8, [TURNED]).memory_bytes <= memory
+    with pytest.raises(InputError, match=r"--memory-limit is too small: a block .* pass 1MiB or more"):
+        choose_blocks(4096, 8, [TURNED])

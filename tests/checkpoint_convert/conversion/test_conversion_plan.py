@@ -6,21 +6,28 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_convert.conversion import machine_memory
-from checkpoint_convert.conversion.conversion_plan import ConversionPlan, MachineRates, plan_paxml_to_megatron
-from checkpoint_convert.conversion.machine_memory import memory_of_this_process, memory_problem
+from checkpoint_convert.conversion import workspace
+from checkpoint_convert.conversion.conversion_plan import ConversionPlan, plan_paxml_to_megatron
 from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
+from checkpoint_convert.conversion.workspace import memory_of_this_process, memory_problem
 from checksums.md5_list import read_list
 from stage.errors import InputError
 from tests.checkpoint_convert.in_process import run
 from tests.checkpoint_convert.tiny import GIB
 
-RATES = MachineRates(1000, 1000)
 MACHINE = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def plan_of(dtype: str, workers: int, memory_limit: int) -> ConversionPlan:
-    return plan_paxml_to_megatron(None, dtype=dtype, workers=workers, memory_limit=memory_limit, rates=RATES)
+def plan_of(dtype: str, workers: int, memory_limit: int, network: int = 1000) -> ConversionPlan:
+    return plan_paxml_to_megatron(
+        None,
+        dtype=dtype,
+        workers=workers,
+        memory_limit=memory_limit,
+        disk_mb_per_s=1000,
+        network_mb_per_s=network,
+        nodes=(1, 8),
+    )
 
 
 def test_plan_of_the_benchmarks_checkpoint() -> None:
@@ -40,7 +47,7 @@ def test_plan_is_what_is_done(paxml: Path, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     paxml_to_megatron(paxml, tmp_path / "out", dtype="bf16", workers=1, memory_limit=GIB)
     assert f"{len(read_list(tmp_path / 'out.md5')):,} files" in done.stdout
-    assert len(done.stdout.splitlines()) == 1 + 48 + 1
+    assert len(done.stdout.splitlines()) == 1 + 48 + 4
 
 
 @pytest.mark.parametrize(
@@ -52,12 +59,16 @@ def test_plan_is_what_is_done(paxml: Path, tmp_path: Path) -> None:
     ],
 )
 def test_times_are_those_of_the_manual(network: int, workers: int, times: list[tuple[object, ...]]) -> None:
-    words = ["plan", "--memory-limit", "64GiB", "--workers", workers, "--network-mb-per-s", network]
-    told = json.loads(run(*words, "--json").stdout)
-    found = [(one["source"], one["nodes"], round(one["minutes"], 1), one["limited_by"]) for one in told["times"]]
+    plan = plan_of("bf16", workers, 64 * GIB, network)
+    found = [(one.source, one.nodes, round(one.minutes, 1), one.limited_by) for one in plan.times]
     assert found[:3] == times
-    assert (told["files"], len(told["arrays"])) == (123_522, 48)
-    assert len(run(*words).stdout.splitlines()) == 1 + 48 + 1 + 5
+
+
+def test_command_prints_a_table_or_json() -> None:
+    words = ["plan", "--memory-limit", "64GiB", "--workers", 16]
+    told = json.loads(run(*words, "--json").stdout)
+    assert (told["files"], len(told["arrays"]), len(told["times"])) == (123_522, 48, 4)
+    assert len(run(*words).stdout.splitlines()) == 1 + 48 + 2 + 4
 
 
 @pytest.mark.parametrize(
@@ -73,8 +84,8 @@ def test_times_are_those_of_the_manual(network: int, workers: int, times: list[t
 def test_memory_is_the_least_of_all_limits(
     own: str | None, files: dict[str, object], expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(machine_memory, "CGROUPS", tmp_path / "cgroup")
-    monkeypatch.setattr(machine_memory, "OWN_CGROUPS", tmp_path / "own")
+    monkeypatch.setattr(workspace, "CGROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(workspace, "OWN_CGROUPS", tmp_path / "own")
     if own is not None:
         (tmp_path / "own").write_text(own)
     for name, limit in files.items():
@@ -85,7 +96,7 @@ def test_memory_is_the_least_of_all_limits(
 
 def test_blocks_that_do_not_fit_are_told(paxml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert memory_problem(MACHINE // 2) is None
-    monkeypatch.setattr(machine_memory, "memory_of_this_process", lambda: 10_000)
+    monkeypatch.setattr(workspace, "memory_of_this_process", lambda: 10_000)
     assert run("plan").stderr.startswith("warning: the blocks take")
     words = ["paxml-to-megatron", "--input", paxml, "--output", tmp_path / "out", "--dtype", "bf16"]
     run(*words).refused("the blocks take", "pass a smaller --memory-limit, such as")

@@ -1,4 +1,4 @@
-"""Conversion: byte-equal to the reference's, in any blocks; bad sources are named; the small files."""
+"""Conversion there and back: byte-equal to the reference's, in any blocks; bad sources are named; the small files."""
 
 import hashlib
 import json
@@ -10,31 +10,42 @@ import numpy as np
 import pytest
 import torch
 
-from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
-from checkpoint_convert.formats.common_files import adam_step
+from checkpoint_convert.conversion.paxml_to_megatron import open_paxml, paxml_to_megatron
+from checkpoint_convert.formats.array_table import MASTER_WEIGHTS, WEIGHTS
+from checkpoint_convert.formats.source_files import LocalFiles
+from checkpoint_convert.formats.step_files import adam_step, is_counter
+from checksums.common_file import PARAM_GROUP
 from checksums.md5_list import digest_folder, format_list, read_list
 from stage.errors import InputError
 from stage.outputs.manifest import read_manifest
 from tests.checkpoint_convert.in_process import run
-from tests.checkpoint_convert.tiny import GIB, ODD, MakePaxml, opened, tiny_values, write_paxml
+from tests.checkpoint_convert.tiny import GIB, ODD, MakePaxml, opened, read, tiny_values, write_paxml
 from tests.support import GOLDEN, SHARED_GOLDEN, golden, needs_shared
 
 CASES = golden("convert.json")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ["bf16_base", "bf16_small", "fp32_sane"])
 def test_files_are_those_of_the_reference(name: str, make_once: MakePaxml, tmp_path: Path) -> None:
-    case = CASES[name]
-    output = tmp_path / "out"
+    """The FP32 checkpoint is the BF16 one without the rounded weights: one conversion proves two cases."""
+    case, output = CASES[name], tmp_path / "out"
     paxml_to_megatron(make_once(case["gen_paxml"]), output, dtype=case["dtype"], workers=2, memory_limit=GIB)
     digests = digest_folder(output)
     assert digests.pop("common.pt")
+    require_same(name, digests)
+    if case["dtype"] == "bf16":
+        kept = {path: md5 for path, md5 in digests.items() if not path.startswith(WEIGHTS)}
+        fp32 = {path.replace(MASTER_WEIGHTS, WEIGHTS): md5 for path, md5 in kept.items()}
+        require_same(name.replace("bf16", "fp32"), {path: fp32[path] for path in sorted(fp32)})
+
+
+def require_same(name: str, digests: dict[str, str]) -> None:
     listing = format_list(digests)
     recorded = SHARED_GOLDEN / "convert" / f"convert_{name}.md5"
     if recorded.exists():  # says which file differs
         assert listing.splitlines() == recorded.read_text().splitlines()
-    assert hashlib.md5(listing.encode()).hexdigest() == case["md5_of_list"]
+    assert hashlib.md5(listing.encode()).hexdigest() == CASES[name]["md5_of_list"]
 
 
 @pytest.mark.slow
@@ -59,16 +70,7 @@ def test_command_writes_metadata_list_and_manifest(dtype: str, make_once: MakePa
     assert (output / "metadata.json").read_bytes() == b'{"sharded_backend": "zarr"}'
     optimizer = torch.load(output / "common.pt", weights_only=True)["optimizer"]
     (group,) = (optimizer["optimizer"] if dtype == "bf16" else optimizer)["param_groups"]
-    assert group == {
-        "wd_mult": 1.0,
-        "lr_mult": 1.0,
-        "lr": 5.984178321979609e-05,
-        "bias_correction": True,
-        "betas": [0.9, 0.95],
-        "eps": 1e-08,
-        "weight_decay": 0.1,
-        "step": 4000,
-    }
+    assert group == PARAM_GROUP
     assert read_list(tmp_path / "out.md5") == digest_folder(output)
     manifest = read_manifest(output)
     assert manifest is not None
@@ -140,6 +142,51 @@ def test_damaged_sources_are_named_and_nothing_is_published(
         paxml_to_megatron(source, tmp_path / "out", dtype="bf16", workers=1, memory_limit=GIB)
     assert complaint in str(error.value)
     assert {path.name for path in tmp_path.iterdir()} <= {"source", "out.partial"}
+
+
+def step_of(folder: Path) -> int | None:
+    return open_paxml(LocalFiles(folder)).adam_step
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "dtype"),
+    [
+        ("--seed 1 --layers 1 --hidden 20 --heads 4 --vocab 64 --pos 2048 --values edge --compressor gzip", "bf16"),
+        ("--seed 2 --layers 2 --hidden 15 --heads 5 --vocab 102 --pos 20 --compressor none --chunks odd", "fp32"),
+    ],
+    ids=["edge", "odd"],
+)
+def test_there_and_back_is_the_same(arguments: str, dtype: str, make_once: MakePaxml, tmp_path: Path) -> None:
+    source = make_once(arguments)
+    paxml_to_megatron(source, tmp_path / "there", dtype=dtype, workers=2, memory_limit=GIB)
+    words = ["megatron-to-paxml", "--input", tmp_path / "there", "--output", tmp_path / "back"]
+    done = run(*words)
+    assert done.returncode == 0, done.stderr
+    written = sorted(path.name for path in (tmp_path / "back").iterdir())
+    assert [name for name in written if not is_counter(name)] == sorted(path.name for path in source.iterdir())
+    assert step_of(tmp_path / "back") == 4000
+    for before, after in ((read(path), read(tmp_path / "back" / path.name)) for path in source.iterdir()):
+        assert before[: len(after)].tobytes() == after.tobytes()
+    assert "already made" in run(*words).stdout
+    (tmp_path / "there.manifest.json").unlink()
+    run(*words[:-1], tmp_path / "other").refused("--heads")
+
+
+def test_what_is_not_whole_is_refused(megatron: dict[str, Path], tmp_path: Path) -> None:
+    source = shutil.copytree(megatron["bf16"], tmp_path / "source")
+    words = ["megatron-to-paxml", "--heads", 4, "--output", tmp_path / "out", "--input"]
+    run(*words, tmp_path).refused("not a Megatron zarr checkpoint (no metadata.json in it)")
+    run(*words, source, "--workers", 0).refused("--workers 0: expected 1 to 4096")
+    (source / "common.pt").write_bytes(b"damaged")
+    run(*words, source).refused("common.pt")
+    assert not list(tmp_path.glob("out*"))  # it is told first
+    (source / "common.pt").unlink()
+    assert run(*words, source).returncode == 0
+    assert step_of(tmp_path / "out") is None
+    bias = "optimizer.state.fp32_from_fp16.language_model.encoder.final_layernorm.bias"
+    (source / bias / "0").unlink()
+    run(*words, source, "--force").refused(f"{bias}: chunk 0 is missing; convert the checkpoint again")
 
 
 @needs_shared

@@ -19,10 +19,9 @@ from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from model.gpt3 import GPT3
 from stage.errors import InputError
 from stage.outputs.manifest import require_intact
-from tests.checkpoint_convert.checkpoints import write_dcp
 from tests.checkpoint_convert.export.sentencepiece_models import model_bytes
 from tests.checkpoint_convert.in_process import run
-from tests.checkpoint_convert.tiny import AXES, CONFIG, parameter_shapes
+from tests.checkpoint_convert.tiny import AXES, CONFIG
 
 
 def largest_difference(ours: GPT3, folder: Path) -> float:
@@ -46,8 +45,6 @@ def test_logits_are_those_of_our_model(megatron: dict[str, Path], trained: Path,
     for dtype in ("fp32", "bf16"):
         to_huggingface(megatron[dtype], tmp_path / dtype, heads=4)
         assert largest_difference(ours, tmp_path / dtype) < 1e-4, dtype
-    to_huggingface(megatron["fp32"], tmp_path / "files", heads=4, file_bytes=20_000)
-    assert largest_difference(ours, tmp_path / "files") < 1e-4
     bf16_and_tokenizer_are_as_they_should_be(ours, megatron["bf16"], tmp_path)
     to_huggingface(trained, tmp_path / "run", heads=None)
     stored, model = dcp_arrays(trained), GPT3(CONFIG)
@@ -99,10 +96,8 @@ def test_several_files_hold_the_same_tensors_as_one(megatron: dict[str, Path], t
     files = sorted(path.name for path in (tmp_path / "many").glob("*.safetensors"))
     assert files == [f"model-{number:05d}-of-{len(files):05d}.safetensors" for number in range(1, len(files) + 1)]
     assert len(files) > 2
+    assert run("compare", tmp_path / "one", tmp_path / "many").returncode == 0  # which reads the index, too
     whole = load_file(tmp_path / "one" / "model.safetensors")
-    parts = {name: load_file(tmp_path / "many" / file) for name, file in index["weight_map"].items()}
-    assert parts.keys() == whole.keys()
-    assert all(torch.equal(parts[name][name], value) for name, value in whole.items())
     assert index["metadata"]["total_size"] == sum(value.nbytes for value in whole.values())
 
 
@@ -166,20 +161,6 @@ def test_damaged_run_checkpoints_are_refused(damage: Any, complaint: str, traine
         to_huggingface(step, tmp_path / "out", heads=None)
     assert complaint in str(error.value)
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
-
-
-def test_damaged_layers_of_a_run_are_refused(tmp_path: Path) -> None:
-    whole = {f"model/{name}": torch.ones(shape) for name, shape in parameter_shapes(AXES).items()}
-    name = "model/encoder.layers.1.mlp.dense_h_to_4h.weight"
-    for change, complaint in (
-        ({key: tensor.bfloat16() for key, tensor in whole.items()}, "bfloat16, expected float32"),
-        ({name: torch.ones(144, 35)}, "dense_h_to_4h.weight: its layers have several shapes"),
-        ({name: None}, f"{name} is missing"),
-    ):
-        write_dcp(tmp_path / "run", {key: value for key, value in {**whole, **change}.items() if value is not None})
-        with pytest.raises(InputError, match=complaint):
-            to_huggingface(tmp_path / "run", tmp_path / "out", heads=4)
-        shutil.rmtree(tmp_path / "run")
 
 
 def _drop_masters(source: Path) -> None:

@@ -37,8 +37,9 @@ def random_values(dtype: Any = np.float32) -> Values:
     return np.random.default_rng(0).standard_normal(SHAPE).astype(dtype)
 
 
-@pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("compressor", [None, "gzip", "zstd", "blosc"])
+@pytest.mark.parametrize(
+    ("order", "compressor"), [("C", None), ("C", "gzip"), ("C", "zstd"), ("F", None), ("F", "gzip")]
+)
 @pytest.mark.parametrize(("dtype", "separator"), [("<f4", "."), (">f4", "/"), ("bfloat16", "/")])
 def test_any_box_of_any_chunks(compressor: str | None, dtype: str, separator: str, order: str, tmp_path: Path) -> None:
     values = random_values(ml_dtypes.bfloat16 if dtype == "bfloat16" else np.float32)
@@ -47,7 +48,7 @@ def test_any_box_of_any_chunks(compressor: str | None, dtype: str, separator: st
         write(tmp_path, values, compressor=packing, dtype=dtype, dimension_separator=separator, order=order)
     )
     assert (array.shape, array.dtype, array.chunks) == (SHAPE, values.dtype, (2, 8, 33))
-    assert array.on_disk()[1] == 0
+    assert array.missing_chunks == 0
     assert array.in_part == (compressor is None and order == "C" and dtype != ">f4")
     random = np.random.default_rng(0)
     drawn = [[sorted(random.integers(0, size + 1, size=2).tolist()) for size in SHAPE] for _ in range(10)]
@@ -77,7 +78,7 @@ def test_missing_chunk_is_not_zeros_unless_it_is_said(compressor: dict[str, Any]
     files.ask(["a/0.0.0"])
     (path / "0.1.0").unlink()
     array, box = zarr_array(path), (slice(0, 2), slice(0, 16), slice(0, 33))
-    assert array.on_disk()[1] == 1
+    assert array.missing_chunks == 1
     assert array.read((slice(0, 2), slice(0, 8), slice(0, 33))).all()
     with pytest.raises(InputError, match=r"a: chunk 0\.1\.0 is missing; the checkpoint is not whole"):
         array.read(box)
@@ -92,7 +93,7 @@ def test_missing_chunk_is_not_zeros_unless_it_is_said(compressor: dict[str, Any]
 def test_a_number_without_axes(tmp_path: Path) -> None:
     create_array(tmp_path / "a", (), "uint32", ()).write(np.uint32(4000)).result()
     array = zarr_array(tmp_path / "a")
-    assert (array.read(()).item(), array.pieces, array.on_disk()) == (4000, 1, (4, 0))
+    assert (array.read(()).item(), array.pieces, array.missing_chunks) == (4000, 1, 0)
     (tmp_path / "a" / "0").unlink()
     with pytest.raises(InputError, match="a: chunk 0 is missing"):
         array.read(())

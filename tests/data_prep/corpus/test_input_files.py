@@ -56,9 +56,7 @@ def test_a_server_that_cannot_tell_contents_apart_is_named(tmp_path: Path, capsy
 @pytest.mark.parametrize(
     ("text", "endpoint_url", "limit", "complaint"),
     [
-        ("ftp://host/a.json.gz", None, None, "ftp://….*expected a local path, gs://, s3://"),
         ("s3://bucket/a?b=SECRET", None, None, "s3://….*expected a local path"),
-        ("s3://bucket/a.json", "host:80", None, "--endpoint-url: expected http"),
         ("README.md", "http://host", None, "--endpoint-url is for inputs with an address, of which there is none"),
         ("README.md", None, "1MB", "--bandwidth-limit is for inputs with an address, of which there is none"),
     ],

@@ -6,8 +6,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from data_prep.commands.inspect_command import InspectDatasetCommand
 from data_prep.inspection.dataset_exports import dataset_tables
+from data_prep.inspection.inspect_command import InspectDatasetCommand
 from data_prep.inspection.inspect_dataset import inspect_dataset
 from data_prep.tokenizing.tokenizer import Tokenizer
 from stage.errors import InputError

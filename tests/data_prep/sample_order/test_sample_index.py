@@ -28,7 +28,7 @@ def _walk(sizes: list[int], epochs: int, length: int, total: int, extra: int) ->
     return starts
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(
     sizes=st.lists(st.integers(1, 30), min_size=1, max_size=12),
     length=st.integers(1, 20),

@@ -1,8 +1,10 @@
-"""samples: the windows as a file, and as text."""
+"""samples: the windows as a file, as text and as JSON; options out of range."""
 
+import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from data_prep.preprocessing.preprocess import preprocess
 from tests.support import assert_refused, command, write_dataset
@@ -41,6 +43,8 @@ def test_documents_of_a_sample_are_told(tmp_path: Path) -> None:
             read += tokens[Path(prefix).name][first + int(begin) : first + int(end) + 1].tolist()
         assert read == row.tolist()
     assert any("; " in line for line in lines)
+    found = json.loads(command("data_prep", "samples", *arguments, "--json").stdout)
+    assert (found["shape"], len(found["documents"]), "texts" in found) == ([12, 16], 12, False)
 
 
 def test_samples_of_an_evaluation_are_padded(tmp_path: Path) -> None:
@@ -66,3 +70,29 @@ def test_samples_are_printed_as_text(corpus_tokenizer: Path, tmp_path: Path) -> 
     assert not (tmp_path / "s.npy").exists()
     done = command("data_prep", "samples", *arguments, corpus_tokenizer)
     assert done.stdout.splitlines()[-1] == "tree house river stone"
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"--seq-length": 0}, "--seq-length 0: expected 1 to "),
+        ({"--seq-length": -5}, "--seq-length -5: expected 1 to "),
+        ({"--seq-length": 1 << 60}, "--seq-length 1152921504606846976: expected 1 to "),
+        ({"--seed": -1}, "--seed -1: expected 0 to "),
+        ({"--seed": 1 << 32}, "--seed 4294967296: expected 0 to "),
+        ({"--num-samples": -2}, "--num-samples -2: expected 0 or more"),
+        ({"--num-samples": 1 << 50}, "more than the index can number in 32 bits"),
+        ({"--first": -1}, "--first -1: expected 0 or more"),
+        ({"--count": -1}, "--count -1: expected 0 or more"),
+        ({"--first": 10**15}, "the data path has samples 0 to "),
+        ({"--count": 10**15}, "the data path has samples 0 to "),
+        ({"--output": "OUT/x.bin"}, "is not a .npy file"),
+        ({"--output": "OUT/x.idx"}, "is not a .npy file"),
+    ],
+)
+def test_samples_refuses(change: dict[str, object], complaint: str, tmp_path: Path) -> None:
+    write_dataset(tmp_path / "x", [30, 11, 60])
+    usual = {"--data-path": tmp_path / "x", "--seq-length": 8, "--num-samples": 4, "--seed": 1, "--output": "OUT/s.npy"}
+    words = [str(word).replace("OUT", str(tmp_path)) for pair in (usual | change).items() for word in pair]
+    assert_refused(command("data_prep", "samples", *words), complaint)
+    assert not (tmp_path / "s.npy").exists()

@@ -36,7 +36,7 @@ FRAGMENTS = st.one_of(
 DOCUMENTS = st.lists(st.lists(FRAGMENTS, max_size=12).map("".join) | st.lists(FRAGMENTS).map(" ".join), max_size=4)
 
 
-@pytest.mark.parametrize("name", [name for name, (_, reason) in MODELS.items() if reason is None])
+@pytest.mark.parametrize("name", ["reference", "mixes scripts", "lower case", "as it is"])
 def test_any_text(name: str, models: Models) -> None:
     tokenizer = models.fast(name)
 

@@ -8,7 +8,6 @@ import sentencepiece
 from data_prep.tokenizing.tokenizer import Tokenizer, train_tokenizer
 from stage.errors import InputError
 from stage.outputs.digest import md5_file
-from stage.outputs.manifest import read_manifest
 from tests.data_prep.models import train
 from tests.support import command
 
@@ -59,20 +58,6 @@ def test_what_cannot_be_trained_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"x.json:2: not a JSON object .Expecting value: line 1 column 1 .char 0..$"):
         train_tokenizer([tmp_path / "x.json"], tmp_path / "m", vocab_size=300)
     assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
-
-
-def test_a_model_is_trained_once(tmp_path: Path) -> None:
-    (tmp_path / "x.json").write_text('{"text": "tree house river"}\n' * 3)
-
-    def trained(*, force: bool = False) -> bool:
-        return train_tokenizer([tmp_path / "x.json"], tmp_path / "m", vocab_size=280, documents=2, force=force)
-
-    assert trained()
-    assert not trained()
-    assert trained(force=True)
-    manifest = read_manifest(tmp_path / "m")
-    assert manifest is not None
-    assert (manifest.stage, manifest.options["documents"]) == ("train-tokenizer", 2)
 
 
 @pytest.mark.parametrize("content", [b"", b"\0", b"no model", bytes(5000)])

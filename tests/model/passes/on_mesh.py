@@ -13,8 +13,7 @@ from torch.distributed.tensor.debug import _clear_sharding_prop_cache
 from benchmark.training.engine.distributed import build_mesh
 from model.architectures import ARCHITECTURES, Architecture
 from model.gpt3_config import GPT3Config
-from model.passes.part_parameters import PartParameters
-from model.passes.whole_parameter import WholeParameter
+from model.passes.whole_parameter import PartParameters, WholeParameter
 from model.sharding import AXES, placements
 from tests.benchmark.runs import system_of
 

@@ -1,7 +1,6 @@
 """Embedding and output against the plain model's by autograd, in FP64: parameters' gradients alone are FP32 sums."""
 
 import math
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -14,9 +13,8 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from model.gpt3 import GPT3
 from model.gpt3_config import GPT3Config
-from model.losses import softmax_losses
 from model.passes import end_passes
-from model.passes.end_passes import EmbeddingPass, OutputPass, sequence_first
+from model.passes.end_passes import EmbeddingPass, OutputPass, sequence_first, softmax_gradient, softmax_losses
 from model.passes.gpt3_block import NormPass
 from model.passes.tensor_group import TensorGroup, run_together
 from model.passes.whole_parameter import WholeParameter
@@ -191,30 +189,23 @@ def _on_two_ranks() -> dict[str, dict[str, float]]:
     return _compare(mesh_of(tensor=RANKS))
 
 
-@pytest.fixture(scope="module", params=[1, RANKS])
-def on_ranks(request: pytest.FixtureRequest) -> Iterator[list[dict[str, dict[str, float]]]]:
-    if request.param == RANKS:
-        yield in_processes(RANKS, _on_two_ranks)
-    else:
-        with one_process() as mesh:
-            compared = [_compare(mesh)]
-        yield compared  # with no group left open: other tests of this process open one of their own
+def assert_all_close(compared: dict[str, dict[str, float]]) -> None:
+    for part, differences in compared.items():
+        assert len(differences) == (MICRO_BATCHES + 2 if part == "embedding" else 2 * MICRO_BATCHES + 3)
+        assert_close(differences)
 
 
-@pytest.mark.parametrize("part", ["embedding", *(f"{turns} turns" for turns in TURNS)])
-def test_numbers_are_those_of_autograd(part: str, on_ranks: list[dict[str, dict[str, float]]]) -> None:
-    for on_rank in on_ranks:
-        assert len(on_rank[part]) == 2 * MICRO_BATCHES + 3 if part != "embedding" else MICRO_BATCHES + 2
-        assert_close(on_rank[part])
-
-
-@pytest.fixture
-def ends() -> Iterator[_Ends]:
+def test_numbers_are_those_of_autograd() -> None:
     with one_process() as mesh:
-        yield _Ends(mesh)
+        assert_all_close(_compare(mesh))
 
 
-def test_logits_are_no_larger_than_allowed(ends: _Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_ranks_compute_what_one_does() -> None:
+    for on_rank in in_processes(RANKS, _on_two_ranks):
+        assert_all_close(on_rank)
+
+
+def test_logits_are_no_larger_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the logits of a token: turns are of a whole number of tokens."""
     sizes: list[int] = []
 
@@ -223,31 +214,32 @@ def test_logits_are_no_larger_than_allowed(ends: _Ends, monkeypatch: pytest.Monk
         return softmax_losses(logits_TV, *rest)
 
     monkeypatch.setattr(end_passes, "softmax_losses", noting)
-    for turns in (1, 2, 3, 5, 7, 16):
-        sizes.clear()
-        ends.output(turns)
-        assert max(sizes) < ends.largest_logits(turns) + V * 4
-        assert sum(sizes) == 2 * MICRO_BATCHES * B * S * V * 4  # to train, and alone
+    with one_process() as mesh:
+        ends = _Ends(mesh)
+        for turns in (1, 2, 3, 5, 7, 16):
+            sizes.clear()
+            ends.output(turns)
+            assert max(sizes) < ends.largest_logits(turns) + V * 4
+            assert sum(sizes) == 2 * MICRO_BATCHES * B * S * V * 4  # to train, and alone
 
 
-def test_positions_that_are_not_used_get_no_gradient(ends: _Ends) -> None:
-    found, _ = ends.embedding()
-    assert found[POSITIONS][:S].any(dim=1).all()
-    assert not found[POSITIONS][S:].any()
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 2e-6), (torch.bfloat16, 3e-2)]
+)
+def test_token_losses_and_their_gradient(dtype: torch.dtype, tolerance: float) -> None:
+    logits, labels, upstream = draw(32, 50, seed=1).to(dtype), torch.arange(32), draw(32, seed=2).abs()
+    leaf = logits.double().requires_grad_()
+    expected = F.cross_entropy(leaf, labels, reduction="none")
+    (gradient,) = torch.autograd.grad(expected, leaf, upstream)
+    losses, softmax = softmax_losses(logits.clone(), labels, None)
+    assert losses.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+    found = softmax_gradient(softmax, upstream.to(losses.dtype))
+    assert found.dtype == dtype
+    torch.testing.assert_close(losses.double(), expected.detach(), rtol=min(tolerance, 2e-6), atol=min(tolerance, 2e-6))
+    torch.testing.assert_close(found.double(), gradient, rtol=tolerance, atol=tolerance)
 
 
-def test_losses_in_bf16_are_fp32(ends: _Ends) -> None:
-    parameters = whole_parameters(ends.model, torch.bfloat16)
-    output = OutputPass(NormPass(parameters, FINAL_NORM), parameters[WORDS], ends.group)
-    output.refresh()
-    labels_T = sequence_first(tokens_of(0)[1])
-    x_tH = sequence_first_rows(draw(B, S, H, seed=200)).bfloat16()
-    ((losses, gradient),) = run_together(output.losses_and_gradient(x_tH, labels_T, torch.ones(B * S) / 7))
-    assert (losses.dtype, gradient.dtype) == (torch.float32, torch.bfloat16)
-    expected = output_by_autograd()["losses 0"]
-    torch.testing.assert_close(losses.double(), expected, rtol=0, atol=0.05 * float(expected.abs().max()))
-
-
-def test_sequence_first() -> None:
-    """Token by token, samples next to each other."""
-    assert sequence_first(torch.tensor([[1, 2, 3], [4, 5, 6]])).tolist() == [1, 4, 2, 5, 3, 6]
+def test_losses_of_large_logits_do_not_overflow() -> None:
+    logits = torch.tensor([[1e4, -1e4, 0.0], [-3e4, -3e4, -3e4]])
+    losses, _ = softmax_losses(logits.clone(), torch.tensor([0, 1]), None)
+    torch.testing.assert_close(losses, torch.tensor([0.0, 1.0986123]))

@@ -1,13 +1,14 @@
-"""Passes through parts of a model: the whole by autograd against one part, two parts, and two tensor-parallel ranks."""
+"""Passes through parts of a model: the whole by autograd against one part, two and three.
+
+With tensor parallelism: tests/benchmark/training/engine/test_pipeline.py.
+"""
 
 import copy
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
@@ -18,13 +19,11 @@ from model.gpt3 import mean_loss, token_losses
 from model.gpt3_config import GPT3Config
 from model.llama31_config import Llama31Config
 from model.passes.end_passes import sequence_first
-from model.passes.part_pass import PartBatch, PartPass
-from model.passes.tensor_group import ForwardWatch, Passing, TensorGroup, run_together
+from model.passes.part_pass import MicroBatch, PartPass
+from model.passes.tensor_group import Passing, TensorGroup, run_together
 from model.sharding import names_of_stage
-from tests.benchmark.tiny import in_processes
-from tests.model.passes.on_mesh import draw, mesh_of, one_process, spread
+from tests.model.passes.on_mesh import draw, one_process, spread
 
-RANKS = 2
 B, S, H, V = 2, 8, 12, 20
 SIZES = GPT3Config(num_layers=3, hidden_size=H, num_attention_heads=2, seq_length=S, vocab_size=V, padded_vocab_size=V)
 LLAMA = Llama31Config(3, 16, 8, S, V, V, num_key_value_heads=2, ffn_hidden_size=18)
@@ -43,7 +42,7 @@ def plain_model(sizes: DecoderSizes = SIZES) -> nn.Module:
     return model
 
 
-def batch_of(micro_batch: int, *, all_masked: bool = False) -> PartBatch:
+def batch_of(micro_batch: int, *, all_masked: bool = False) -> MicroBatch:
     """Of each another number of tokens counts; of the second, one."""
     random = torch.Generator().manual_seed(micro_batch)
     tokens, labels = torch.randint(V, (2, B, S), generator=random)
@@ -51,7 +50,7 @@ def batch_of(micro_batch: int, *, all_masked: bool = False) -> PartBatch:
     if micro_batch == 1 or all_masked:
         mask.zero_()
         mask[0, 2] = float(not all_masked)
-    return PartBatch(tokens, labels, mask)
+    return MicroBatch(tokens, labels, mask)
 
 
 def by_autograd(sizes: DecoderSizes = SIZES) -> tuple[list[float], dict[str, Tensor]]:
@@ -60,9 +59,7 @@ def by_autograd(sizes: DecoderSizes = SIZES) -> tuple[list[float], dict[str, Ten
     losses = []
     for number in range(MICRO_BATCHES):
         batch = batch_of(number)
-        assert batch.labels_BS is not None and batch.mask_BS is not None
-        losses_BS = token_losses(model(batch.tokens_BS), batch.labels_BS)
-        loss = mean_loss(losses_BS, batch.mask_BS) / MICRO_BATCHES
+        loss = mean_loss(token_losses(model(batch.tokens), batch.labels), batch.loss_mask) / MICRO_BATCHES
         loss.backward()  # type: ignore[no-untyped-call]
         losses.append(loss.item())
     gradients = {name: one.grad for name, one in model.named_parameters() if one.grad is not None}
@@ -95,12 +92,16 @@ class _Cut:
         for part in self.parts:
             part.begin_gather()
 
-    def train(self, batch: PartBatch) -> Passing[Tensor]:
+    def for_part(self, part: PartPass, batch: MicroBatch) -> MicroBatch | None:
+        """What it needs: nothing between the ends."""
+        return batch if part in (self.parts[0], self.parts[-1]) else None
+
+    def train(self, batch: MicroBatch) -> Passing[Tensor]:
         """The loss of a micro-batch."""
         out: Tensor | None = None
         kept = []
         for part in self.parts:
-            out, of_part = yield from part.forward_to_train(out, _for_part(part, self.parts, batch), 1 / MICRO_BATCHES)
+            out, of_part = yield from part.forward_to_train(out, self.for_part(part, batch), 1 / MICRO_BATCHES)
             kept.append(of_part)
         handed_on: list[Tensor] = []
         gradient: Tensor | None = None
@@ -111,11 +112,11 @@ class _Cut:
         assert out is not None
         return out
 
-    def evaluate(self, batch: PartBatch) -> Passing[Tensor]:
+    def evaluate(self, batch: MicroBatch) -> Passing[Tensor]:
         """Losses [T]."""
         out: Tensor | None = None
         for part in self.parts:
-            out = yield from part.forward(out, _for_part(part, self.parts, batch))
+            out = yield from part.forward(out, self.for_part(part, batch))
         assert out is not None
         return out
 
@@ -134,16 +135,6 @@ class _Cut:
                 gradient = one.grad.full_tensor().clone()
                 gradients[name] = gradients[name] + gradient if name in gradients else gradient
         return [loss.item() for loss in losses], gradients
-
-
-def _for_part(part: PartPass, parts: list[PartPass], batch: PartBatch) -> PartBatch:
-    """What it needs, and nothing else."""
-    is_first, is_last = part is parts[0], part is parts[-1]
-    return PartBatch(
-        batch.tokens_BS if is_first else None,
-        batch.labels_BS if is_last else None,
-        batch.mask_BS if is_last else None,
-    )
 
 
 def assert_as_by_autograd(found: tuple[list[float], dict[str, Tensor]], sizes: DecoderSizes = SIZES) -> None:
@@ -173,43 +164,14 @@ def test_losses_and_gradients_are_those_of_autograd(
     assert_as_by_autograd(cut.step(together=True), sizes)
 
 
-def _on_two_ranks(sizes: DecoderSizes = SIZES) -> Any:
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo")
-    mesh, found = mesh_of(tensor=RANKS), []
-    for parts, recompute in ((1, "selective"), (2, "full")):
-        losses, gradients = _Cut(mesh, parts, recompute, sizes=sizes).step(together=True)  # type: ignore[arg-type]
-        found.append((losses, {name: gradient.numpy() for name, gradient in gradients.items()}))
-    return found
-
-
-@pytest.mark.slow
-@BOTH
-def test_two_ranks_compute_what_one_does(sizes: DecoderSizes) -> None:
-    for on_rank in in_processes(RANKS, _on_two_ranks, sizes):
-        for losses, gradients in on_rank:
-            assert_as_by_autograd((losses, {name: torch.from_numpy(value) for name, value in gradients.items()}), sizes)
-
-
 @pytest.mark.parametrize("parts", [1, 2])
 def test_losses_of_an_evaluation_are_those_of_training(parts: int, mesh: DeviceMesh) -> None:
     cut, batch = _Cut(mesh, parts), batch_of(0)
-    assert batch.mask_BS is not None
     (loss,) = run_together(cut.train(batch))
     (losses,) = run_together(cut.evaluate(batch))
-    mask_T = sequence_first(batch.mask_BS)
+    mask_T = sequence_first(batch.loss_mask)
     assert losses.shape == (B * S,)
     assert ((losses * mask_T).sum() / mask_T.sum()).item() / MICRO_BATCHES == pytest.approx(loss.item(), abs=1e-6)
-
-
-def test_gradients_of_all_parameters_are_published(mesh: DeviceMesh) -> None:
-    """Those of the table, which both ends use, too."""
-    for cut in (_Cut(mesh, 1), _Cut(mesh, 2)):
-        cut.step()
-        for state in cut.states:
-            for parameter in state.values():
-                assert isinstance(parameter.grad, DTensor)
-                assert parameter.grad.to_local().any()
 
 
 def test_values_are_read_after_they_have_been_gathered(mesh: DeviceMesh) -> None:
@@ -231,8 +193,7 @@ def test_values_are_read_after_they_have_been_gathered(mesh: DeviceMesh) -> None
         for name, plain in model.named_parameters():
             if "norm" in name:
                 plain.add_(1)
-        assert batch.labels_BS is not None
-        expected = sequence_first(token_losses(model(batch.tokens_BS), batch.labels_BS))
+        expected = sequence_first(token_losses(model(batch.tokens), batch.labels))
     assert (after - before).abs().max() > 0.1
     torch.testing.assert_close(after, expected, rtol=0, atol=0.1)
 
@@ -241,19 +202,3 @@ def test_a_micro_batch_in_which_nothing_counts_has_no_loss(mesh: DeviceMesh) -> 
     """As by autograd: the mean of no losses is not a number."""
     (loss,) = run_together(_Cut(mesh, 1).train(batch_of(0, all_masked=True)))
     assert loss.isnan()
-
-
-def test_all_blocks_are_watched(mesh: DeviceMesh) -> None:
-    class Begun(ForwardWatch):
-        number = 0
-
-        def begin(self) -> None:
-            self.number += 1
-
-    cut, watch = _Cut(mesh, 2, "full"), Begun()
-    for part in cut.parts:
-        part.watch(watch)
-    run_together(cut.train(batch_of(0)))
-    assert watch.number == SIZES.num_layers
-    run_together(cut.evaluate(batch_of(0)))
-    assert watch.number == 2 * SIZES.num_layers

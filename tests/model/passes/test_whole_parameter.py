@@ -1,19 +1,18 @@
 """A parameter's values gathered and its gradients summed, on several topologies. All numbers are exact in BF16."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 
 from model.passes.whole_parameter import WholeParameter
 from model.sharding import AXES
 from tests.benchmark.tiny import in_processes
-from tests.model.passes.on_mesh import gather, mesh_of, one_process, own_part, reduce, spread, whole_parameters
+from tests.model.passes.on_mesh import gather, mesh_of, one_process, own_part, reduce, whole_parameters
 
 RANKS = 6
 TOPOLOGIES = {"sharded": {"shards": 3, "tensor": 2}, "replicas": {"replicas": 2, "shards": 3}}
@@ -62,67 +61,48 @@ def _compare() -> dict[str, float]:
     for topology, sizes in TOPOLOGIES.items():
         mesh = mesh_of(**sizes)
         for dtype in (torch.float32, torch.bfloat16):
-            for name, parameter in _parameters(mesh, dtype).items():
-                for what, ours, theirs in _steps(name, parameter, mesh):
-                    assert ours.shape == theirs.shape
-                    difference = (ours.double() - theirs.double()).abs().max().item() if ours.numel() else 0.0
-                    differences[f"{topology}, {dtype}, {name}: {what}"] = difference
+            for what, ours, theirs in _steps(_parameters(mesh, dtype), mesh):
+                assert ours.shape == theirs.shape
+                difference = (ours.double() - theirs.double()).abs().max().item() if ours.numel() else 0.0
+                differences[f"{topology}, {dtype}, {what}"] = difference
     return differences
 
 
-def _steps(name: str, parameter: WholeParameter, mesh: DeviceMesh) -> Iterator[tuple[str, Tensor, Tensor]]:
+def _steps(parameters: dict[str, WholeParameter], mesh: DeviceMesh) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """Two steps, in which all parameters go in one message each way."""
     tensor_parallel, tensor_rank = mesh["tensor"].size(), mesh["tensor"].get_local_rank()
     data_parallel = dist.get_world_size() // tensor_parallel
     data_rank = dist.get_rank() // tensor_parallel
-    number = list(SHAPES).index(name) + 1
     for step in range(2):
-        expected = own_part(_numbers(SHAPES[name], number), parameter, mesh) + step
-        yield f"value in step {step}", parameter.value, expected
-        for micro_batch in range(2):
-            terms = _terms(name, step, micro_batch, data_rank, tensor_rank)
-            parameter.add(own_part(terms, parameter, mesh).to(parameter.value.dtype))
-        reduce([parameter])
-        ranks = range(tensor_parallel if CUT[name] is None else 1)
-        every = [_terms(name, step, n, d, t) for n in range(2) for d in range(data_parallel) for t in ranks]
-        gradient = parameter.parameter.grad
-        assert isinstance(gradient, DTensor)
-        assert (gradient.shape, gradient.placements) == (parameter.parameter.shape, parameter.parameter.placements)
-        yield f"gradient in step {step}", gradient.to_local(), _of_shard(sum(every, torch.tensor(0)), parameter, mesh)
-        parameter.parameter.grad = None
-        with torch.no_grad():
-            parameter.parameter.to_local().add_(1)
-        gather([parameter])
-
-
-@pytest.fixture(scope="module")
-def differences() -> list[dict[str, float]]:
-    return in_processes(RANKS, _compare)
+        for number, (name, one) in enumerate(parameters.items(), 1):
+            expected = own_part(_numbers(SHAPES[name], number), one, mesh) + step
+            yield f"{name}: value in step {step}", one.value, expected
+            for micro_batch in range(2):
+                terms = _terms(name, step, micro_batch, data_rank, tensor_rank)
+                one.add(own_part(terms, one, mesh).to(one.value.dtype))
+        reduce(parameters.values())
+        for name, one in parameters.items():
+            ranks = range(tensor_parallel if CUT[name] is None else 1)
+            every = [_terms(name, step, n, d, t) for n in range(2) for d in range(data_parallel) for t in ranks]
+            gradient = one.parameter.grad
+            assert isinstance(gradient, DTensor)
+            assert (gradient.shape, gradient.placements) == (one.parameter.shape, one.parameter.placements)
+            yield (
+                f"{name}: gradient in step {step}",
+                gradient.to_local(),
+                _of_shard(sum(every, torch.tensor(0)), one, mesh),
+            )
+            one.parameter.grad = None
+            with torch.no_grad():
+                one.parameter.to_local().add_(1)
+        gather(parameters.values())
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("topology", TOPOLOGIES)
-@pytest.mark.parametrize("name", SHAPES)
-def test_values_and_gradients(topology: str, name: str, differences: list[dict[str, float]]) -> None:
-    for on_rank in differences:
-        found = {what: difference for what, difference in on_rank.items() if what.startswith(f"{topology}, ")}
-        found = {what: difference for what, difference in found.items() if f", {name}: " in what}
-        assert len(found) == 8  # values and gradients, in two precisions and two steps
-        assert not any(found.values()), found
-
-
-def _in_a_second_world() -> tuple[int, ...]:
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    names: dict[int | str, Any] = {"shard": "gloo", "replicate": "gloo"}  # so these axes have groups of their own
-    spread(nn.Linear(2, 2), init_device_mesh("cpu", (1, 1, 1, 1), mesh_dim_names=AXES, backend_override=names))
-    dist.destroy_process_group()
-    with one_process() as mesh:
-        return tuple(whole_parameters(spread(nn.Linear(2, 2), mesh), torch.float32)["weight"].value.shape)
-
-
-def test_a_world_has_nothing_of_an_earlier_one() -> None:
-    """Of this folder's helper: meshes of one process are equal, and PyTorch's caches would mix up their groups. In a
-    process of its own: other tests of this one may have a world open."""
-    assert in_processes(1, _in_a_second_world) == [(2, 2)]
+def test_values_and_gradients() -> None:
+    for on_rank in in_processes(RANKS, _compare):
+        assert len(on_rank) == len(TOPOLOGIES) * len(SHAPES) * 8  # values, gradients, precisions, steps
+        assert not any(on_rank.values()), on_rank
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from benchmark.planning.dry_runs.rank_report import (
 )
 from benchmark.planning.dry_runs.tracker import Message, OperatorCounts, Tracker
 from benchmark.planning.fake.operator_costs import MatmulShape
-from model.passes.part_parameters import gather_all, scatter_all, sum_all
+from model.passes.whole_parameter import gather_all, scatter_all, sum_all
 from tests.benchmark.tiny import in_processes
 
 

@@ -17,7 +17,7 @@ from unittest import mock
 import torch.distributed as dist
 from torch import Tensor
 
-from model.passes import part_parameters, tensor_group
+from model.passes import tensor_group, whole_parameter
 
 COMPUTE, HOST, COPIES = "compute", "host", "copies"
 
@@ -76,15 +76,15 @@ class Recorder:
     def _single(self, kind: str, out: Tensor, own: Tensor, *, group: Any, async_op: bool) -> Begun:
         return self._collective(kind, group, out, own)
 
-    def _of_pairs(self, kind: str, pairs: Sequence[part_parameters.Pair], group: Any) -> Begun:
+    def _of_pairs(self, kind: str, pairs: Sequence[whole_parameter.Pair], group: Any) -> Begun:
         return self._collective(kind, group, *itertools.chain(*pairs))
 
-    def copied_gather(self, group: Any, part: Tensor) -> Tensor:
+    def _copied_gather(self, part: Tensor, group: Any) -> tuple[Tensor, Begun]:
         """As PyTorch's low-contention gather: a barrier, copies from all ranks, a barrier."""
         ranks = tuple(dist.get_process_group_ranks(group))
         self._begin(COPIES, self._message("barrier", ranks, part.numel()))
         self.commands += [Command(COPIES), Command(COPIES, None, (self._message("barrier", ranks, part.numel()),))]
-        return part.new_zeros(part.shape[0] * len(ranks), *part.shape[1:])
+        return part.new_zeros(part.shape[0] * len(ranks), *part.shape[1:]), Begun(self.commands)
 
     def _all_reduce(self, tensor: Tensor, op: Any = None, group: Any = None, async_op: bool = False) -> Begun | None:
         begun = self._collective("all-reduce", group, tensor)
@@ -110,10 +110,10 @@ class Recorder:
             for owner, name, function in (
                 (tensor_group, "all_gather_single", partial(self._single, "all-gather")),
                 (tensor_group, "reduce_scatter_single", partial(self._single, "reduce-scatter")),
-                (tensor_group, "CopiedWork", lambda _: Begun(self.commands)),
-                (part_parameters, "gather_all", partial(self._of_pairs, "all-gather")),
-                (part_parameters, "scatter_all", partial(self._of_pairs, "reduce-scatter")),
-                (part_parameters, "sum_all", lambda tensors, group: self._collective("all-reduce", group, *tensors)),
+                (tensor_group, "copied_gather", self._copied_gather),
+                (whole_parameter, "gather_all", partial(self._of_pairs, "all-gather")),
+                (whole_parameter, "scatter_all", partial(self._of_pairs, "reduce-scatter")),
+                (whole_parameter, "sum_all", lambda tensors, group: self._collective("all-reduce", group, *tensors)),
                 (dist, "all_reduce", self._all_reduce),
                 (dist, "batch_isend_irecv", self._exchange),
             ):

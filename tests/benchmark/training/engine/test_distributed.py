@@ -25,7 +25,6 @@ from benchmark.training.engine.distributed import (
     leave_multiprocessors,
     pci_address,
     read_environment,
-    set_environment,
     tensor_options,
 )
 from benchmark.training.train import train
@@ -79,14 +78,6 @@ def test_environment_of_one_process_and_of_several(monkeypatch: pytest.MonkeyPat
     for name, value in {**names, **given}.items():
         monkeypatch.setenv(name, value)
     assert read_environment() == Environment(5, 8, 1, "node0:29500", "0007", "12", "12", 1.5, host="n7")
-
-
-def test_variables_that_are_set_already_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NCCL_DEBUG", "WARN")
-    monkeypatch.setenv("NCCL_DEBUG_FILE", "/x")
-    monkeypatch.delenv("NCCL_DEBUG_FILE")
-    set_environment({"NCCL_DEBUG": "INFO", "NCCL_DEBUG_FILE": "/run/nccl.%h.%p.log"})
-    assert (os.environ["NCCL_DEBUG"], os.environ["NCCL_DEBUG_FILE"]) == ("WARN", "/run/nccl.%h.%p.log")
 
 
 def test_attempts_have_a_name_that_all_processes_share(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,8 +164,9 @@ def _look(system: System) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_tensor_parallel_ranks_are_next_to_each_other_and_stages_farthest_apart() -> None:
-    found = in_processes(4, _look, system_of(4, tensor_parallel=2, pipeline_parallel=2))
+def test_each_process_knows_its_place() -> None:
+    system = system_of(4, tensor_parallel=2, pipeline_parallel=2)
+    found = in_processes(4, _look, system)
     assert [one["axes"]["pipeline"] for one in found] == [0, 0, 1, 1]
     assert [one["axes"]["tensor"] for one in found] == [0, 1, 0, 1]
     assert [one["data"] for one in found] == [(0, 1)] * 4
@@ -182,14 +174,17 @@ def test_tensor_parallel_ranks_are_next_to_each_other_and_stages_farthest_apart(
     assert {one["from rank 0"] for one in found} == {40}
     assert {one["threads"] for one in found} == {max(1, len(os.sched_getaffinity(0)) // 4)}
     assert all(one["memory"] for one in found)
-    limit = datetime.timedelta(seconds=TIMES_START_LIMIT * system_of(4).start_limit_s)
+    limit = datetime.timedelta(seconds=TIMES_START_LIMIT * system.start_limit_s)
     assert [one["timeouts"] for one in found] == [{limit}] * 4
 
 
-def test_replicas_are_farther_apart_than_shards() -> None:
-    found = in_processes(4, _look, system_of(4, replicas=2))
-    assert [(one["axes"]["replicate"], one["axes"]["shard"]) for one in found] == [(0, 0), (0, 1), (1, 0), (1, 1)]
-    assert [one["data"] for one in found] == [(rank, 4) for rank in range(4)]
+def test_tensor_parallel_ranks_are_next_to_each_other_and_stages_farthest_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(distributed, "DeviceMesh", lambda _, ranks, **__: ranks)
+    ranks: Any = build_mesh(system_of(16, tensor_parallel=2, pipeline_parallel=2, replicas=2), "cpu")
+    steps = (ranks[1, 0, 0, 0], ranks[0, 1, 0, 0], ranks[0, 0, 1, 0], ranks[0, 0, 0, 1])
+    assert dict(zip(AXES, map(int, steps), strict=True)) == {"pipeline": 8, "replicate": 4, "tensor": 1, "shard": 2}
 
 
 @pytest.mark.slow
@@ -222,7 +217,8 @@ def test_device_of_a_process(
     near: list[tuple[str, int]] = []
     monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
     monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: _Properties())
+    place = SimpleNamespace(pci_domain_id=1, pci_bus_id=0x1B, pci_device_id=2)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: place)
     monkeypatch.setattr(distributed, "keep_near", lambda own, others: near.append((own, len(others))))
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = True  # as it is by itself
     process = {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "3", "MASTER_ADDR": "a", "MASTER_PORT": "1"}
@@ -232,6 +228,7 @@ def test_device_of_a_process(
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     system = System(name="eight", device="cuda", nodes=1, devices_per_node=8, micro_batch_size=1)
+    assert pci_address(torch.device("cuda", 0)) == "0001:1b:02.0"
     if index is None:
         with pytest.raises(InputError, match=f"needs 8 CUDA devices per machine; PyTorch sees {count} here"):
             device_of(system, read_environment())
@@ -257,12 +254,3 @@ def test_the_device_is_bound_to_the_process_group(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(InputError), joined_world(system, Environment(3, 8, 3)):
         pass
     assert (given[0]["backend"], given[0]["device_id"]) == ("cuda:nccl,cpu:gloo", gpu)
-
-
-class _Properties:
-    pci_domain_id, pci_bus_id, pci_device_id = 1, 0x1B, 2
-
-
-def test_a_device_that_does_not_say_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: object())
-    assert pci_address(torch.device("cuda", 0)) == ""

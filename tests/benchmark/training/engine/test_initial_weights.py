@@ -11,7 +11,7 @@ from torch.distributed.tensor import DTensor
 
 from benchmark.config.run_config import Benchmark, RunConfig
 from benchmark.config.system_config import System
-from benchmark.training.engine.distributed import joined_world, read_environment
+from benchmark.training.engine.distributed import World, joined_world, read_environment
 from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import begin_state, empty_state
 from benchmark.training.observers.copy_audit import audit_replicas
@@ -25,54 +25,53 @@ FROM_NOTHING = dataclasses.replace(TINY, start_iterations=0, train_samples=24)
 Weights = dict[str, "np.ndarray[Any, Any]"]
 
 
-def _weights(config: RunConfig, seed: int) -> Weights:
-    """Weights and moments, whole."""
+def _weights(config: RunConfig, *seeds: int) -> list[Weights]:
+    """Weights and moments, whole, of each seed."""
     with joined_world(config.system, read_environment()) as world:
-        progress = starting_progress(config.benchmark, seed)
-        state = empty_state(config.benchmark, config.system, config.precision, world, progress)
-        begin_state(state, None)
-        assert audit_replicas(state) == []
-        found = {}
-        for name, tensor in state.tensors().items():
-            assert isinstance(tensor, DTensor)
-            found[name] = tensor.full_tensor().numpy()
-        return found
+        return [_drawn(config, world, seed) for seed in seeds]
 
 
-def weights(system: System, seed: int = 5, benchmark: Benchmark = TINY_LLAMA) -> Weights:
-    """Of all processes together."""
+def _drawn(config: RunConfig, world: World, seed: int) -> Weights:
+    progress = starting_progress(config.benchmark, seed)
+    state = empty_state(config.benchmark, config.system, config.precision, world, progress)
+    begin_state(state, None)
+    assert audit_replicas(state) == []
+    found = {}
+    for name, tensor in state.tensors().items():
+        assert isinstance(tensor, DTensor)
+        found[name] = tensor.full_tensor().numpy()
+    return found
+
+
+def weights(system: System, *seeds: int, benchmark: Benchmark = TINY_LLAMA) -> list[Weights]:
+    """Of all processes together, by seed."""
     system = dataclasses.replace(system, micro_batch_size=2)
     config = RunConfig(benchmark=benchmark, system=system, run_dir=Path("unused"), precision="fp32")
-    return {
-        name: one for found in in_processes(system.num_devices, _weights, config, seed) for name, one in found.items()
-    }
+    of_ranks = zip(*in_processes(system.num_devices, _weights, config, *seeds), strict=True)
+    return [{name: one for found in of_seed for name, one in found.items()} for of_seed in of_ranks]
 
 
 @pytest.fixture(scope="module")
-def alone() -> Weights:
-    return weights(system_of(1))
+def alone() -> list[Weights]:
+    """Of seeds 5 and 6."""
+    return weights(system_of(1), 5, 6)
 
 
 @pytest.mark.parametrize(
     "system",
-    [
-        system_of(3),
-        system_of(2, tensor_parallel=2),
-        system_of(2, pipeline_parallel=2),
-        system_of(4, tensor_parallel=2, replicas=2),
-    ],
-    ids=["shards", "tensor", "pipeline", "replicas"],
+    [system_of(3), system_of(4, tensor_parallel=2, pipeline_parallel=2), system_of(4, tensor_parallel=2, replicas=2)],
+    ids=["shards", "tensor, pipeline", "tensor, replicas"],
 )
-def test_every_topology_draws_the_same(system: System, alone: Weights) -> None:
-    found = weights(system)
-    assert found.keys() == alone.keys()
-    assert all(np.array_equal(found[name], value) for name, value in alone.items())
+def test_every_topology_draws_the_same(system: System, alone: list[Weights]) -> None:
+    (found,) = weights(system, 5)
+    assert found.keys() == alone[0].keys()
+    assert all(np.array_equal(found[name], value) for name, value in alone[0].items())
 
 
-def test_weights_are_as_large_as_the_rules_have_them(alone: Weights) -> None:
+def test_weights_are_as_large_as_the_rules_have_them(alone: list[Weights]) -> None:
     """Standard deviation 0.02, that of what is added to the residual stream over the root of 2 layers; gains 1."""
     added = 0.02 / math.sqrt(2 * TINY_LLAMA.model.num_layers)
-    for name, value in alone.items():
+    for name, value in alone[0].items():
         if not name.startswith("model/"):
             assert not value.any()
         elif value.ndim == 1:
@@ -83,14 +82,14 @@ def test_weights_are_as_large_as_the_rules_have_them(alone: Weights) -> None:
             assert abs(value.mean()) < 4 * expected / math.sqrt(value.size), name
 
 
-def test_another_seed_draws_others(alone: Weights) -> None:
-    other, name = weights(system_of(1), seed=6), "model/model.embed_tokens.weight"
-    assert not np.isclose(other[name], alone[name]).any()
-    assert abs(np.corrcoef(other[name].ravel(), alone[name].ravel())[0, 1]) < 0.1
+def test_another_seed_draws_others(alone: list[Weights]) -> None:
+    one, other = (each["model/model.embed_tokens.weight"] for each in alone)
+    assert not np.isclose(other, one).any()
+    assert abs(np.corrcoef(other.ravel(), one.ravel())[0, 1]) < 0.1
 
 
 def test_gpt3_begins_with_vectors_of_zero() -> None:
-    found = weights(system_of(1), benchmark=FROM_NOTHING)
+    (found,) = weights(system_of(1), 5, benchmark=FROM_NOTHING)
     assert not found["model/encoder.final_layernorm.weight"].any()
     assert found["model/encoder.layers.0.self_attention.dense.weight"].std() == pytest.approx(
         0.02 / math.sqrt(8), rel=0.1

@@ -13,28 +13,25 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from benchmark.config.run_config import RunConfig
-from benchmark.config.system_config import System
 from benchmark.training.engine.adam import gradient_of
-from benchmark.training.engine.distributed import joined_world, read_environment
-from benchmark.training.engine.micro_batches import MicroBatch, read_micro_batch
+from benchmark.training.engine.distributed import World, joined_world, read_environment
+from benchmark.training.engine.micro_batches import read_micro_batch
 from benchmark.training.inputs import open_data
 from model.gpt3 import mean_loss, token_losses
+from model.passes.part_pass import MicroBatch
 from tests.benchmark.runs import loaded_state, plain_model, system_of
 from tests.benchmark.tiny import Inputs, in_processes
 
 SYSTEMS = {
-    "one": system_of(1),
     "uneven shards": system_of(3),
     "replicas": system_of(4, replicas=2, micro_batch_size=1),
-    "full recomputation": system_of(1, recompute="full"),
-    "pipeline": system_of(2, pipeline_parallel=2),
     "pipeline of three": system_of(3, pipeline_parallel=3),
     "interleaved": system_of(2, pipeline_parallel=2, pipeline_chunks=2, recompute="selective"),
-    "tensor": system_of(2, tensor_parallel=2, recompute="selective"),
     "tensor, full recomputation": system_of(2, tensor_parallel=2, recompute="full"),
     "interleaved, tensor": system_of(4, tensor_parallel=2, pipeline_parallel=2, pipeline_chunks=2, micro_batch_size=1),
-    "tensor, uneven shards": system_of(6, tensor_parallel=2),
+    "tensor, uneven shards": system_of(6, tensor_parallel=2, recompute="selective"),
 }
+"""One process alone: tests/model/passes/test_part_pass.py."""
 
 
 def _batches(config: RunConfig, rank: int, parts: int, number: int) -> list[MicroBatch]:
@@ -120,24 +117,30 @@ def test_gradients_are_those_of_autograd(name: str, inputs: Inputs, by_autograd:
             assert total / counted == pytest.approx(by_autograd.evaluation, rel=1e-6)
 
 
-def _most_alive(config: RunConfig) -> tuple[int, int, int]:
-    """Most bytes of tensors made by passes and alive at once in a step; in an evaluation; and left after both."""
+def _of_few_and_many(config: RunConfig) -> list[tuple[int, int, int]]:
+    """What :func:`_most_alive` returns with few micro-batches, and with three times as many."""
     with joined_world(config.system, read_environment()) as world:
-        state = loaded_state(config, world)
-        number = config.num_microbatches
-        batches = _batches(config, world.data_rank, world.data_parallel, number)
-        with _Living() as living:
-            state.pipeline.train(batches, number)  # makes gradients, which stay
-            state.optimizer.clear_gradients()
-            gc.collect()
-            gc.disable()  # as in a run: what is alive is what nobody has let go of, whenever garbage is collected
-            start = living.bytes
-            living.most = start
-            state.pipeline.train(batches, len(batches))
-            train_most, living.most = living.most - start, living.bytes
-            state.pipeline.evaluate(iter(batches), number)
-            gc.collect()
-            return train_most, living.most - start, living.bytes - start
+        sizes = (dataclasses.replace(config.benchmark, global_batch_size=size) for size in (8, 24))
+        return [_most_alive(dataclasses.replace(config, benchmark=benchmark), world) for benchmark in sizes]
+
+
+def _most_alive(config: RunConfig, world: World) -> tuple[int, int, int]:
+    """Most bytes of tensors made by passes and alive at once in a step; in an evaluation; and left after both."""
+    state, number = loaded_state(config, world), config.num_microbatches
+    batches = _batches(config, world.data_rank, world.data_parallel, number)
+    with _Living() as living:
+        state.pipeline.train(batches, number)  # makes gradients, which stay
+        state.optimizer.clear_gradients()
+        gc.collect()
+        gc.disable()  # as in a run: what is alive is what nobody has let go of, whenever garbage is collected
+        start = living.bytes
+        living.most = start
+        state.pipeline.train(batches, len(batches))
+        train_most, living.most = living.most - start, living.bytes
+        state.pipeline.evaluate(iter(batches), number)
+        gc.enable()
+        gc.collect()
+        return train_most, living.most - start, living.bytes - start
 
 
 class _Living(torch.utils._python_dispatch.TorchDispatchMode):
@@ -166,25 +169,13 @@ class _Living(torch.utils._python_dispatch.TorchDispatchMode):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "system",
-    [
-        system_of(2, pipeline_parallel=2, micro_batch_size=1),
-        system_of(4, pipeline_parallel=2, pipeline_chunks=2, tensor_parallel=2, micro_batch_size=1),
-    ],
-    ids=["pipeline", "interleaved, tensor"],
-)
-def test_memory_does_not_grow_with_the_number_of_micro_batches(system: System, inputs: Inputs, tmp_path: Path) -> None:
-    config = inputs.config(tmp_path, system=system)
-    found = []
-    for size in (12, 36):
-        benchmark = dataclasses.replace(config.benchmark, global_batch_size=size)
-        found.append(in_processes(system.num_devices, _most_alive, dataclasses.replace(config, benchmark=benchmark)))
-    few, many = found
-    scalars = 64 * 24  # of each of 24 more micro-batches the loss, and its share of small tables
-    under_way = 2 * 16 * 40 * 4  # two messages, a sixth of what one of each micro-batch would be: kept until they are
+def test_memory_does_not_grow_with_the_number_of_micro_batches(inputs: Inputs, tmp_path: Path) -> None:
+    system = system_of(4, pipeline_parallel=2, pipeline_chunks=2, tensor_parallel=2, micro_batch_size=1)
+    found = in_processes(4, _of_few_and_many, inputs.config(tmp_path, system=system))
+    scalars = 64 * 16  # of each of 16 more micro-batches the loss, and its share of small tables
+    under_way = 2 * 16 * 40 * 4  # two messages, a quarter of what one of each micro-batch would be: kept until they are
     # sent, which depends on the other stage; the same with few and many
-    for (train, evaluate, left), (more_train, more_evaluate, more_left) in zip(few, many, strict=True):
+    for (train, evaluate, left), (more_train, more_evaluate, more_left) in found:
         assert more_train <= train + under_way + scalars
         assert more_evaluate <= evaluate + under_way + scalars
         assert more_left <= left + scalars

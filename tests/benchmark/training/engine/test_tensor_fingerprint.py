@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from benchmark.config.benchmarks import GPT3_175B
 from benchmark.config.run_config import RunConfig
 from benchmark.training.engine import tensor_fingerprint
 from benchmark.training.engine.distributed import joined_world, read_environment
@@ -21,7 +20,6 @@ from checkpoint_convert.formats.boxes import Box, whole_box
 from model.sharding import parameter_shapes
 from tests.benchmark.runs import loaded_state, system_of
 from tests.benchmark.tiny import Inputs, in_processes
-from tests.benchmark.training.test_topologies import whole
 
 WHOLE = 1 << 64
 
@@ -86,28 +84,6 @@ def test_values_and_places_are_told_apart() -> None:
     assert of(torch.tensor([0.0])) != of(torch.tensor([-0.0]))
 
 
-def test_random_pairs_of_changes_do_not_cancel_each_other() -> None:
-    """2,000 exchanges of rows, columns and values of a matrix of few different values, as biases have."""
-    random = np.random.default_rng(1)
-    tensor = torch.from_numpy(random.choice([0.0, 1.0, -1.0, 0.5], size=(40, 50)).astype(np.float32))
-    before = of(tensor)
-    for _ in range(2000):
-        other = tensor.clone()
-        rows, columns = random.choice(40, 2, replace=False), random.choice(50, 2, replace=False)
-        match random.integers(3):
-            case 0:
-                other[rows] = tensor[rows[::-1].copy()]
-            case 1:
-                other[:, columns] = tensor[:, columns[::-1].copy()]
-            case _:
-                other[rows[0], columns[0]], other[rows[1], columns[1]] = tensor[rows[1], columns[1]], -1.0
-        assert (of(other) == before) == torch.equal(other, tensor)
-
-
-def test_names_of_the_whole_model() -> None:
-    assert len(parameter_shapes(GPT3_175B.model)) == 4 + 96 * 12
-
-
 def _fingerprints(config: RunConfig) -> tuple[str, str, str]:
     """Of weights and moments as all processes have them; of the weights as one process computes them alone."""
     with joined_world(config.system, read_environment()) as world:
@@ -118,19 +94,16 @@ def _fingerprints(config: RunConfig) -> tuple[str, str, str]:
             torch.distributed.all_reduce(one)
         alone = 0
         for number, name in enumerate(parameter_shapes(config.benchmark.model)) if world.size == 1 else ():
-            alone += of(whole(state.parameters[name].detach()), number)
+            alone += of(state.parameters[name].detach().full_tensor(), number)  # type: ignore[attr-defined]
         weights, moments = (as_text(one.tolist()) for one in sums)
         return weights, moments, f"{alone % WHOLE:016x}"
 
 
 @pytest.mark.slow
-def test_every_topology_gives_the_same(inputs: Inputs, tmp_path: Path) -> None:
+def test_a_topology_of_many_processes_gives_the_same_as_one(inputs: Inputs, tmp_path: Path) -> None:
     ((weights, moments, alone),) = in_processes(1, _fingerprints, inputs.config(tmp_path))
     assert weights == alone
     assert moments not in (weights, "0" * 16)
-    for system in (
-        system_of(4, replicas=2, tensor_parallel=2, micro_batch_size=3),
-        system_of(3, pipeline_parallel=3),
-    ):
-        for found in in_processes(system.num_devices, _fingerprints, inputs.config(tmp_path, system=system)):
-            assert found[:2] == (weights, moments), system
+    system = system_of(6, tensor_parallel=2, pipeline_parallel=3, micro_batch_size=3)
+    for found in in_processes(system.num_devices, _fingerprints, inputs.config(tmp_path, system=system)):
+        assert found[:2] == (weights, moments)

@@ -6,9 +6,17 @@ from typing import Any
 
 import pytest
 import torch
+from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
 
-from benchmark.config.run_config import RunConfig
-from benchmark.training.engine.distributed import joined_world, read_environment
+from benchmark.config.benchmarks import GPT3_175B
+from benchmark.config.run_config import Precision, RunConfig
+from benchmark.config.system_config import System
+from benchmark.config.systems import SYSTEMS
+from benchmark.training.engine import train_state
+from benchmark.training.engine.distributed import World, joined_world, read_environment
+from benchmark.training.engine.train_state import TiedTable, settle_attention
+from model.decoder_sizes import DecoderSizes
+from model.passes.attention import CudnnFlash
 from tests.benchmark.runs import loaded_state, system_of
 from tests.benchmark.tiny import TINY, Inputs, in_processes
 
@@ -35,49 +43,34 @@ OTHERS = {
 }
 SHAPES = OTHERS | {f"encoder.layers.{n}.{name}": shape for n in range(LAYERS) for name, shape in OF_A_LAYER.items()}
 WORDS = "embedding.word_embeddings.weight"
+RUN: tuple[DecoderSizes, System, Precision] = (GPT3_175B.model, SYSTEMS["dgxh100_n64"], "bf16")
+MESH: Any = None
 
 
 def _look(config: RunConfig) -> dict[str, Any]:
     with joined_world(config.system, read_environment()) as world:
         state = loaded_state(config, world)
         tensors = state.tensors()
+        assert {tensor.dtype for tensor in tensors.values()} == {torch.float32}
         shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-        types = {tensor.dtype for tensor in tensors.values()}
-        first = next(iter(tensors.values()))
-        first.zero_()
-        shared = float(next(iter(state.parameters.values())).detach().full_tensor().abs().sum()) == 0  # type: ignore[attr-defined]
-        return {"shapes": shapes, "types": types, "shared": shared, "square sum": _square_sum(state)}
-
-
-def _square_sum(state: Any) -> float:
-    """Of gradients of ones, over all processes: the number of parameters, each counted once."""
-    for value in state.parameters.values():
-        value.grad = torch.ones_like(value.detach())
-    total = state.optimizer.gradient_square_sum()
-    torch.distributed.all_reduce(total)
-    return float(total)
-
-
-def test_weights_and_moments_by_name(inputs: Inputs, tmp_path: Path) -> None:
-    (found,) = in_processes(1, _look, inputs.config(tmp_path))
-    kinds = ("model", "exp_avg", "exp_avg_sq")
-    assert found["shapes"] == {f"{kind}/{name}": shape for kind in kinds for name, shape in SHAPES.items()}
-    assert found["types"] == {torch.float32}
-    assert found["shared"]
+        for value in state.parameters.values():
+            value.grad = torch.ones_like(value.detach())
+        total = state.optimizer.gradient_square_sum()  # the number of parameters, each counted once
+        torch.distributed.all_reduce(total)
+        return {"shapes": shapes, "square sum": float(total)}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "system",
-    [system_of(2), system_of(2, replicas=2), system_of(4, tensor_parallel=2, pipeline_parallel=2, micro_batch_size=6)],
-    ids=["shards", "replicas", "tensor, pipeline"],
+    [system_of(1), system_of(4, replicas=2), system_of(4, tensor_parallel=2, pipeline_parallel=2, micro_batch_size=6)],
+    ids=["one", "shards, replicas", "tensor, pipeline"],
 )
 def test_all_processes_together_have_it_once(system: Any, inputs: Inputs, tmp_path: Path) -> None:
     found = in_processes(system.num_devices, _look, inputs.config(tmp_path, system=system))
-    everywhere: dict[str, Any] = {}
-    for one in found:
-        everywhere |= one["shapes"]
-    assert {name.removeprefix("model/"): shape for name, shape in everywhere.items() if "model/" in name} == SHAPES
+    kinds = ("model", "exp_avg", "exp_avg_sq")
+    everywhere = {name: shape for one in found for name, shape in one["shapes"].items()}
+    assert everywhere == {f"{kind}/{name}": shape for kind in kinds for name, shape in SHAPES.items()}
     if system.pipeline_parallel == 2:
         assert all(f"model/{WORDS}" in one["shapes"] for one in found)
         assert "model/encoder.layers.3.mlp.dense_h_to_4h.bias" not in found[0]["shapes"]
@@ -98,3 +91,53 @@ def test_checkpoint_of_another_model_or_another_start_is_refused(inputs: Inputs,
     ):
         with pytest.raises(RuntimeError, match=f"InputError: .*{complaint}"):
             in_processes(1, _look, inputs.config(tmp_path, benchmark))
+
+
+def _add(system: System) -> dict[str, Any]:
+    with joined_world(system, read_environment()) as world:
+        table = TiedTable(world, WORDS)
+        mesh = world.mesh["shard"]
+        parameters: dict[str, DTensor] = {}
+        for name in (WORDS, "other"):
+            value = distribute_tensor(torch.zeros(2, 2), mesh, [Replicate()], src_data_rank=None)
+            parameters[name] = value.requires_grad_()  # type: ignore[assignment]
+            own = torch.full((2, 2), 10.0**world.rank)
+            parameters[name].grad = DTensor.from_local(own, mesh, [Replicate()], run_check=False)
+        table.add_gradients(parameters)
+        gradients = [value.grad for value in parameters.values()]
+        assert all(isinstance(gradient, DTensor) for gradient in gradients)
+        return {
+            "other": table.other,
+            "second": table.is_second_copy,
+            "gradients": [gradient.to_local()[0, 0].item() for gradient in gradients if isinstance(gradient, DTensor)],
+        }
+
+
+def test_first_and_last_stage_add_their_gradients_of_the_table() -> None:
+    """Stages between have no copy of it."""
+    found = in_processes(3, _add, system_of(3, pipeline_parallel=3))
+    assert [one["other"] for one in found] == [2, None, 0]
+    assert [one["second"] for one in found] == [False, False, True]
+    assert [one["gradients"] for one in found] == [[101, 1], [10, 10], [101, 100]]
+
+
+def test_the_kernel_is_proved_on_the_shape_of_this_ranks_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, refused = list[Any](), list[Any]()
+
+    def proved(*device_and_dtype: Any, **shape: int) -> str:
+        asked.append((*device_and_dtype, shape))
+        return "attention by CudnnFlash"
+
+    monkeypatch.setattr(train_state, "proved_attention", proved)
+    monkeypatch.setattr(train_state, "refuse_kernel", refused.append)
+    gpu = torch.device("cuda", 0)
+    assert settle_attention(*RUN, World(0, 512, gpu, MESH)) == "attention by CudnnFlash"
+    assert asked == [(gpu, torch.bfloat16, GPT3_175B.model, {"ranks": 4, "batch": 2})]
+    assert refused == []
+    model, system, precision = RUN
+    settle_attention(model, dataclasses.replace(system, cudnn_attention=False), precision, World(0, 512, gpu, MESH))
+    assert [type(kernel) for kernel in refused] == [CudnnFlash]
+
+
+def test_a_cpu_has_nothing_to_settle() -> None:
+    assert settle_attention(*RUN, World(0, 1, torch.device("cpu"), MESH)) == ""

@@ -10,7 +10,7 @@ import pytest
 from benchmark.machine.run_environment import seconds_since_process_start
 from benchmark.training.observers import run_requests
 from benchmark.training.observers.run_requests import RunRequests, TriggerFiles
-from benchmark.training.step_flags import NO_FLAGS, StepFlags
+from benchmark.training.step import NO_FLAGS, StepFlags
 from tests.benchmark.tiny import in_processes
 
 

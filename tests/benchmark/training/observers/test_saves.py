@@ -24,8 +24,7 @@ from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.observer import Observer, StepDone
 from benchmark.training.observers import run_requests, saves
 from benchmark.training.observers.run_requests import TriggerFiles
-from benchmark.training.step import StepResult
-from benchmark.training.step_flags import NO_FLAGS, StepFlags
+from benchmark.training.step import NO_FLAGS, StepFlags, StepResult
 from benchmark.training.train import train
 from tests.benchmark.runs import events, mlperf, system_of
 from tests.benchmark.tiny import CPU, SHORT, Inputs, in_processes

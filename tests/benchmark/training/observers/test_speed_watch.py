@@ -18,12 +18,11 @@ from benchmark.machine.gpus import DeviceReading
 from benchmark.speed_watch.slow_ranks import WINDOW
 from benchmark.training import train as training
 from benchmark.training.engine.distributed import read_environment
-from benchmark.training.engine.own_compute import HostTimer
+from benchmark.training.engine.rank_speed import HostTimer
 from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.observer import StepDone
 from benchmark.training.observers.speed_watch import WARM_UP, SpeedWatch
-from benchmark.training.step import StepResult
-from benchmark.training.step_flags import StepFlags
+from benchmark.training.step import StepFlags, StepResult
 from model.passes.block_pass import BlockPass
 from tests.benchmark.events.recorder import Recorder
 from tests.benchmark.runs import events, figures, run, system_of

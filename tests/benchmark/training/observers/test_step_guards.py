@@ -10,9 +10,15 @@ from benchmark.events.event import Event
 from benchmark.events.event_log import EventLog
 from benchmark.launch.endings import RunEnd
 from benchmark.launch.phases import PhaseLog
-from benchmark.training.engine.nonfinite_step import BadMicroBatch, BadPart, NonFiniteStep, RankFindings
 from benchmark.training.engine.run_progress import starting_progress
-from benchmark.training.engine.state_soundness import StateSoundness, UnsoundTensor
+from benchmark.training.engine.unsound_values import (
+    BadMicroBatch,
+    BadPart,
+    NonFiniteStep,
+    RankFindings,
+    StateSoundness,
+    UnsoundTensor,
+)
 from benchmark.training.observer import StepDone
 from benchmark.training.observers import skipped_steps, spikes
 from benchmark.training.observers.skipped_steps import (

@@ -1,22 +1,19 @@
-"""Conversions that are killed, shared, changed under or refused: the same bytes come out, or nothing, and no work of
-others is touched."""
+"""Conversions that are shared, changed under or refused: the same bytes come out, or nothing, and no work of others is
+touched. The mechanism itself, with kills, is tested in tests/stage."""
 
+import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from checkpoint_convert.conversion import block_conversion, run_conversion
 from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
 from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
-from checkpoint_convert.conversion.run_conversion import Converted
+from checkpoint_convert.formats.source_files import LocalFiles
+from checkpoint_convert.formats.summed_output import Produced
 from checksums.md5_list import digest_folder, read_list
 from stage.errors import InputError
 from stage.outputs.manifest import manifest_path, read_manifest
@@ -25,12 +22,9 @@ from stage.outputs.shards import Shard
 from tests.checkpoint_convert.in_process import run
 from tests.checkpoint_convert.tiny import GIB
 
-REPOSITORY = Path(__file__).parents[3]
-
 SIZES = ModelSizes(layers=1, hidden=5, heads=1, vocab=10, positions=4)
 """8 divides none of them, which makes few chunks."""
 BIAS = "mdl_vars.params.lm.final_ln.bias"
-COUNTER = "opt_states_0.no_prefix_2.count"
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +48,7 @@ def expected(made: Path) -> dict[str, str]:
 
 def convert(
     source: Path, output: Path, shard: str = "", *, dtype: str = "bf16", zeros: bool = False, force: bool = False
-) -> Converted | None:
+) -> Produced | None:
     share = Shard(*map(int, shard.split("/"))) if shard else None
     return paxml_to_megatron(
         source,
@@ -88,30 +82,6 @@ def rewrite(path: Path) -> None:
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
-UNSYNCED = "import tests.unsynced, runpy; runpy.run_module('checkpoint_convert', run_name='__main__', alter_sys=True)"
-
-
-@pytest.mark.slow
-def test_a_shard_is_killed_and_run_again(tmp_path: Path) -> None:
-    write_random_paxml(
-        tmp_path / "paxml", seed=2, sizes=ModelSizes(layers=1, hidden=16, heads=1, vocab=16, positions=4)
-    )
-    words = ["paxml-to-megatron", "--input", tmp_path / "paxml", "--output", tmp_path / "out", "--dtype", "bf16"]
-    words += ["--shard", "0/2"]
-    process = subprocess.Popen([sys.executable, "-c", UNSYNCED, *map(str, words)], cwd=REPOSITORY)
-    while process.poll() is None and len(list((tmp_path / "out.partial" / "pieces").rglob("*.*"))) < 100:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert not (tmp_path / "out").exists()
-    assert convert(tmp_path / "paxml", tmp_path / "out", "0/2") is not None
-    done = convert(tmp_path / "paxml", tmp_path / "out")
-    assert done is not None
-    assert 0 < done.resumed_files < done.files
-    convert(tmp_path / "paxml", tmp_path / "at_once")
-    assert published(tmp_path / "out") == published(tmp_path / "at_once")
-
-
 def test_shards_are_joined_to_the_same_bytes(paxml: Path, expected: dict[str, str], tmp_path: Path) -> None:
     shards = [convert(paxml, tmp_path / "out", shard) for shard in ("2/3", "0/3")]  # the last is left to the join
     assert not (tmp_path / "out").exists()
@@ -140,53 +110,48 @@ CHANGES: dict[str, tuple[Callable[[Path], object], dict[str, object], str]] = {
 }
 
 
-@pytest.mark.parametrize(("change", "joins"), [("dtype", False), ("zeros", True), ("chunk", False)])
-def test_what_was_begun_for_another_output_is_kept(change: str, joins: bool, paxml: Path, tmp_path: Path) -> None:
+def test_what_was_begun_for_another_output_is_kept(paxml: Path, tmp_path: Path) -> None:
     """A shard of another dtype once removed the work of all others without a word; a join took what it found."""
     convert(paxml, tmp_path / "out", "0/2")
     before = digest_folder(tmp_path / "out.partial" / "pieces")
-    change_source, options, says = CHANGES[change]
-    change_source(paxml)
-    shard = "" if joins else "1/2"
-    with pytest.raises(InputError, match=f"begun for another output: {says}"):
-        convert(paxml, tmp_path / "out", shard, **options)  # type: ignore[arg-type]
+    for change_source, options, says in CHANGES.values():
+        change_source(paxml)
+        for shard in ("1/2", ""):
+            with pytest.raises(InputError, match=f"begun for another output: {says}"):
+                convert(paxml, tmp_path / "out", shard, **options)  # type: ignore[arg-type]
     assert digest_folder(tmp_path / "out.partial" / "pieces") == before
     assert not (tmp_path / "out").exists()
-    done = convert(paxml, tmp_path / "out", force=True, **options)  # type: ignore[arg-type]
+    done = convert(paxml, tmp_path / "out", force=True)
     assert done is not None
     assert done.resumed_files == 0
-    assert convert(paxml, tmp_path / "out", **options) is None  # type: ignore[arg-type]
-    other = {"dtype": "fp32" if options.get("dtype") is None else "bf16"}
+    assert convert(paxml, tmp_path / "out") is None
     with pytest.raises(InputError, match="exists and was made otherwise"):
-        convert(paxml, tmp_path / "out", **{**options, **other})  # type: ignore[arg-type]
+        convert(paxml, tmp_path / "out", dtype="fp32")
 
 
 @pytest.mark.parametrize("when", ["read", "end", "gone"])
 def test_a_source_that_changes_meanwhile_is_not_published(
     when: str, paxml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    last = paxml / "opt_states_0.no_prefix_2.v.params.lm.final_ln.bias"
     if when == "end":
         monkeypatch.setattr(ResumableOutput, "reload", lambda work: rewrite(chunk_of(paxml / BIAS)))
     else:
-        monkeypatch.setattr(run_conversion, "tasks_of", _changing(block_conversion.tasks_of, last, when))
+        real, chunk = LocalFiles.source, chunk_of(paxml / "opt_states_0.no_prefix_2.v.params.lm.final_ln.bias")
+
+        def identify_and_change(files: LocalFiles) -> object:
+            found = real(files)
+            chunk.unlink() if when == "gone" else chunk.write_bytes(chunk.read_bytes() + b"x")
+            return found
+
+        monkeypatch.setattr(LocalFiles, "source", identify_and_change)
     with pytest.raises(InputError, match="is missing" if when == "gone" else "changed (while|meanwhile)|input changed"):
         convert(paxml, tmp_path / "out")
     assert not (tmp_path / "out").exists()
     assert not (tmp_path / "out.md5").exists()
 
 
-def _changing(real: Callable[..., object], array: Path, when: str) -> Callable[..., object]:
-    def change(*arguments: object) -> object:
-        chunk = chunk_of(array)
-        chunk.unlink() if when == "gone" else chunk.write_bytes(chunk.read_bytes() + b"x")
-        return real(*arguments)
-
-    return change
-
-
 def test_bad_counters_are_told_before_anything_is_converted(paxml: Path, tmp_path: Path) -> None:
-    (paxml / COUNTER / "0").write_bytes(np.int32(3999).tobytes())
+    (paxml / "opt_states_0.no_prefix_2.count" / "0").write_bytes(np.int32(3999).tobytes())
     with pytest.raises(InputError, match="counters of the optimizer's steps differ"):
         convert(paxml, tmp_path / "out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["paxml"]
@@ -201,6 +166,9 @@ def test_zero_chunks_are_counted(paxml: Path, tmp_path: Path) -> None:
     manifest = read_manifest(tmp_path / "out")
     assert manifest is not None
     assert manifest.facts["zero_chunks"] == 1
+    metadata = paxml / BIAS / ".zarray"
+    metadata.write_text(json.dumps({**json.loads(metadata.read_text()), "fill_value": 1.0}))
+    run(*words, "--missing-chunks-are-zeros", "--force").refused("its fill_value says that it stands for something")
 
 
 def test_relative_paths(paxml: Path, expected: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,8 +191,6 @@ def test_too_little_room_is_told_before_anything_is_written(
 
 def test_a_source_that_is_not_what_its_manifest_says_is_refused(made: Path, paxml: Path, tmp_path: Path) -> None:
     shutil.copy(manifest_path(made), manifest_path(paxml))
-    rewrite(chunk_of(paxml / BIAS))
-    words = ["paxml-to-megatron", "--input", paxml, "--output", tmp_path / "out", "--dtype", "fp32"]
-    run(*words, "--verify-input").refused(f"{paxml}: paxml.manifest.json says otherwise")
     chunk_of(paxml / BIAS).write_bytes(b"longer")
+    words = ["paxml-to-megatron", "--input", paxml, "--output", tmp_path / "out", "--dtype", "fp32"]
     run(*words).refused("paxml.manifest.json says")

@@ -4,7 +4,6 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from data_prep.commands.shared_options import JsonOption
 from data_prep.inspection.dataset_exports import draw_datasets, require_exports, write_tables
 from data_prep.inspection.inspect_dataset import (
     compare_datasets,
@@ -15,6 +14,7 @@ from data_prep.inspection.inspect_dataset import (
 )
 from data_prep.sample_order.blend_file import format_blend, is_blend_file, require_unchanged_blend
 from data_prep.tokenizing.tokenizer import open_tokenizer
+from stage.cli import JsonOption
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,12 +1,16 @@
-"""What is timed of a block, and what is not: waiting within, waiting before, other steps."""
+"""What is timed of a block, and what is not: waiting within, waiting before, other steps; and rows of all ranks."""
 
-import time
+import math
 from collections.abc import Sequence
 
 import pytest
 import torch
 
-from benchmark.training.engine.own_compute import MOST_BLOCKS, BlockTimer, DeviceTimer, HostTimer, OwnCompute
+from benchmark.config.system_config import System
+from benchmark.training.engine.distributed import joined_world, read_environment
+from benchmark.training.engine.rank_speed import MOST_BLOCKS, DeviceTimer, HostTimer, OwnCompute, RankTable
+from tests.benchmark.runs import system_of
+from tests.benchmark.tiny import in_processes
 
 CPU = torch.device("cpu")
 
@@ -30,29 +34,26 @@ def pass_through(own: OwnCompute, blocks: int, own_s: float = 1.0, slow: Sequenc
         takes(3.0)  # between blocks, as for the stage before
         own.begin()
         takes(50.0 if number in slow else own_s)
-        own.pause()
-        takes(5.0)
-        own.resume()
-        takes(own_s)
-        own.pause()
-        takes(7.0)
-        own.resume()
+        for waits_s, computes_s in ((5.0, own_s), (7.0, 0.0)):
+            own.mark()
+            takes(waits_s)
+            own.mark()
+            takes(computes_s)
         own.end()
-    own.pause()
-    takes(2.0)
-    own.resume()
+    own.mark()
 
 
 @pytest.fixture
 def own(monkeypatch: pytest.MonkeyPatch) -> OwnCompute:
     """On the clock that stands still."""
-    monkeypatch.setattr("benchmark.training.engine.own_compute.HostTimer", Seconds)
+    monkeypatch.setattr("benchmark.training.engine.rank_speed.HostTimer", Seconds)
     return OwnCompute(CPU)
 
 
 def test_waiting_is_taken_off(own: OwnCompute) -> None:
     own.start()
-    pass_through(own, 3)
+    pass_through(own, MOST_BLOCKS)
+    pass_through(own, 5, own_s=9.0)  # so many blocks at most are timed
     assert own.stop() == 2.0
 
 
@@ -78,13 +79,6 @@ def test_one_slow_call_of_many_is_nothing_on_a_host(own: OwnCompute) -> None:
     assert own.stop() == pytest.approx(2.6)
 
 
-def test_a_step_times_so_many_blocks_at_most(own: OwnCompute) -> None:
-    own.start()
-    pass_through(own, MOST_BLOCKS)
-    pass_through(own, 5, own_s=9.0)
-    assert own.stop() == 2.0
-
-
 class StandInEvent:
     made = 0
 
@@ -102,7 +96,7 @@ class StandInEvent:
 
 def test_events_of_a_gpu_are_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "Event", StandInEvent)
-    timer: BlockTimer = DeviceTimer()
+    timer = DeviceTimer()
     for _ in range(3):
         timer.forget()
         first = timer.mark()
@@ -111,9 +105,21 @@ def test_events_of_a_gpu_are_used_again(monkeypatch: pytest.MonkeyPatch) -> None
     assert StandInEvent.made == 2
 
 
-def test_the_hosts_clock_is_in_seconds() -> None:
-    timer = HostTimer()
-    first = timer.mark()
-    time.sleep(0.01)
-    timer.forget()
-    assert 0.01 <= timer.seconds(first, timer.mark()) < 10
+Rows = list[list[float]] | None
+
+
+def _exchange(system: System) -> list[Rows]:
+    with joined_world(system, read_environment()) as world:
+        table = RankTable(world, 2)
+        found = [table.receive()]
+        for sent in (1.0, 2.0):
+            table.send([world.rank + sent, math.nan if world.rank == 1 else 1e-300])
+            world.barrier()
+            found += [table.receive(), table.receive()]
+        return found
+
+
+def test_every_rank_receives_what_all_have_sent() -> None:
+    expected = [None, [[1.0, 1e-300], [2.0, math.nan]], None, [[2.0, 1e-300], [3.0, math.nan]], None]
+    for found in in_processes(2, _exchange, system_of(2)):
+        assert repr(found) == repr(expected)

@@ -1,9 +1,10 @@
-"""Find ranks, parameters, micro-batches and samples with gradients that are not finite. Runs only for skipped steps.
+"""Find values that training does not produce: in the gradients and losses of a skipped step, and in weights and moments
+before a run gives up.
 
-The findings have a limit. Gradients are summed over the data-parallel ranks while they are computed, part by part, and
-every rank keeps its own parts of the sum. So the ranks named here *hold* a part that is not finite; with several
-data-parallel ranks the sum does not tell which rank computed it. The loss of a micro-batch is checked before it is
-summed: if a loss is not finite, its rank and samples are known.
+The findings of a step have a limit. Gradients are summed over the data-parallel ranks while they are computed, part by
+part, and every rank keeps its own parts of the sum. So the ranks named here *hold* a part that is not finite; with
+several data-parallel ranks the sum does not tell which rank computed it. The loss of a micro-batch is checked before it
+is summed: if a loss is not finite, its rank and samples are known.
 """
 
 from collections.abc import Mapping
@@ -12,7 +13,6 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 
 from benchmark.training.engine.adam import local
 from benchmark.training.engine.micro_batches import training_sample_ids
@@ -20,6 +20,9 @@ from benchmark.training.engine.train_state import TrainState
 
 MOST_NAMED = 8
 """Most parameters and micro-batches that each rank names: if all of 2,048 ranks do, one megabyte is sent."""
+ABSURD = 1e6
+"""No trained weight comes near this value, and no moment of a gradient that is clipped to norm 1; the flip of a high
+bit of the exponent goes far beyond it."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ def find_nonfinite(state: TrainState) -> NonFiniteStep:
         rank=world.data_rank,
         world_size=world.data_parallel,
     )
-    parts = bad_parts({name: local(gradient) for name, gradient in _gradients(state).items()})
+    parts = bad_parts({name: local(one.grad) for name, one in state.parameters.items() if one.grad is not None})
     own = RankFindings(
         rank=world.rank,
         host=world.host,
@@ -116,6 +119,52 @@ def bad_parts(gradients: Mapping[str, Tensor]) -> list[BadPart]:
     return [BadPart(name, nans, infs) for name, (nans, infs) in zip(gradients, counts, strict=True) if nans or infs]
 
 
-def _gradients(state: TrainState) -> dict[str, DTensor]:
-    found = {name: parameter.grad for name, parameter in state.parameters.items()}
-    return {name: gradient for name, gradient in found.items() if isinstance(gradient, DTensor)}
+@dataclass(frozen=True)
+class UnsoundTensor:
+    """A rank's part of a tensor with values that training does not produce."""
+
+    name: str
+    """Name as in checkpoints: model/, exp_avg/ or exp_avg_sq/ and the parameter."""
+    rank: int
+    host: str
+    nonfinite: int
+    """Number of values that are NaN or inf."""
+    largest: float
+    """Largest absolute value of the finite ones."""
+
+
+@dataclass(frozen=True)
+class StateSoundness:
+    """The result of a check of weights and moments, equal on all processes."""
+
+    tensors: tuple[UnsoundTensor, ...]
+    """Unsound tensors by rank; each rank names at most MOST_NAMED."""
+
+    @property
+    def finite(self) -> bool:
+        return not any(one.nonfinite for one in self.tensors)
+
+
+def check_state(state: TrainState) -> StateSoundness:
+    """Check weights and moments, in one pass over them. Collective."""
+    world = state.world
+    tensors = {name: local(tensor) for name, tensor in state.tensors().items()}
+    table = torch.stack([_look_at(tensor) for tensor in tensors.values()]).tolist()
+    own = [
+        UnsoundTensor(name, world.rank, world.host, round(nonfinite), largest)
+        for name, (nonfinite, largest) in zip(tensors, table, strict=True)
+        if nonfinite or largest > ABSURD
+    ]
+    everywhere: list[list[UnsoundTensor] | None] = [None] * world.size
+    dist.all_gather_object(everywhere, own[:MOST_NAMED])
+    return StateSoundness(tuple(one for some in everywhere for one in some or ()))
+
+
+def _look_at(tensor: Tensor) -> Tensor:
+    """Return the number of values that are not finite, and the largest absolute value of the others: [2], float64."""
+    if tensor.numel() == 0:
+        return torch.zeros(2, dtype=torch.float64, device=tensor.device)
+    finite = torch.nan_to_num(tensor, nan=0.0, posinf=0.0, neginf=0.0)
+    smallest, largest = finite.aminmax()
+    bad = tensor.numel() - torch.isfinite(tensor).sum()
+    return torch.stack([bad.double(), torch.maximum(-smallest, largest).double()])
