@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 LOOK_EVERY_S = 0.1
-PRELOADED = (
+PRELOADED: tuple[str, ...] = (
     "benchmark.training.train",
     "benchmark.training.evaluate_checkpoint",
     "benchmark.review.verdict",

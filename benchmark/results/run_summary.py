@@ -43,6 +43,25 @@ class Tracked:
 
 
 @dataclass(frozen=True)
+class TimedBlock:
+    """Block from run_start or an evaluation to the next evaluation."""
+
+    line: int
+    """Line of the evaluation at its end."""
+    start_ms: int
+    stop_ms: int
+    tokens: float
+    steps: Sequence[float]
+    """Logged seconds of its training steps."""
+    restarted: bool
+    """True if a restart is logged in the block, or an evaluation was repeated."""
+
+    @property
+    def seconds(self) -> float:
+        return (self.stop_ms - self.start_ms) / 1000
+
+
+@dataclass(frozen=True)
 class RunSummary:
     """One run. Times are milliseconds since the epoch; None stands for values that the log does not have."""
 
@@ -209,6 +228,25 @@ class RunSummary:
     @cached_property
     def step_seconds(self) -> Sequence[Tracked]:
         return self.tracked(STEPS_TIMING)
+
+    @cached_property
+    def blocks(self) -> Sequence[TimedBlock]:
+        """Return all blocks, the first included. An evaluation that was repeated after a restart lies inside one."""
+        found: list[TimedBlock] = []
+        steps = sorted(self.tracked(STEP_TIMING), key=lambda one: one.line)
+        start_ms, tokens, place, again = self.run_start_ms or 0, 0.0, 0, False
+        for one in self.evaluations if self.run_start_ms is not None else ():
+            if one.tokens is None or one.tokens <= tokens:
+                again = again or (bool(one.tokens) and one.time_ms > start_ms)
+                continue
+            first = place
+            while place < len(steps) and steps[place].line <= one.line:
+                place += 1
+            inside = [step.value for step in steps[first:place]]
+            restarted = again or any(start_ms <= each.time_ms <= one.time_ms for each in self.restarts)
+            found.append(TimedBlock(one.line, start_ms, one.time_ms, one.tokens - tokens, inside, restarted))
+            start_ms, tokens, again = one.time_ms, one.tokens, False
+        return found
 
     @property
     def losses(self) -> Sequence[Tracked]:

@@ -1,6 +1,6 @@
 """Choose the official tools that apply, call them, and prove that they ran and passed.
 
-Commands and proofs: docs/facts/mlperf_review.md 4.10. All tools get copies (scratch_copies.py), except the repository
+Commands and proofs: docs/facts/mlperf_review.md 4.10. All tools get copies (tool_inputs.py), except the repository
 checker, which checks names and links. The summarizer reads the package's scaling.json.
 """
 
@@ -16,8 +16,7 @@ from benchmark.results.printable import shortened
 from benchmark.results.score import score
 from benchmark.results.subjects import ResultSet, Subject, SubmissionPackage, names_in
 from benchmark.review.official_tools import MOST_WIDTH, OfficialScores, Task, ToolVerdict, run_task
-from benchmark.review.rehearsal_rules import rehearsal_rules
-from benchmark.review.scratch_copies import ScratchCopies, safe_name
+from benchmark.review.tool_inputs import ScratchCopies, rehearsal_rules, safe_name
 
 COMPLIANCE, SEED, RCP, DESCRIPTION = "compliance", "seed", "RCP", "system description"
 PACKAGE, REPOSITORY, SUMMARIZER = "package", "repository", "summarizer"
@@ -100,10 +99,10 @@ def _not_run(tool: str, subject: str, error: Exception) -> ToolVerdict:
 def _chains(subject: Subject, scratch: Path) -> list[Chain]:
     if isinstance(subject, SubmissionPackage):
         return _package_chains(subject, scratch)
-    return [[task] for task in _run_tasks(subject, scratch)]
+    return [[task] for task in run_tasks(subject, scratch)]
 
 
-def _run_tasks(one: ResultSet, scratch: Path) -> list[Task]:
+def run_tasks(one: ResultSet, scratch: Path) -> list[Task]:
     """Return the checks of one system's runs: compliance of each run, seeds and convergence of all."""
     tasks = [_compliance(one, number, scratch / f"file_{number}") for number in range(len(one.files))]
     copies = ScratchCopies(scratch / "runs" / one.judged.name)
@@ -145,12 +144,6 @@ def _compliance(one: ResultSet, number: int, scratch: Path) -> Task:
     }
     path = str(one.files[number])
     return Task(COMPLIANCE, path, [*arguments, copied], must, (r"(?m)^ERROR", "FAILED"), copies.renamed, tuple(notes))
-
-
-def check_file(path: Path, ruleset: str) -> ToolVerdict:
-    """Return the compliance checker's result for one result file."""
-    with tempfile.TemporaryDirectory(prefix="review-") as scratch:
-        return run_task(_compliance(ResultSet(path.name, ruleset, (path,), None), 0, Path(scratch)))
 
 
 def _package_chains(package: SubmissionPackage, scratch: Path) -> list[Chain]:
@@ -198,7 +191,7 @@ def _package_chains(package: SubmissionPackage, scratch: Path) -> list[Chain]:
 def _parts(subject: Subject, scratch: Path) -> list[Chain]:
     """Return the tasks of the tools that the package checker consists of."""
     assert isinstance(subject, SubmissionPackage)
-    tasks = [task for n, one in enumerate(subject.sets) for task in _run_tasks(one, scratch / f"set_{n}")]
+    tasks = [task for n, one in enumerate(subject.sets) for task in run_tasks(one, scratch / f"set_{n}")]
     copies = ScratchCopies(scratch / "systems")
     for description in subject.descriptions:
         copy = copies.folder / safe_name(description.path.name)

@@ -9,8 +9,7 @@ from typing import Literal
 from benchmark.results.convergence import USUAL_REFERENCES, ReferenceChoice, custom_points
 from benchmark.results.score import Score, score
 from benchmark.results.subjects import ResultSet, Subject, SubmissionPackage, find_subjects
-from benchmark.review.findings import Finding, Severity, apply, stopped
-from benchmark.review.merged_findings import merged, quoted, without_consequences
+from benchmark.review.findings import Finding, Severity, apply, merged, quoted, stopped, without_consequences
 from benchmark.review.official_checkers import COMPLIANCE, REPOSITORY, declined, run_checkers
 from benchmark.review.official_tools import ToolVerdict
 from benchmark.review.rules.rule_table import LOG_RULES, PACKAGE_RULES, ROUND_RULES, SET_RULES

@@ -9,12 +9,12 @@ import errno
 import json
 import os
 import random
+import resource
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.forked import run_module
-from tests.fuzz.case_limits import limit_memory
 
 SOURCE = Path(__file__).with_name("failing_calls.c")
 KINDS = (
@@ -31,6 +31,10 @@ ACTIONS = {
 }
 """As ``failing_calls.c`` numbers them."""
 CHANGES = ("vanish", "empty", "halve", "spoil", "grow")
+CPU_S = 10
+"""Processor time that a process may take."""
+MEMORY_BYTES = 1 << 30
+"""Memory that a process may take, beside what it has at its start."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +59,19 @@ def preload(folder: Path) -> None:
     os.environ["LD_PRELOAD"] = str(library)
 
 
+def limit_process() -> None:
+    """Limit this process and those that it starts, and let none leave a core."""
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":" in line)
+    data = (int(status["VmData"].split()[0]) << 10) + MEMORY_BYTES
+    for limit, most in ((resource.RLIMIT_DATA, data), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_CPU, CPU_S)):
+        resource.setrlimit(limit, (most, most))
+
+
 def run_with_failing_call(arguments: list[str]) -> None:
     """``python -m`` of the words after the first six: the folder, the file that gets the counts of all calls, or an
     empty word, and the failing call."""
     below, counts, kind, number, what, victim, *words = arguments
-    limit_memory()
+    limit_process()
     library = ctypes.CDLL(None)
     action = ACTIONS.get(what) or getattr(errno, what)
     at = ctypes.c_long(int(number))

@@ -4,24 +4,23 @@ import os
 import random
 import shutil
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 
 from checksums.md5_list import digest_folder, read_list
 from stage.outputs.digest import md5_file
-from tests.forked import run_forked
-from tests.fuzz.case_limits import LONGEST_S, CaseWatch
-from tests.fuzz.circumstances import Circumstances, circumstances_at_random, run_in_posix_locale, run_module_as
-from tests.fuzz.failing_calls import FailingCall, run_with_failing_call
-from tests.fuzz.fuzzed_commands import COMMANDS, HOSTILE, PATHS, FuzzedCommand
-from tests.fuzz.served_files import ServedFiles
-from tests.fuzz.user_files import UserFiles
+from tests.forked import run_forked, run_module
+from tests.fuzz.failing_calls import FailingCall, limit_process, run_with_failing_call
+from tests.fuzz.fuzzed_commands import COMMANDS, HOSTILE, PATHS, Argument, FuzzedCommand
+from tests.fuzz.user_files import ServedFiles, UserFiles
 
 DIFFERS = ("common.pt", ".manifest.json", ".md5", ".metadata")
 """Endings of files whose bytes differ every time: PyTorch's, and what holds sums or times."""
 ODD_OUTPUTS = ("b c", "n\nl", "\udcfe", "back\\slash", "a" * 240)
 NOT_PLAIN = ("--plan", "--bandwidth-limit")
 """With which a command makes nothing, or refuses good files: without a manifest, or of this machine."""
+NOBODY = 65534
+LONGEST_S = 60.0
+"""Time that a case may take, on a machine that is busy with other things."""
 NOT_OUTPUT = ("mine", "lock", ".partial")
 THERE = ("folder", "file", "loop", "dangling", "pipe", "link to theirs", "other name of theirs", "partial", "parts")
 """What the user has where the output is to be, or what is written on the way to it."""
@@ -44,12 +43,13 @@ class Case:
         self.fault: FailingCall | None = None
         """What was made to fail."""
         self.words = [command.tool, command.name, *self._words()]
-        self.circumstances = Circumstances()
-        if hostile:
+        self.closed: Path | None = None
+        """Folder or file whose rights are taken away, from the administrator, too: the command then runs as nobody."""
+        if hostile and self.draw.random() < 0.08:
             places = [self.there, self.folder, self.user.path, *(path for _, path in self.user.taken)]
-            self.circumstances = circumstances_at_random(self.draw, places)
-            if self.draw.random() < 0.5:
-                served.fail_at_random(self.draw)
+            self.closed = self.draw.choice(places)
+        if hostile and self.draw.random() < 0.5:
+            served.fail_at_random(self.draw)
 
     @property
     def served_paths(self) -> dict[str, Path]:
@@ -57,23 +57,14 @@ class Case:
         return dict(self._served.paths)
 
     def _words(self) -> list[str]:
-        draw, command = self.draw, self.command
-        words = [word for option, pattern in command.reads.items() for word in self._reads(option, pattern)]
-        for option, pattern in command.sometimes_reads.items():
-            words += self._reads(option, pattern) if draw.random() < (0.3 if self.hostile else 0.1) else []
-        for option, values in command.options.items():
-            words += [option, self._value(values)]
-        for option, values in command.sometimes.items():
-            if not self.hostile and option in NOT_PLAIN:
+        draw, words = self.draw, list[str]()
+        for one in self.command.arguments:
+            if one.sometimes and not self.hostile and one.option in NOT_PLAIN:
                 continue
-            words += [option, self._value(values)] if draw.random() < (0.25 if self.hostile else 0.1) else []
-        flags = [flag for flag in command.flags if self.hostile or flag not in NOT_PLAIN]
-        words += [flag for flag in flags if draw.random() < (0.2 if self.hostile else 0.05)]
+            if not one.sometimes or draw.random() < (0.25 if self.hostile else 0.08):
+                words += ([one.option] if one.option else []) + self._values(one)
         if any(word.startswith("s3://") for word in words):
             words += ["--endpoint-url", self._served.endpoint]
-        if command.writes is not None:
-            self.output = self._output()
-            words += [command.writes, str(self.output)]
         if self.hostile and draw.random() < 0.08:
             words += self._one_too_many(words)
         return words
@@ -82,22 +73,22 @@ class Case:
         """An option that is not known, is another command's, or is there already, perhaps with another value."""
         other = self.draw.choice(COMMANDS)
         again = [word for word in words if word.startswith("--")]
-        option = self.draw.choice(
-            ["--no-such", "stray", "--workers", *again, *other.options, *other.sometimes, *other.flags]
-        )
+        option = self.draw.choice(["--no-such", "stray", "--workers", *again, *(one.option for one in other.arguments)])
         return [option, *([] if self.draw.random() < 0.3 else [self.draw.choice([*HOSTILE, *words])])]
 
-    def _value(self, values: Sequence[str]) -> str:
+    def _values(self, one: Argument) -> list[str]:
+        """Return the words after an option."""
+        draw = self.draw
+        if one.output:
+            self.output = self._output(one.output)
+            return [str(self.output)]
+        if one.pattern:
+            by_address = "@" in one.marks and draw.random() < 0.25
+            count = draw.choice([1, 1, 2, 3]) if "+" in one.marks else 1
+            return [self._one(one.pattern, by_address=by_address) for _ in range(count)]
         if not self.hostile:
-            return values[0] if self.draw.random() < 0.8 else values[-1]
-        pool: Sequence[str] = HOSTILE if self.draw.random() < 0.15 else values
-        return self.draw.choice(pool)
-
-    def _reads(self, option: str, pattern: str) -> list[str]:
-        count = self.draw.choice([1, 1, 2, 3]) if option in self.command.several else 1
-        by_address = option in self.command.by_address and self.draw.random() < 0.25
-        taken = [self._one(pattern, by_address=by_address) for _ in range(count)]
-        return ([option] if option.strip() else []) + taken
+            return [one.values[0 if draw.random() < 0.8 else -1]] if one.values else []
+        return [draw.choice(HOSTILE if draw.random() < 0.15 else one.values)] if one.values else []
 
     def _one(self, pattern: str, *, by_address: bool) -> str:
         if self.hostile and self.draw.random() < 0.05:
@@ -111,16 +102,16 @@ class Case:
             return str(link)
         return str(path)
 
-    def _output(self) -> Path:
-        usual = self.there / self.command.output
+    def _output(self, name: str) -> Path:
+        usual = self.there / name
         if not self.hostile or self.draw.random() < 0.7:
             return usual
         users = [path for _, path in self.user.taken]
-        odd = [self.there / f"{name}{self.command.output}" for name in ODD_OUTPUTS]
+        odd = [self.there / f"{odd}{name}" for odd in ODD_OUTPUTS]
         places: list[Path] = (
             [self._of_the_users(usual, users)] * 4
             + [*odd, *users, *users, self.user.path, self.folder, self.there / "mine" / "x", Path("/proc/x"), Path()]
-            + [self.there / "new" / "deep" / self.command.output, *(path / "x" for path in users)]
+            + [self.there / "new" / "deep" / name, *(path / "x" for path in users)]
         )
         return self.draw.choice(places)
 
@@ -186,22 +177,37 @@ class Case:
             link.symlink_to(target)
 
     def run(self, fault: FailingCall | None = None, counts: str = "") -> "subprocess.CompletedProcess[str]":
-        """Raises OverLimit."""
+        """Raises subprocess.TimeoutExpired."""
         if fault is None and not counts:
             return self._run_plainly()
         failing = ["open", "0", "EIO", ""] if fault is None else fault.words()
         words = [str(self.folder), counts, *failing, *self.words]
-        return run_forked(run_with_failing_call, words, folder=self.folder, timeout=LONGEST_S, look=CaseWatch())
+        return run_forked(run_with_failing_call, words, folder=self.folder, timeout=LONGEST_S)
 
     def _run_plainly(self) -> "subprocess.CompletedProcess[str]":
-        if self.circumstances.posix_locale:
-            return run_in_posix_locale(self.words, self.folder, CaseWatch())
-        words = [*self.circumstances.words(), *self.words]
-        self.circumstances.apply(self.folder)
+        closes = self.closed is not None and self.closed.exists()
+        if self.closed is not None and closes:
+            for path in [self.folder, *self.folder.rglob("*")]:
+                if os.geteuid() == 0:
+                    os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
+            self.closed.chmod(self.draw.choice([0o555, 0o444, 0o333, 0o111, 0]))
+        words = [str(NOBODY if closes and os.geteuid() == 0 else 0), *self.words]
         try:
-            return run_forked(run_module_as, words, folder=self.folder, timeout=LONGEST_S, look=CaseWatch())
+            return run_forked(run_module_as, words, folder=self.folder, timeout=LONGEST_S)
         finally:
-            self.circumstances.undo()
+            if self.closed is not None and self.closed.exists():
+                self.closed.chmod(0o755)
+
+
+def run_module_as(arguments: list[str]) -> None:
+    """Run ``python -m`` of the words after the first, which is a user's number; 0 leaves the user as it is."""
+    user, *words = arguments
+    limit_process()
+    if int(user):
+        os.setgroups([])
+        os.setgid(int(user))
+        os.setuid(int(user))
+    run_module(words)
 
 
 def _is_no_output(path: Path) -> bool:

@@ -3,11 +3,11 @@
 python -m tests.fuzz.fuzz_commands [--cases 1000] [--seed 0] [--command merge] [--kind fault]
 
 ``files``: the command with options of which some are absurd, over files of which some are damaged or none at all, some
-on a server whose answers fail, now and then by a user without rights. ``fault``: good options and files, and a system
-call that fails, a file that changes, a clock that jumps or a kill meanwhile; then the command again. Wrong is: a
-traceback, more than a line for an error or one that names nothing, more than the time or memory of ``case_limits``, a
-file of the user's that changed or is gone, something published other than what the command makes of undamaged files. A
-wrong case is told with what repeats it; exit status 1 if there is one.
+on a server whose answers fail, now and then without the right to one of them. ``fault``: good options and files, and a
+system call that fails, a file that changes, a clock that jumps or a kill meanwhile; then the command again. Wrong is: a
+traceback, more than a line for an error or one that names nothing, more than a minute, 10 s of a processor or 1 GiB of
+memory, a file of the user's that changed or is gone, something published other than what the command makes of undamaged
+files. A wrong case is told with what repeats it; exit status 1 if there is one.
 """
 
 import argparse
@@ -22,14 +22,17 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests import forked
 from tests.forked import run_forked
 from tests.fuzz.case_verdicts import verdict
 from tests.fuzz.failing_calls import preload
 from tests.fuzz.fuzz_case import Case
-from tests.fuzz.fuzzed_commands import COMMANDS, FuzzedCommand, prepare
-from tests.fuzz.served_files import ServedFiles
+from tests.fuzz.fuzzed_commands import COMMANDS, FuzzedCommand
+from tests.fuzz.user_files import ServedFiles
 from tests.stage.faulty_server import FaultyServer
 from tests.support import REPOSITORY
+
+TOOLS = ("checkpoint_convert", "checksums", "data_prep")
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ def try_case(
 ) -> Found:
     """One case in an empty ``folder``; everything about it follows from the seed."""
     draw = random.Random(seed)
-    commands = [command for command in commands_of(name) if kind == "files" or command.reads or command.writes]
+    commands = [command for command in commands_of(name) if kind == "files" or command.has_files]
     command = draw.choice(commands)
     case = Case(seed, folder, sources, command, served, hostile=kind == "files")
     status, problem = verdict(case)
@@ -59,6 +62,8 @@ def try_case(
 
 
 def _prepare(arguments: list[str]) -> None:
+    from tests.fuzz.prepared_files import prepare  # takes seconds, once
+
     prepare(Path(arguments[0]))
 
 
@@ -80,6 +85,7 @@ def main() -> None:
     chosen = parser.parse_args()
     ends: Counter[tuple[str, int | None]] = Counter()
     broken = 0
+    forked.PRELOADED = (*(one for one in forked.PRELOADED if one.startswith(TOOLS)), "torch")
     with tempfile.TemporaryDirectory() as place, FaultyServer(Path(place)) as server:
         Path(place).chmod(0o755)  # for whoever the commands are run by
         served = ServedFiles(server)

@@ -19,7 +19,7 @@ WITHOUT_SHEET = re.compile(r"(?<![/\w])(?:facts|Facts) (?:section )?(?:[0-9a-k]\
 """A citation as it used to be, which nobody can open."""
 SECTION = re.compile(r"^(?:#+ |- \*\*)([0-9]+(?:\.[0-9]+)?|[a-k](?:\.[0-9]+)?)(?:\.? |\*\*)", re.MULTILINE)
 TABLED = {Path("benchmark/review/rules")}
-"""Rules, which tests/benchmark/review/test_mistakes.py tries by its tables."""
+"""Rules, which tests/benchmark/review/test_submissions.py tries by its tables."""
 
 
 @cache

@@ -82,41 +82,32 @@ class PublishedRun:
 
 
 def in_system(one: ResultSet) -> Iterator[Deviation]:
-    traced = _traced(one.runs)
-    for place, run in enumerate(one.runs):
-        yield from _copied(run, traced[:place], parts=1)
+    yield from _copies(([run] for run in one.runs), parts=1)
 
 
 def in_package(package: SubmissionPackage) -> Iterator[Deviation]:
     """Find one run submitted for two systems."""
-    earlier: list[tuple[Run, Trace]] = []
-    for one in package.sets:
-        for run in one.runs:
-            yield from _copied(run, earlier, parts=3)
-        earlier += _traced(one.runs)
+    yield from _copies((one.runs for one in package.sets), parts=3)
 
 
 def in_round(packages: tuple[Sequence[Run], Sequence[Run]]) -> Iterator[Deviation]:
     """Find runs of one submission that are copies of runs in other submissions of the round; copies among published
     runs are left to the committee."""
     runs, others = packages
-    traced = _traced(others)
-    for run in runs:
-        if not itself(run):
-            yield from _copied(run, traced, parts=5)
+    yield from _copies((others, [run for run in runs if not itself(run)]), parts=5)
 
 
-def _traced(runs: Iterable[Run]) -> list[tuple[Run, Trace]]:
-    return [(run, of_run(run)) for run in runs]
-
-
-def _copied(run: Run, others: Iterable[tuple[Run, Trace]], parts: int) -> Iterator[Deviation]:
-    """Yield a deviation for the first of ``others`` that the run equals; the last ``parts`` of its path name it."""
-    mine = of_run(run)
-    for other, trace in others:
-        if words := likeness(mine, trace):
-            yield _deviation(run, words, "/".join(other.log.path.parts[-parts:]))
-            return
+def _copies(groups: Iterable[Sequence[Run]], parts: int) -> Iterator[Deviation]:
+    """Yield a deviation for each run that equals one of an earlier group; the last ``parts`` of its path name it."""
+    earlier: list[tuple[Run, Trace]] = []
+    for group in groups:
+        traced = [(run, of_run(run)) for run in group]
+        for run, mine in traced:
+            found = ((other, likeness(mine, trace)) for other, trace in earlier)
+            other, words = next((one for one in found if one[1]), (run, ""))
+            if words:
+                yield _deviation(run, words, "/".join(other.log.path.parts[-parts:]))
+        earlier += traced
 
 
 def published(one: ResultSet) -> Iterator[Deviation]:
@@ -141,12 +132,11 @@ def itself(run: Run) -> list[PublishedRun]:
     twice."""
     mine = of_run(run)
     values = tuple(float(f"{value:.10g}") for value in mine.values)  # as the table has them
+    key = (run.org, run.platform, run.global_batch_size, run.run_start_ms, Trace(values, mine.seconds))
     return [
-        each
-        for each, _ in _like_published(run)
-        if (each.started_ms, each.org, each.platform) == (run.run_start_ms, run.org, run.platform)
-        and (each.batch_size, each.trace.seconds) == (run.global_batch_size, mine.seconds)
-        and each.trace.values == values
+        one
+        for one, _ in _like_published(run)
+        if (one.org, one.platform, one.batch_size, one.started_ms, one.trace) == key
     ]
 
 

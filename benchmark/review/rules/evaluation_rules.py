@@ -1,11 +1,45 @@
-"""Check the evaluations: their places, their values, and the result that the run states.
+"""Check the evaluations: their places, their values, the curve that they are, and the result that the run states.
 
-Sources: docs/facts/mlperf_review.md 3.5, 3.9, 6.4, 6.5, 7.8.
+A curve far from the published ones of its batch size is a question, in the closed division of gpt3. Distances are from
+the median curve (benchmark/config/reference_curves.py), or from an interpolated curve between two batch sizes, in
+standard deviations of the 117 distinct published logs. Sources: docs/facts/mlperf_review.md 3.5, 3.9, 6.4, 6.5, 6.9,
+7.8.
 """
 
-from collections.abc import Iterator
+import bisect
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
+from benchmark.config.reference_curves import REFERENCE_CURVES, ReferenceCurve
+from benchmark.results.judged import GPT3
 from benchmark.review.findings import Deviation, Run, Severity, at
+
+CURVES = {GPT3.name: REFERENCE_CURVES["gpt3_175b"]}
+"""Median curves of published runs; those of other benchmarks are only searched for a value that recurs."""
+LAST_VALUES = 6
+"""Number of a curve's last values that extrapolate it for a longer run."""
+FEWEST_VALUES = 6
+MOST_FALL = (0.03, 0.012)
+"""Largest fall below the best value so far, in the first five evaluations and later. Published logs fall at most 0.0152
+and 0.0058."""
+EARLY_EVALUATIONS = 5
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One measure of a curve's distance from the reference: its spread, and the distance that counts as far."""
+
+    words: str
+    deviation: float
+    """Standard deviation over the published runs."""
+    far: float
+    """Distance in deviations, either way, from which a curve is far."""
+
+
+FIRST = Feature("the first value", 1.3e-3, 4)  # published: at most 2.5 deviations
+LEVEL = Feature("the middle of all values after the second", 6.2e-4, 5)  # 3.8
+LAST = Feature("the last value", 6.9e-4, 5)  # 3.1
 
 
 def values(run: Run) -> Iterator[Deviation]:
@@ -80,3 +114,65 @@ def eval_samples(run: Run) -> Iterator[Deviation]:
     due = f"{' or '.join(map(str, judged.eval_samples))}: the whole validation subset"
     enough = event.number >= min(judged.eval_samples) and "eval.samples" in judged.accepted
     yield at(run, event, f"eval_samples {event.value!r:.40}", due, "warning" if enough else None)
+
+
+def envelope(run: Run) -> Iterator[Deviation]:
+    """Check all features of the curve, and yield only the farthest: the others follow from it."""
+    size, curves = run.global_batch_size, CURVES.get(run.rules.name)
+    if size is None or run.division == "open" or curves is None:
+        return
+    known = [
+        (one, one.log_perplexity or 0.0) for one in run.evaluations if one.log_perplexity is not None and one.tokens
+    ]
+    rest = [value - expected(curves, size, one.tokens or 0) for one, value in known]
+    found = [(FIRST, known[0][0], rest[0], f"{known[0][1]:.4f}")] if known else []
+    if len(known) >= FEWEST_VALUES:
+        (last, value), level = known[-1], statistics.median(rest[2:])
+        found += [(LEVEL, last, level, f"{level:+.4f} from the curve"), (LAST, last, rest[-1], f"{value:.4f}")]
+    far = [(abs(distance) / feature.deviation, feature, place, words) for feature, place, distance, words in found]
+    far = [(times, feature, place, words) for times, feature, place, words in far if times > feature.far]
+    for times, feature, place, words in sorted(far, key=lambda one: -one[0] / one[1].far)[:1]:
+        due = f"within {feature.far:g} of the median curve at batch size {size:g}"
+        yield at(run, place, f"{feature.words} {words}: {times:.1f} standard deviations off published runs", due)
+
+
+def expected(curves: Sequence[ReferenceCurve], batch_size: float, tokens: float) -> float:
+    """Return the reference's log perplexity at this number of tokens."""
+    sizes = [curve.global_batch_size for curve in curves]
+    place = bisect.bisect_left(sizes, batch_size)
+    if place == 0 or place == len(sizes):
+        return _on_curve(curves[min(place, len(sizes) - 1)], tokens)
+    low, high = curves[place - 1], curves[place]
+    share = (batch_size - low.global_batch_size) / (high.global_batch_size - low.global_batch_size)
+    return (1 - share) * _on_curve(low, tokens) + share * _on_curve(high, tokens)
+
+
+def _on_curve(curve: ReferenceCurve, tokens: float) -> float:
+    """Interpolate a curve linearly; beyond its last value extrapolate, but no farther than twice the curve's length."""
+    values = curve.log_perplexities
+    place = min(max(tokens / curve.tokens_per_value - 1, 0), 2 * len(values))
+    if place >= len(values) - 1:
+        slope = (values[-1] - values[-1 - LAST_VALUES]) / LAST_VALUES
+        return values[-1] + slope * (place - (len(values) - 1))
+    before = int(place)
+    return values[before] + (place - before) * (values[before + 1] - values[before])
+
+
+def sudden(run: Run) -> Iterator[Deviation]:
+    """Check for a value far below all before it, and for a value that recurs to the last digit; neither happens in a
+    published log. After a restart an evaluation may be repeated at the same tokens."""
+    best: float | None = None
+    seen: dict[float, tuple[int, float | None]] = {}
+    for number, one in enumerate(run.evaluations, 1):
+        value = one.log_perplexity
+        if value is None:
+            continue
+        most = MOST_FALL[number > EARLY_EVALUATIONS]
+        if run.rules.name in CURVES and best is not None and value < best - most:
+            found = f"eval_accuracy {value}: {best - value:.4f} below the best before"
+            yield at(run, one, found, f"at most {most}")
+        line, tokens = seen.setdefault(value, (one.line, one.tokens))
+        if tokens != one.tokens:
+            found = f"eval_accuracy {value}: the value of line {line} again"
+            yield at(run, one, found, "a value of its own")
+        best = value if best is None else min(best, value)

@@ -11,15 +11,13 @@ from collections.abc import Sequence
 from benchmark.results.subjects import ResultSet, SubmissionPackage
 from benchmark.review.findings import Rule, Run
 from benchmark.review.rules import (
+    attachment_rules,
     clock_rules,
     copy_rules,
-    curve_rules,
     evaluation_rules,
-    evidence_rules,
     key_rules,
     naming_rules,
     package_rules,
-    power_rules,
     set_rules,
     speed_rules,
     system_rules,
@@ -128,11 +126,11 @@ LOG_RULES: tuple[Rule[Run], ...] = (
         question="Why did the run go on after it had met the target?",
     ),
     Rule(
-        "curve.envelope", "warning", "6.9, 7.2; accuracy curves", curve_rules.envelope,
+        "curve.envelope", "warning", "6.9, 7.2; accuracy curves", evaluation_rules.envelope,
         question="From which checkpoint, on which data, was this trained? Please send loss curves.",
     ),
     Rule(
-        "curve.sudden", "warning", "6.5; accuracy curves", curve_rules.sudden,
+        "curve.sudden", "warning", "6.5; accuracy curves", evaluation_rules.sudden,
         question="Which weights were evaluated here, on what? Please send the value as the job printed it.",
     ),
     Rule(
@@ -199,12 +197,12 @@ SET_RULES: tuple[Rule[ResultSet], ...] = (
         question="The reference's own data are wrong here: how does the result compare with the points beside them?",
     ),
     Rule(
-        "power.energy", "error", "4.2, 6.9; energy", power_rules.energy,
+        "power.energy", "error", "4.2, 6.9; energy", attachment_rules.energy,
         mend="give each node's readings in watts from run_start to run_stop, as the meter's program wrote them",
         question="How was this measured, on which nodes, with which meters? Please send their own records.",
     ),
     Rule(
-        "evidence.chain", "error", "7.3, 7.9; runs and scoring", evidence_rules.evidence,
+        "evidence.chain", "error", "7.3, 7.9; runs and scoring", attachment_rules.evidence,
         mend="give log and evidence as the run wrote them",
     ),
     Rule(

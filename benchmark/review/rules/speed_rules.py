@@ -6,10 +6,9 @@ Sources: docs/facts/mlperf_review.md 6.3, 6.9, 6.11, 7.2, 7.3, 7.8; docs/facts/p
 """
 
 import statistics
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
-from benchmark.results.run_summary import STEP_TIMING, VALIDATION_TIMING
+from benchmark.results.run_summary import STEP_TIMING, VALIDATION_TIMING, TimedBlock
 from benchmark.results.score import score
 from benchmark.results.subjects import ResultSet
 from benchmark.review.findings import Deviation, Run, at
@@ -34,52 +33,10 @@ SLOW_BLOCK = 2.0
 """Time over the usual block's from which a block is slow; published blocks stay below 1.9."""
 
 
-@dataclass(frozen=True)
-class TimedBlock:
-    """Block from run_start or an evaluation to the next evaluation."""
-
-    line: int
-    """Line of the evaluation at its end."""
-    start_ms: int
-    stop_ms: int
-    tokens: float
-    steps: Sequence[float]
-    """Logged seconds of its training steps."""
-    restarted: bool
-    """True if a restart is logged in the block, or an evaluation was repeated."""
-
-    @property
-    def seconds(self) -> float:
-        return (self.stop_ms - self.start_ms) / 1000
-
-
-def blocks(run: Run) -> list[TimedBlock]:
-    """Return all blocks of a run, the first included. An evaluation that was repeated after a restart lies inside a
-    block."""
-    found: list[TimedBlock] = []
-    if run.run_start_ms is None:
-        return found
-    start_ms, tokens, again = run.run_start_ms, 0.0, False
-    steps = sorted(run.tracked(STEP_TIMING), key=lambda one: one.line)
-    place = 0
-    for one in run.evaluations:
-        if one.tokens is None or one.tokens <= tokens:
-            again = again or (bool(one.tokens) and one.time_ms > start_ms)
-            continue
-        inside = []
-        while place < len(steps) and steps[place].line <= one.line:
-            inside.append(steps[place].value)
-            place += 1
-        restarted = again or any(start_ms <= each.time_ms <= one.time_ms for each in run.restarts)
-        found.append(TimedBlock(one.line, start_ms, one.time_ms, one.tokens - tokens, inside, restarted))
-        start_ms, tokens, again = one.time_ms, one.tokens, False
-    return found
-
-
 def usual_block(run: Run) -> TimedBlock | None:
     """Return the block a quarter from the fastest, which stays usual even if half of the blocks were disturbed; None
     with few blocks."""
-    found = sorted((block for block in blocks(run) if block.seconds > 0), key=lambda block: block.seconds)
+    found = sorted((block for block in run.blocks if block.seconds > 0), key=lambda block: block.seconds)
     return found[len(found) // 4] if len(found) >= FEWEST else None
 
 
@@ -112,7 +69,7 @@ def peak(one: ResultSet) -> Iterator[Deviation]:
         most = found.accelerators * found.peak_tflops * 1e12 / train_flops_per_token(one.judged.model)
         of = f"of the BF16 peak of {found.accelerators:,} devices"
         due = f"at most {narrow:.0%}: the peak of {judged.narrowest_bits}-bit numbers, the fastest they can train in"
-        over = [block for block in blocks(run) if block.tokens > narrow * most * max(block.seconds, 1e-3)]
+        over = [block for block in run.blocks if block.tokens > narrow * most * max(block.seconds, 1e-3)]
         if usual > narrow * most:
             yield at(run, stop, f"{usual / most:.0%} {of}", due)
         elif over and not over[0].restarted:
@@ -129,7 +86,7 @@ def fast_block(run: Run) -> Iterator[Deviation]:
     """Check for a block so fast that something was left out of it, or cut out of the log."""
     usual = usual_block(run)
     seconds = 0 if usual is None else usual.seconds
-    fast = [block for block in blocks(run) if block.seconds < FAST_BLOCK * seconds]
+    fast = [block for block in run.blocks if block.seconds < FAST_BLOCK * seconds]
     if fast and seconds >= SHORTEST_BLOCK_S:
         more = "" if len(fast) == 1 else f" and {len(fast) - 1} more"
         found = f"{fast[0].seconds:,.1f} s since the evaluation before{more}"
@@ -139,7 +96,7 @@ def fast_block(run: Run) -> Iterator[Deviation]:
 def steps_and_blocks(run: Run) -> Iterator[Deviation]:
     """Check statistics of steps, if a log has them: each step takes time, none is left out, and they fit into the
     blocks."""
-    timed = [block for block in blocks(run) if block.steps]
+    timed = [block for block in run.blocks if block.steps]
     size, length = run.global_batch_size, run.sequence_length
     if len(timed) < FEWEST or not size or not length:
         return
@@ -191,7 +148,7 @@ def lost_time(one: ResultSet) -> Iterator[Deviation]:
         usual = usual_block(run)
         seconds = 0.0 if usual is None else usual.seconds
         most = max(SLOW_BLOCK * seconds, seconds + SHORTEST_BLOCK_S)
-        slow = [block for block in blocks(run) if usual and (block.restarted or block.seconds > most)]
+        slow = [block for block in run.blocks if usual and (block.restarted or block.seconds > most)]
         told = [f"{len(run.restarts)} restart{'s' * (len(run.restarts) > 1)} logged"] if run.restarts else []
         if slow:
             lost = sum(block.seconds - seconds for block in slow)

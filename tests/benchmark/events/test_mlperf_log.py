@@ -16,9 +16,9 @@ from benchmark.events.event_log import EventLog
 from benchmark.events.mlperf_log import LogMark, MlperfLog, log_disclosure
 from benchmark.launch.endings import Ending
 from benchmark.results.judged import DISCLOSURE, JUDGED
-from benchmark.review.official_checkers import check_file
 from tests.benchmark.events.recorder import event
 from tests.benchmark.events.written_log import write_log
+from tests.benchmark.review.reviews import check_file
 
 
 @pytest.mark.slow

@@ -12,8 +12,7 @@ from benchmark.results.recorded_run import read_recorded_run
 from benchmark.results.run_summary import RunSummary
 from tests.benchmark.report.made_pages import made_runs
 from tests.benchmark.report.runs import restarted_run, write_run
-from tests.benchmark.review.damage import Log, T
-from tests.benchmark.review.fixture import SYSTEM, Record, records, summary_of, write_package
+from tests.benchmark.review.fixture import SYSTEM, Log, Record, T, records, summary_of, write_package
 
 
 def drawn(*paths: Path) -> dict[str, Figure]:

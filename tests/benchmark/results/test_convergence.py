@@ -17,8 +17,7 @@ from benchmark.results.convergence import (
 )
 from benchmark.results.judged import GPT3, REHEARSED
 from stage.errors import InputError
-from tests.benchmark.review.damage import Log, T
-from tests.benchmark.review.fixture import records, summary_of
+from tests.benchmark.review.fixture import Log, T, records, summary_of
 
 
 def official(ruleset: str) -> tuple[ReferencePoint, ...]:

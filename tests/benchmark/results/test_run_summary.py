@@ -2,8 +2,7 @@
 
 import pytest
 
-from tests.benchmark.review.damage import Log, T
-from tests.benchmark.review.fixture import records, summary_of
+from tests.benchmark.review.fixture import Log, T, records, summary_of
 
 
 def test_summary_of_a_run() -> None:

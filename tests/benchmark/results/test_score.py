@@ -7,8 +7,7 @@ import pytest
 
 from benchmark.results.score import middle_run, score
 from benchmark.results.subjects import ResultSet, SubmissionPackage, find_subjects
-from tests.benchmark.review.damage import Log, T
-from tests.benchmark.review.fixture import SYSTEM, as_text, records, write_package
+from tests.benchmark.review.fixture import SYSTEM, Log, T, as_text, records, write_package
 
 
 def set_of(package: Path) -> ResultSet:

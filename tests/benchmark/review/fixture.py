@@ -1,9 +1,9 @@
-"""Made-up submissions that are without fault, to be damaged. They are no results of anything."""
+"""Made-up submissions without fault, in memory, to be changed and written. They are no results of anything."""
 
 import json
 import random
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from benchmark.events.mlperf_log import (
     progress_fields,
 )
 from benchmark.results.mllog import parse_log
-from benchmark.results.run_summary import RunSummary
+from benchmark.results.run_summary import STEP_TIMING, VALIDATION_TIMING, RunSummary
 from benchmark.results.system_description import FIELDS
 
 Record = dict[str, Any]
@@ -30,6 +30,9 @@ ORG = "ACME"
 SEEDS = (1001, 20402, 7303)
 """Of a package's runs, which follow each other in this order."""
 SOURCE = "benchmark/training/train.py"
+CODE = ("README.md", "setup.sh", "init_datasets.sh", "run_and_time.sh")
+T = 50_331_648
+"""Tokens between evaluations at batch size 2048."""
 Curve = Callable[[int, int, random.Random], Iterator[float]]
 """The values of so many evaluations at a batch size, of which only the last meets the target."""
 
@@ -109,28 +112,18 @@ class _Recorder:
     def __init__(self, now_ms: int) -> None:
         self.now_ms, self.records = now_ms, list[Record]()
 
-    def _record(self, kind: str, key: str, value: Any, after_ms: int, metadata: dict[str, Any]) -> None:
+    def point(
+        self, key: str, value: Any = None, after_ms: int = 1, kind: str = "POINT_IN_TIME", **metadata: Any
+    ) -> None:
         self.now_ms += after_ms
-        source = {"file": SOURCE, "lineno": 100 + len(key)}
-        self.records.append(
-            {
-                "namespace": "",
-                "time_ms": self.now_ms,
-                "event_type": kind,
-                "key": key,
-                "value": value,
-                "metadata": {**source, **metadata},
-            }
-        )
-
-    def point(self, key: str, value: Any = None, after_ms: int = 1, **metadata: Any) -> None:
-        self._record("POINT_IN_TIME", key, value, after_ms, metadata)
+        fields = {"namespace": "", "time_ms": self.now_ms, "event_type": kind, "key": key, "value": value}
+        self.records.append({**fields, "metadata": {"file": SOURCE, "lineno": 100 + len(key), **metadata}})
 
     def start(self, key: str, **metadata: Any) -> None:
-        self._record("INTERVAL_START", key, None, 1, metadata)
+        self.point(key, kind="INTERVAL_START", **metadata)
 
     def end(self, key: str, after_ms: int = 1, **metadata: Any) -> None:
-        self._record("INTERVAL_END", key, None, after_ms, metadata)
+        self.point(key, None, after_ms, "INTERVAL_END", **metadata)
 
 
 def records_of(made: MadeUp, seed: int) -> list[Record]:
@@ -165,6 +158,91 @@ def records_of(made: MadeUp, seed: int) -> list[Record]:
     return list(log.records)
 
 
+PROGRESS = ("epoch_num", "samples_count", "first_epoch_num", "step")
+"""Metadata that tell how far training is."""
+
+
+class Log:
+    """A run's records, to be changed. Changes return the line that they changed."""
+
+    def __init__(self, records: list[Record]) -> None:
+        self.records = records
+
+    def places(self, key: str) -> list[int]:
+        return [place for place, record in enumerate(self.records) if record["key"] == key]
+
+    def place(self, key: str, number: int = 0) -> int:
+        return self.places(key)[number]
+
+    def time(self, key: str, number: int = 0) -> int:
+        return int(self.records[self.place(key, number)]["time_ms"])
+
+    @property
+    def values(self) -> list[float]:
+        return [self.records[place]["value"] for place in self.places("eval_accuracy")]
+
+    def set(self, key: str, value: Any, number: int = 0) -> int:
+        place = self.place(key, number)
+        self.records[place]["value"] = value
+        return place + 1
+
+    def metadata(self, key: str, number: int = 0, remove: tuple[str, ...] = (), **fields: Any) -> int:
+        place = self.place(key, number)
+        metadata = self.records[place]["metadata"]
+        metadata.update(fields)
+        for name in remove:
+            del metadata[name]
+        return place + 1
+
+    def without(self, *keys: str) -> None:
+        self.records = [record for record in self.records if record["key"] not in keys]
+
+    def copied(self, place: int, **changes: Any) -> Record:
+        return {**self.records[place], "metadata": dict(self.records[place]["metadata"]), **changes}
+
+    def set_time(self, key: str, time_ms: int, number: int = 0) -> int:
+        place = self.place(key, number)
+        self.records[place]["time_ms"] = time_ms
+        return place + 1
+
+    def insert(
+        self, before: str, key: str, value: Any = None, number: int = 0, later_ms: int = 0, **metadata: Any
+    ) -> int:
+        """Insert a record before another one, at that one's time or later."""
+        place = self.place(before, number)
+        recorder = _Recorder(self.records[place]["time_ms"] + later_ms)
+        kind = {"start": "INTERVAL_START", "stop": "INTERVAL_END"}.get(key.rpartition("_")[2], "POINT_IN_TIME")
+        recorder.point(key, value, 0, kind, **metadata)
+        self.records[place:place] = recorder.records
+        return place + 1
+
+    def move(self, key: str, before: str, number: int = 0, later_ms: int = 0) -> int:
+        """Move a record before another one, to that one's time or later."""
+        record = self.records.pop(self.place(key))
+        place = self.place(before, number)
+        record["time_ms"] = self.records[place]["time_ms"] + later_ms
+        self.records.insert(place, record)
+        return place + 1
+
+    def shift(self, place: int, milliseconds: int) -> int:
+        """Let everything from ``place`` on be so much later."""
+        for record in self.records[place:]:
+            record["time_ms"] += milliseconds
+        return place + 1
+
+    def stretch(self, factor: Callable[[float], float]) -> None:
+        """Multiply the delays after run_start by a factor, which may depend on the share of the run."""
+        start, stop = self.time("run_start"), self.time("run_stop")
+        for record in self.records[self.place("run_start") :]:
+            after = record["time_ms"] - start
+            record["time_ms"] = start + round(after * factor(after / (stop - start)))
+
+    def tracked(self, names: Sequence[str] = STEP_TIMING) -> list[tuple[Record, str]]:
+        """Return the records with a value of one of these names, and the name."""
+        found = [self.records[place] for place in self.places("tracked_stats")]
+        return [(record, name) for record in found for name in names if name in record["value"]]
+
+
 def as_text(run: list[Record]) -> str:
     return "".join(f":::MLLOG {json.dumps(record)}\n" for record in run)
 
@@ -188,26 +266,96 @@ def system_description(made: MadeUp = GPT3_MADE) -> dict[str, Any]:
     return {name: filled.get(name, "") for name in (field.name for field in FIELDS)}
 
 
+@dataclass
+class Submission:
+    """One system of one submitter, as a cheat or an odd but honest submitter may change it."""
+
+    org: str
+    system: str
+    logs: list[Log]
+    description: dict[str, Any]
+    benchmark: str = "gpt3"
+    afterwards: list[Callable[[Path], object]] = field(default_factory=list)
+    """Changes to the written package."""
+
+    @property
+    def results(self) -> str:
+        return f"results/{self.system}/{self.benchmark}"
+
+    @property
+    def code(self) -> str:
+        return f"benchmarks/{self.benchmark}/implementations/{self.system}"
+
+    @property
+    def description_path(self) -> str:
+        return f"systems/{self.system}.json"
+
+    def write(self, package: Path) -> Path:
+        """Write the system into a package, which is made unless it exists; returns the package."""
+        for number, log in enumerate(self.logs):
+            _write(package / self.results / f"result_{number}.txt", as_text(log.records))
+        _write(package / self.description_path, json.dumps(self.description, indent=1) + "\n")
+        for name in CODE:
+            _write(package / self.code / name, "as in the reference\n")
+        for change in self.afterwards:
+            change(package)
+        return package
+
+    def file(self, path: str, content: str | bytes) -> None:
+        """Write one more file into the package, or another over one of its own."""
+        self.afterwards.append(lambda package: _write(package / path, content))
+
+    def bytes_of(self, path: str, change: Callable[[bytes], bytes]) -> None:
+        self.afterwards.append(lambda package: _write(package / path, change((package / path).read_bytes())))
+
+
+def _write(path: Path, content: str | bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def made_up(made: MadeUp = GPT3_MADE, make: Callable[[int], list[Record]] | None = None) -> Submission:
+    logs = [Log(records_of(made, seed) if make is None else make(seed)) for seed in made.seeds]
+    return Submission(ORG, made.name, logs, system_description(made), made.benchmark.mlperf_name)
+
+
+def with_steps() -> Submission:
+    """Return the made-up one, with the times of its steps as published logs have them."""
+    one = made_up()
+    for number, log in enumerate(one.logs):
+        log.records = list(_with_steps(log.records, random.Random(900 + number)))
+    return one
+
+
+def _with_steps(run: Sequence[Record], draw: random.Random) -> Iterator[Record]:
+    """Yield the records, and 12 steps before the end of each block and 3 before that of each evaluation."""
+    before_ms = 0
+    for record in run:
+        if record["key"] in ("block_stop", "eval_accuracy"):
+            block, length = record["key"] == "block_stop", record["time_ms"] - before_ms
+            count, name = (12, STEP_TIMING[1]) if block else (3, VALIDATION_TIMING[1])
+            begun = record["metadata"].get("first_epoch_num", 0)
+            for step in range(1, count + 1):
+                metadata = {
+                    "file": SOURCE,
+                    "lineno": 9,
+                    "step": begun + step * 2048 * 2048 if block else record["metadata"]["epoch_num"],
+                }
+                yield {
+                    **record,
+                    "time_ms": before_ms + round(0.995 * length * step / count),
+                    "event_type": "POINT_IN_TIME",
+                    "key": "tracked_stats",
+                    "value": {name: 0.99 * length / count / 1000 * (1 + draw.gauss(0, 5e-4))},
+                    "metadata": metadata,
+                }
+        before_ms = record["time_ms"]
+        yield record
+
+
 def write_package(folder: Path, make: Callable[[int], list[Record]] = records) -> Path:
-    """ORG with one system, three runs of GPT-3 and code; returns ORG."""
-    return write_result(folder / ORG, GPT3_MADE, make)
-
-
-def write_result(package: Path, made: MadeUp, make: Callable[[int], list[Record]] | None = None) -> Path:
-    """A system with its runs, description and code, in a package, which is made unless it exists; returns the
-    package."""
-    results, systems = package / made.folder, package / "systems"
-    results.mkdir(parents=True)
-    for number, seed in enumerate(made.seeds):
-        run = records_of(made, seed) if make is None else make(seed)
-        (results / f"result_{number}.txt").write_text(as_text(run))
-    systems.mkdir(exist_ok=True)
-    (systems / f"{made.name}.json").write_text(json.dumps(system_description(made), indent=1) + "\n")
-    code = package / "benchmarks" / made.benchmark.mlperf_name / "implementations" / made.name
-    code.mkdir(parents=True)
-    for name in ("README.md", "setup.sh", "init_datasets.sh", "run_and_time.sh"):
-        (code / name).write_text("as in the reference\n")
-    return package
+    """Write ORG with one system, three runs of GPT-3 and code; returns ORG."""
+    return made_up(GPT3_MADE, make).write(folder / ORG)
 
 
 def summary_of(run: list[Record], path: Path = Path("result_0.txt")) -> RunSummary:

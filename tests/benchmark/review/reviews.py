@@ -1,12 +1,12 @@
-"""Reviews without the official tools, for what prints and writes them."""
+"""Reviews without the official tools, for what prints and writes them, and one official tool without a review."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmark.results.score import score
 from benchmark.results.subjects import ResultSet, find_subjects
+from benchmark.review.official_checkers import run_checkers
 from benchmark.review.official_tools import ToolVerdict
-from benchmark.review.verdict import Review, SubjectReview, own_findings
+from benchmark.review.verdict import Review, subject_review
 
 
 def verdict(*complaints: str, notes: tuple[str, ...] = ()) -> ToolVerdict:
@@ -14,11 +14,12 @@ def verdict(*complaints: str, notes: tuple[str, ...] = ()) -> ToolVerdict:
 
 
 def review_of(paths: Sequence[Path], *checks: ToolVerdict) -> Review:
-    """What our own rules and score say, and what the official tools are to have said."""
-    subjects = []
-    for one in find_subjects(paths, "4.1.0"):
-        assert isinstance(one, ResultSet)
-        path = str(one.folder or one.files[0])
-        found = own_findings(one)
-        subjects.append(SubjectReview("runs", path, one.ruleset, checks or (verdict(),), found, (one,), (score(one),)))
-    return Review(tuple(subjects), 1.25)
+    """Return what our own rules and score say, as if the official tools had said ``checks``."""
+    found = find_subjects(paths, "4.1.0")
+    return Review(tuple(subject_review(one, checks or (verdict(),)) for one in found), 1.25)
+
+
+def check_file(path: Path, ruleset: str) -> ToolVerdict:
+    """Return the compliance checker's result for one result file."""
+    ((check,),) = run_checkers([ResultSet(path.name, ruleset, (path,), None)])
+    return check

@@ -6,35 +6,72 @@ from pathlib import Path
 import pytest
 
 from benchmark.results.convergence import ReferenceChoice
-from benchmark.results.subjects import ResultSet
-from benchmark.review.official_checkers import RCP, declined
+from benchmark.results.subjects import ResultSet, find_subjects
+from benchmark.review.official_checkers import RCP, declined, run_tasks
+from benchmark.review.official_tools import run_task
+from benchmark.review.seed_check import main as check_seeds
 from benchmark.review.verdict import review
-from tests.benchmark.review.damage import Log, T
-from tests.benchmark.review.fixture import ORG, SEEDS, SYSTEM, as_text, records, write_package, write_run
+from tests.benchmark.review.fixture import ORG, SEEDS, SYSTEM, Log, T, as_text, records, write_package, write_run
 
 TOOLS_OF_A_PACKAGE = ["package", "repository", "summarizer"]
 
 
 def with_code(package: Path) -> Path:
-    """A submitter's folder may be named like a module, and hold code."""
+    """Give a package a name like a module's, and code: nothing of it may be imported."""
     named = package.rename(package.with_name("yaml"))
     (named / "__init__.py").write_text("raise SystemExit('imported')")
     (named / "results" / "json.py").write_text("raise SystemExit('imported')")
     return named
 
 
+def with_pattern(package: Path) -> Path:
+    """Give a system a name that official tools take for a pattern."""
+    (package / "results" / SYSTEM).rename(package / "results" / f"{SYSTEM}[1]")
+    (package / "systems" / f"{SYSTEM}.json").rename(package / "systems" / f"{SYSTEM}[1].json")
+    return package
+
+
+def with_aborted_runs(package: Path, numbers: tuple[int, ...]) -> Path:
+    """Let some of the runs be aborted, and the last stop a minute late."""
+    for number in (*numbers, 2):
+        log = Log(records(SEEDS[number]))
+        if number in numbers:
+            log.set("eval_accuracy", 2.6901, -1)
+            log.metadata("run_stop", status="aborted")
+        else:
+            log.shift(log.place("run_stop"), 60_000)
+        (package / "results" / SYSTEM / "gpt3" / f"result_{number}.txt").write_text(as_text(log.records))
+    return package
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("ruleset", ["3.0.0", "4.1.0"])
-def test_every_tool_runs_on_a_package_and_nothing_in_it_is_imported(ruleset: str, tmp_path: Path) -> None:
-    package = write_package(tmp_path)
-    if ruleset == "4.1.0":  # as it is, tests/benchmark/submission/test_package.py has one reviewed
-        package = with_code(package)
-    before = sorted(path.relative_to(package) for path in package.rglob("*"))
-    (subject,) = review([package], ruleset).subjects
-    assert subject.passed, subject
-    assert sorted(check.tool for check in subject.checks) == TOOLS_OF_A_PACKAGE
-    assert subject.declined == {}
-    assert sorted(path.relative_to(package) for path in package.rglob("*")) == before
+def test_every_tool_runs_on_packages_and_says_which_part_of_one_fails(tmp_path: Path) -> None:
+    """Review four packages at once; one, of round 3.0, has a name that is a pattern; two have aborted runs.
+
+    The package checker accepts one aborted run of three, and the score is then the slower of the others.
+    """
+    older, newer = tmp_path / "training_results_v3.0", tmp_path / "v4.1"
+    code = with_code(write_package(newer))
+    one_aborted = with_aborted_runs(write_package(newer).rename(newer / "ONE"), (1,))
+    two_aborted = with_aborted_runs(write_package(newer).rename(newer / "TWO"), (1, 2))
+    pattern = with_pattern(write_package(older))
+    before = sorted(tmp_path.rglob("*"))
+    found = {subject.path: subject for subject in review([pattern, code, one_aborted, two_aborted]).subjects}
+    assert sorted(tmp_path.rglob("*")) == before
+    for package in (pattern, code, one_aborted):
+        subject = found[str(package)]
+        assert sorted(check.tool for check in subject.checks) == TOOLS_OF_A_PACKAGE
+        assert all(check.passed for check in subject.checks), subject.checks
+        assert subject.declined == {}
+    (found_in_pattern, found_in_code, of_one, of_two) = found.values()
+    assert (found_in_pattern.ruleset, found_in_code.ruleset) == ("3.0.0", "4.1.0")
+    assert {one.rule for one in found_in_pattern.of("error")} == {"package.files"}
+    assert any(f"{SYSTEM}[1]" in note for check in found_in_pattern.checks for note in check.notes)
+    (score,) = of_one.scores
+    assert score.measured_minutes == max(run.minutes or 0 for run in (score.runs[0], score.runs[2]))
+    outcomes = [(check.tool, check.outcome) for check in of_two.checks]
+    assert outcomes[:3] == [("compliance", "passed"), ("compliance", "failed"), ("compliance", "failed")]
+    assert ("package", "failed") in outcomes and ("system description", "passed") in outcomes
 
 
 def test_tools_without_anything_to_check_say_why(tmp_path: Path) -> None:
@@ -55,41 +92,6 @@ def test_tools_without_anything_to_check_say_why(tmp_path: Path) -> None:
     log.set("submission_division", "closed")
     rehearsed = ResultSet("run", "4.1.0", [write_run(tmp_path / "rehearsal", log.records)] * 3, tmp_path)
     assert declined(rehearsed)[RCP] == "the benchmark is not an official one"
-
-
-@pytest.mark.slow
-def test_name_that_the_tools_take_for_a_pattern_is_replaced_for_them(tmp_path: Path) -> None:
-    package = write_package(tmp_path)
-    name = f"{SYSTEM}[1]"
-    (package / "results" / SYSTEM).rename(package / "results" / name)
-    (package / "systems" / f"{SYSTEM}.json").rename(package / "systems" / f"{name}.json")
-    (subject,) = review([package], "4.1.0").subjects
-    assert all(check.passed for check in subject.checks), subject.checks
-    assert [finding.rule for finding in subject.of("error")] == ["package.files", "package.files"]
-    assert any(name in note for check in subject.checks for note in check.notes)
-
-
-@pytest.mark.slow
-def test_one_aborted_run_of_three_is_accepted_and_two_are_not(tmp_path: Path) -> None:
-    """The package checker accepts it under olympic scoring; the score is then the slower of the others."""
-    package = write_package(tmp_path)
-    aborted = [Log(records(seed)) for seed in SEEDS]
-    for log in aborted:
-        log.set("eval_accuracy", 2.6901, -1)
-        log.metadata("run_stop", status="aborted")
-    (package / "results" / SYSTEM / "gpt3" / "result_1.txt").write_text(as_text(aborted[1].records))
-    slow = Log(records(SEEDS[2]))
-    slow.shift(slow.place("run_stop"), 60_000)
-    (package / "results" / SYSTEM / "gpt3" / "result_2.txt").write_text(as_text(slow.records))
-    (subject,) = review([package], "4.1.0").subjects
-    outcomes = {check.tool: check.outcome for check in subject.checks if check.tool != "compliance"}
-    assert outcomes["package"] == outcomes["summarizer"] == "passed"
-    (score,) = subject.scores
-    assert score.measured_minutes == max(run.minutes or 0 for run in (score.runs[0], score.runs[2]))
-    assert subject.passed
-    (package / "results" / SYSTEM / "gpt3" / "result_2.txt").write_text(as_text(aborted[2].records))
-    (subject,) = review([package], "4.1.0").subjects
-    assert not subject.passed
 
 
 def test_scratch_paths_are_told_by_their_real_names(tmp_path: Path) -> None:
@@ -114,15 +116,24 @@ def test_options_of_the_official_tools(tmp_path: Path) -> None:
     points.write_text(
         json.dumps({"a": {"Benchmark": "gpt3", "BS": 1536, "Epochs to converge": [40 * T, 40 * T, 41 * T, 41 * T]}})
     )
-    outcomes = {}
-    for name, references in (
-        ("usual", ReferenceChoice()),
-        ("full", ReferenceChoice(pruned=False)),
-        ("custom", ReferenceChoice(points)),
+    for references, passed, why in (
+        (ReferenceChoice(), True, "2048"),
+        (ReferenceChoice(pruned=False), True, "reference point at batch size 1536"),
+        (ReferenceChoice(points), False, ""),
     ):
-        (subject,) = review([results], "4.1.0", references).subjects
-        (rcp,) = [check.passed for check in subject.checks if check.tool == "RCP"]
-        outcomes[name] = (rcp, subject.sets[0].convergence.standing, subject.sets[0].convergence.why)
-    assert outcomes["usual"][:2] == (True, "passes")
-    assert outcomes["full"][::2] == (True, "reference point at batch size 1536")
-    assert outcomes["custom"][:2] == (False, "fails")
+        (one,) = find_subjects([results], "4.1.0", references)
+        assert isinstance(one, ResultSet)
+        (rcp,) = [task for task in run_tasks(one, tmp_path / f"{why}.scratch") if task.tool == RCP]
+        assert run_task(rcp).passed == one.convergence.standing.startswith("passes") == passed
+        assert why in one.convergence.why
+
+
+def test_seed_checker_passes_different_seeds_and_fails_equal_ones(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first, second, again = (str(write_run(tmp_path / str(n), records(s))) for n, s in enumerate((1, 2, 1)))
+    assert check_seeds(["4.1.0", first, second]) == 0
+    assert "SEED CHECKER PASSED on 2 files\n" in capfd.readouterr().out
+    assert check_seeds(["4.1.0", first, again]) == 1
+    assert "SEED CHECKER FAILED on 2 files\n" in capfd.readouterr().out
+    assert check_seeds(["4.1.0"]) == 1

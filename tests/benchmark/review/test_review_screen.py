@@ -1,14 +1,19 @@
-"""A review as people read it."""
+"""A review as people read it, as JSON, and as a command."""
 
+import json
+import math
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
-from benchmark.review.review_screen import NARROWEST, print_review
+from benchmark.review.review_json import null_for_nan, review_as_json
+from benchmark.review.review_screen import NARROWEST, print_review, review_and_print
 from benchmark.review.verdict import Review
-from tests.benchmark.review.damage import Log
-from tests.benchmark.review.fixture import SEEDS, SYSTEM, as_text, records, write_package, write_run
+from stage.errors import InputError
+from tests.benchmark.review.fixture import SEEDS, SYSTEM, Log, as_text, records, write_package, write_run
 from tests.benchmark.review.reviews import review_of, verdict
+from tests.support import assert_refused, command
 
 
 def printed(review: Review) -> list[str]:
@@ -89,3 +94,98 @@ def test_control_characters_of_a_log_do_not_reach_the_terminal(tmp_path: Path) -
     assert "[31mgpt3[bold]" in text
     assert "?[31mred" in text
     assert not {"\x1b", "\x07"} & set(text)
+
+
+def test_json_of_three_runs(tmp_path: Path) -> None:
+    results = write_package(tmp_path) / "results" / SYSTEM / "gpt3"
+    content = json.loads(json.dumps(review_as_json(review_of([results]))))
+    assert (content["format"], content["passed"], content["seconds"]) == (3, True, 1.25)
+    assert content["verdict"] == "acceptable"
+    (subject,) = content["subjects"]
+    assert (subject["kind"], subject["path"], subject["ruleset"]) == ("runs", str(results), "4.1.0")
+    assert subject["counts"] == {"error": 0, "warning": 0, "note": 0}
+    assert subject["not_applicable"] == ["system description", "package", "repository", "summarizer"]
+    assert subject["official"][0]["outcome"] == "passed"
+    (result,) = subject["results"]
+    assert result["minutes"] == pytest.approx(52, abs=0.01)
+    assert result["mfu"] == pytest.approx(result["tflops_per_accelerator"] / 989.4)
+    convergence = result["convergence"]
+    assert (convergence["standing"], convergence["batch_size"], convergence["factor"]) == ("passes", 2048, 1)
+    assert convergence["compared_with"]["batch_size"] == 2048
+    assert len(convergence["reference_points"]) == 6
+    assert convergence["standing_without_void"] is None
+
+
+def test_what_is_no_number_is_null() -> None:
+    assert null_for_nan({"a": [math.nan, (1.5, math.inf)], "b": "nan"}) == {"a": [None, [1.5, None]], "b": "nan"}
+
+
+def test_json_of_findings_and_failed_tools(tmp_path: Path) -> None:
+    results = write_package(tmp_path, lambda seed: records(seed, evaluations=22)) / "results" / SYSTEM / "gpt3"
+    content = review_as_json(review_of([results], verdict("it is wrong")))
+    (subject,) = content["subjects"]
+    assert (content["passed"], subject["passed"], subject["counts"]["error"]) == (False, False, 1)
+    assert subject["official"][0]["complaints"] == ["it is wrong"]
+    (finding,) = subject["findings"]
+    assert set(finding) == {
+        "rule",
+        "severity",
+        "source",
+        "path",
+        "line",
+        "found",
+        "due",
+        "mend",
+        "text",
+        "question",
+        "rules",
+        "also",
+    }
+    assert subject["verdict"] == "rejected"
+    assert finding["rule"] == "rcp.test"
+    assert finding["path"] in ("result_0.txt", "result_1.txt", "result_2.txt")
+    assert finding["text"].startswith(':::MLLOG {"namespace": ""')
+    assert finding["question"] == ""
+    assert finding["source"] == "docs/facts/mlperf_review.md 5.4, 5.6, 5.10; convergence test"
+
+
+@pytest.mark.slow
+def test_command_passes_a_run_and_names_what_is_wrong_with_another(tmp_path: Path) -> None:
+    write_run(tmp_path / "good", records(1))
+    log = Log(records(2))
+    log.set("eval_accuracy", 2.6901, -1)
+    log.metadata("run_stop", status="aborted")
+    write_run(tmp_path / "bad", log.records)
+    output = tmp_path / "review.json"
+    both = command("benchmark", "review", tmp_path / "good" / "result_0.txt", tmp_path / "bad", "--json", output)
+    assert both.returncode == 1, both.stderr
+    lines = both.stdout.splitlines()
+    assert [line.split()[0] for line in lines if line.startswith(("ACCEPTABLE", "REJECTED"))] == ["REJECTED"]
+    assert lines[0].startswith("REJECTED")
+    assert "Failed checks for eval_accuracy" in both.stdout
+    assert "bad/result_0.txt" in both.stdout
+    assert "  2 runs, ruleset 4.1.0: " in both.stdout
+    content = json.loads(output.read_text())
+    assert (content["format"], content["passed"]) == (3, False)
+    (subject,) = content["subjects"]
+    outcomes = [(check["tool"], check["outcome"]) for check in subject["official"]]
+    assert outcomes == [("compliance", "passed"), ("compliance", "failed"), ("seed", "passed")]
+    error = next(finding for finding in subject["findings"] if finding["rule"] == "runs.failed")
+    assert error["path"].endswith("bad/result_0.txt")
+    assert error["line"] > 0
+    assert error["mend"]
+
+
+def test_input_that_cannot_be_reviewed_is_refused(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run", records(1))
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    done = command("benchmark", "review", path, "--ruleset", "5.0.0")
+    assert_refused(done, "gpt3 is in 3.0.0, 3.1.0, 4.0.0, 4.1.0 only")
+    for paths, complaint in (
+        ([empty], r"empty: no result_\*\.txt there"),
+        ([tmp_path / "nowhere"], "nowhere: no such file or folder"),
+        ([], "nothing to review"),
+    ):
+        with pytest.raises(InputError, match=complaint):
+            review_and_print(paths)

@@ -13,11 +13,9 @@ from benchmark.review.findings import STOPPED, Finding
 from benchmark.review.official_tools import Outcome, ToolVerdict
 from benchmark.review.verdict import excused, own_findings, review
 from tests.benchmark.events.written_log import write_log
-from tests.benchmark.review.damage import Log, T
-from tests.benchmark.review.fixture import records, summary_of, write_run
+from tests.benchmark.review.fixture import made_up, records, summary_of, write_run
+from tests.benchmark.review.honest_submissions import abort
 from tests.benchmark.review.reviews import review_of, verdict
-from tests.benchmark.review.trials import honest_runs
-from tests.benchmark.review.trials.submission_on_trial import made_up
 
 SHAPE_OF_TIME = ("clock.", "curve.", "init.", "speed.", "stop.", "eval.time", "cache.")
 """Families that a log made in a moment, of six made-up values, cannot do right by."""
@@ -27,20 +25,20 @@ CURVE = [2.751, 2.728, 2.716, 2.708, 2.701, 2.69]
 @pytest.mark.parametrize(
     ("name", "verdicts", "expected"),
     [
-        ("third run aborted half-way", ("passed", "passed", "failed"), ("passed", "passed", "excused")),
-        ("third run aborted half-way", ("failed", "passed", "failed"), ("failed", "passed", "failed")),
-        ("third run aborted half-way", ("failed", "passed", "passed"), ("failed", "passed", "passed")),
-        ("third run aborted half-way", ("passed", "passed", "did not run"), ("passed", "passed", "did not run")),
-        ("times with a fraction of a millisecond", ("passed", "passed", "failed"), ("passed", "passed", "failed")),
+        ("aborted", ("passed", "passed", "failed"), ("passed", "passed", "excused")),
+        ("aborted", ("failed", "passed", "failed"), ("failed", "passed", "failed")),
+        ("aborted", ("failed", "passed", "passed"), ("failed", "passed", "passed")),
+        ("aborted", ("passed", "passed", "did not run"), ("passed", "passed", "did not run")),
+        ("as it was", ("passed", "passed", "failed"), ("passed", "passed", "failed")),
     ],
 )
 def test_one_aborted_run_of_three_need_not_comply(
     name: str, verdicts: tuple[Outcome, ...], expected: tuple[Outcome, ...]
 ) -> None:
-    (trial,) = [each for each in honest_runs.honest.trials if each.name == name]
-    tried = made_up()
-    trial.change(tried)
-    runs = [summary_of(log.records, Path(f"result_{number}.txt")) for number, log in enumerate(tried.logs)]
+    logs = made_up().logs
+    if name == "aborted":
+        abort(logs[2], 12)
+    runs = [summary_of(log.records, Path(f"result_{number}.txt")) for number, log in enumerate(logs)]
     one = ResultSet("x", "4.1.0", [run.log.path for run in runs], None)
     one.__dict__["runs"] = runs
     checks = [
@@ -75,23 +73,6 @@ def test_rehearsals_have_no_finding_and_are_tested_against_their_own_points(tmp_
     assert subject.convergence.batch_size == 16
     told = [one for one in own_findings(subject) if not one.rule.startswith(SHAPE_OF_TIME)]
     assert {finding.severity for finding in told} <= {"note"}
-
-
-def test_continued_run_is_one_run_whose_clock_ran_on(tmp_path: Path) -> None:
-    log = Log(records(1))
-    place = log.place("block_stop", 6)
-    before = log.records[place - 1]["time_ms"]
-    restart = log.copied(place, key="restart", value=1, event_type="POINT_IN_TIME", time_ms=before + 1_200_000)
-    restart["metadata"]["step"] = 6 * T
-    log.records.insert(place, restart)
-    log.shift(place + 1, 1_200_000)
-    path = write_run(tmp_path, log.records)
-    assert [(finding.rule, finding.severity, finding.line) for finding in of_run(path)] == [
-        ("runs.lost_time", "warning", place + 1)
-    ]
-    whole, continued = summary_of(records(1)), summary_of(log.records)
-    assert (continued.minutes or 0) - (whole.minutes or 0) == pytest.approx(20)
-    assert [(one.value, one.metadata["step"]) for one in continued.restarts] == [(1, 6 * T)]
 
 
 def test_review_passes_when_every_tool_did_and_no_rule_has_an_error(tmp_path: Path) -> None:

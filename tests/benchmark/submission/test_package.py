@@ -14,7 +14,6 @@ from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import read_system
 from benchmark.results.recorded_run import read_recorded_run
 from benchmark.results.system_description import MARK
-from benchmark.review.official_checkers import check_file
 from benchmark.submission import package
 from benchmark.submission.package import make_package
 from benchmark.submission.package_inputs import require_same_submitter
@@ -31,10 +30,11 @@ from tests.benchmark.review.fixture import (
     MadeUp,
     Record,
     as_text,
+    made_up,
     records_of,
     system_description,
-    write_result,
 )
+from tests.benchmark.review.reviews import check_file
 from tests.support import REPOSITORY, command
 
 PUBLISHED = REPOSITORY.parent / "shared" / "real_logs" / "v4.1"
@@ -164,7 +164,7 @@ def test_ten_runs_of_llama_make_a_package_that_three_rulesets_accept(tmp_path: P
     assert not [one for one in variables if one.startswith("EXTERNAL_")]
     assert "checkpoint" not in (here / "init_datasets.sh").read_text()
     assert "Llama 3.1 8B on" in (here / "README.md").read_text()
-    log = next(write_result(tmp_path / "eight_nodes" / ORG, LLAMA_N8).rglob("result_0.txt"))
+    log = next(made_up(LLAMA_N8).write(tmp_path / "eight_nodes" / ORG).rglob("result_0.txt"))
     assert [check_file(log, ruleset).outcome for ruleset in ("5.1.0", "6.0.0")] == ["passed"] * 2
 
 

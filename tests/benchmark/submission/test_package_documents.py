@@ -16,8 +16,7 @@ from benchmark.results.recorded_run import RecordedRun, read_recorded_run
 from benchmark.submission.package_documents import PUBLISHED_DATA, Contents, claims_of, write_documents
 from benchmark.training.same_run import as_json
 from stage.errors import InputError
-from tests.benchmark.review.damage import Log
-from tests.benchmark.review.fixture import GPT3_MADE, records, system_description, write_run
+from tests.benchmark.review.fixture import GPT3_MADE, Log, records, system_description, write_run
 
 CLAIMS = {claim.topic: claim.sentence for claim in claims_of(GPT3_175B, [])}
 HOSTILE = "$(touch /tmp/x) `id` | <b>\n# x"

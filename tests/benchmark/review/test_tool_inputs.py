@@ -1,10 +1,14 @@
-"""What the official tools are given: every file as it is, under names that no tool stumbles over."""
+"""What the official tools are given: files as they are, under names that no tool stumbles over; a rehearsal's rules."""
 
 import json
 from pathlib import Path
 
+import pytest
+import yaml
+
+from benchmark.results.judged import REHEARSED, REHEARSED_LLAMA, Judged
 from benchmark.results.subjects import SubmissionPackage
-from benchmark.review.scratch_copies import MOST_COPIED, ScratchCopies, safe_name
+from benchmark.review.tool_inputs import MOST_COPIED, ScratchCopies, rehearsal_rules, safe_name
 from tests.benchmark.review.fixture import SYSTEM, write_package
 
 
@@ -41,3 +45,22 @@ def test_safe_names() -> None:
     assert len(set(names)) == len(odd)
     assert safe_name("a.b[1].json") == f"{safe_name('a.b[1]')}.json"
     assert all(name.isascii() and name[0] == "_" and len(name) < 100 and safe_name(name) == name for name in names)
+
+
+REPLACED = ["eval_accuracy", "max_sequence_length", "opt_base_learning_rate", "submission_benchmark"]
+
+
+@pytest.mark.parametrize(
+    ("judged", "ruleset"), [(one, ruleset) for one in (REHEARSED, REHEARSED_LLAMA) for ruleset in one.rulesets]
+)
+def test_few_rules_are_replaced_and_no_other(judged: Judged, ruleset: str, tmp_path: Path) -> None:
+    config, replaced = rehearsal_rules(judged, ruleset, tmp_path / "rules")
+    assert config == tmp_path / "rules" / "common.yaml"
+    assert replaced == sorted([*REPLACED, *(["eval_samples"] if judged.eval_samples else [])])
+    text = {path.name: path.read_text() for path in (tmp_path / "rules").iterdir()}
+    assert f"training_{ruleset}/" not in "".join(text.values())
+    official = yaml.safe_load(text[f"closed_{judged.stands_for}.yaml"])
+    rules = {rule["KEY"]["NAME"]: rule["KEY"] for rule in official if "KEY" in rule}
+    assert rules["max_sequence_length"]["CHECK"].strip() == "v['value'] == 128"
+    assert judged.log_keys.progress in rules["eval_accuracy"]["CHECK"][0]
+    assert "0.95" in rules[f"opt_{judged.log_keys.optimizer}_beta_2"]["CHECK"]

@@ -1,4 +1,4 @@
-"""Copy files for the official tools into a scratch folder, under names that crash none of them.
+"""Make what the official tools get: copies of files, under names that crash no tool, and a rehearsal's own rules.
 
 The package checker and the summarizer write into what they check, and several tools take some characters of a path for
 a pattern. Messages name each copy's original path. A file that is too large is copied empty, so that the tools fail on
@@ -10,14 +10,19 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
+import yaml
 from mlperf_logging.benchmark_meta import get_allowed_benchmarks
 
+from benchmark.results.judged import Judged
 from benchmark.results.mllog import BARE_TOKEN, MOST_BYTES, with_plain_newlines
 from benchmark.results.subjects import SubmissionPackage, names_in
 from stage.regular_files import UnfitFile, read_regular
 
+REHEARSAL_RULES = Path(__file__).with_name("rehearsal_rules.yaml")
 MOST_COPIED = 32 << 20
 """Largest number of bytes of a file's records; the largest published log has 5 MB."""
 MOST_COPIED_TOGETHER = 1 << 30
@@ -105,3 +110,51 @@ def safe_name(name: str) -> str:
 
 def _status_of_today(found: re.Match[bytes]) -> bytes:
     return found[1] + STATUSES_OF_ROUND_4_0.get(found[2], b"Available cloud")
+
+
+def rehearsal_rules(judged: Judged, ruleset: str, folder: Path) -> tuple[Path, list[str]]:
+    """Write to ``folder`` a copy of the official rules in which the rehearsal's entries replace those of the same key.
+
+    Returns the file to start from, and the keys whose rule was replaced.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    official = files("mlperf_logging.compliance_checker") / f"training_{ruleset}"
+    replacing = _own_entries(judged, folder)
+    used: set[str] = set()
+    for name in ("common.yaml", "closed_common.yaml", f"closed_{judged.stands_for}.yaml"):
+        text = (official / name).read_text().replace(f"training_{ruleset}/", f"{folder}/")
+        rules = yaml.load(text, Loader=yaml.BaseLoader)
+        for place, rule in enumerate(rules):
+            key = _key(rule)
+            # common.yaml only asks that an evaluation has its position; the accuracy window is the benchmark's
+            if key in replacing and (name != "common.yaml" or key != "eval_accuracy"):
+                rules[place] = replacing[key]
+                used.add(key)
+        Path(folder, name).write_text(yaml.safe_dump(rules, sort_keys=False))
+    assert used == set(replacing), "the official rules have no such key"
+    return Path(folder, "common.yaml"), sorted(used)
+
+
+def _own_entries(judged: Judged, folder: Path) -> dict[str, Any]:
+    values = {
+        "name": judged.name,
+        "rules": folder,
+        "stands_for": judged.stands_for,
+        "seq_length": judged.model.seq_length,
+        "learning_rate": judged.learning_rates[0].allowed[0],
+        "eval_samples": next(iter(judged.eval_samples), None),
+        "progress": judged.log_keys.progress,
+        "target": judged.target,
+        "floor": judged.floor,
+    }
+    text = REHEARSAL_RULES.read_text()
+    for name, value in values.items():
+        if value is not None:
+            text = text.replace(f"{{{name}}}", str(value))
+    lacking = tuple(f"{{{name}}}" for name, value in values.items() if value is None)
+    rules = yaml.load(text, Loader=yaml.BaseLoader)
+    return {str(_key(rule)): rule for rule in rules if not any(one in str(rule) for one in lacking)}
+
+
+def _key(rule: Any) -> str | None:
+    return rule["KEY"]["NAME"] if "KEY" in rule else None

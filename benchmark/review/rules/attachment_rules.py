@@ -1,9 +1,13 @@
-"""Check power logs beside results: could these devices have taken this energy in that time?
+"""Check what lies beside a log: the evidence of its run, and power logs.
 
-The official summarizer takes results/SYSTEM/BENCHMARK/power/result_N/node_*.txt and sw_*.txt: the sum of readings in
-watts times the time since the one before, over the time from power_measurement_start to power_measurement_stop, times
-the time to train and ``conversion_eff``. Published ones: v4.0 smc-ac-power and smc-dc-power, 64 nodes each, a reading
-every two seconds, of about 6,500 W.
+Evidence is the chain of a run trained with --evidence, in its folder or in the package. A run without evidence, or with
+part of it, is as good as any other. Only ``replay`` trains steps again; this check does not.
+
+Power logs: could these devices have taken this energy in that time? The official summarizer takes
+results/SYSTEM/BENCHMARK/power/result_N/node_*.txt and sw_*.txt: the sum of readings in watts times the time since the
+one before, over the time from power_measurement_start to power_measurement_stop, times the time to train and
+``conversion_eff``. Published ones: v4.0 smc-ac-power and smc-dc-power, 64 nodes each, a reading every two seconds, of
+about 6,500 W.
 """
 
 import re
@@ -11,11 +15,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmark.evidence.chain import EVIDENCE, broken_links, gaps, read_chain
 from benchmark.results.subjects import ResultSet
 from benchmark.review.findings import Deviation, Run
 from model.flops import train_flops_per_token
+from stage.errors import InputError
 from stage.regular_files import children, is_regular, read_regular
 
+FOLDER = "evidence"
+"""Folder in benchmarks/BENCHMARK/implementations/SYSTEM of a package, with a subfolder for each result."""
+MOST_TOLD = 12
+"""Largest number of a run's links that are named."""
 POWER = "power"
 """Folder with power logs in results/SYSTEM/BENCHMARK."""
 MOST_BYTES = 16 << 20
@@ -48,6 +58,34 @@ class NodePower:
     longest_ms: int
     """Longest time between two readings, or from the last reading to the stop."""
     efficiency: float
+
+
+def evidence(one: ResultSet) -> Iterator[Deviation]:
+    """Check the links of the evidence: links that no honest run leaves are errors. The extent of the evidence is a
+    note, since a full disk costs evidence, not the run."""
+    for log, run in zip(one.files, one.runs, strict=True):
+        folder = log.parent
+        if one.package is not None:
+            package, system = folder.parents[2], folder.parent.name
+            folder = package / "benchmarks" / folder.name / "implementations" / system / FOLDER / log.stem
+        elif len(list(folder.glob("result_*.txt"))) > 1:
+            continue  # whose evidence it is nobody knows
+        path = folder / EVIDENCE
+        if not path.is_file() or not run.log.events:
+            continue
+        due = f"to train a stretch again: python -m benchmark replay {folder} --steps FIRST:LAST --log {log.name}"
+        try:
+            chain = read_chain(path)
+            faults = broken_links(chain, log)
+        except (InputError, OSError) as error:
+            found = f"evidence that is not read: {error}".replace(f"{folder}/", "")
+            yield Deviation(path, None, found, "nothing", "note")
+            continue
+        for fault in faults[:MOST_TOLD]:
+            where = "" if fault.step is None else f"step {fault.step}: "
+            yield Deviation(path, fault.line, f"{where}{fault.what}: {fault.recorded}", fault.found)
+        steps = chain.links[-1].record.step if chain.links else 0
+        yield Deviation(path, None, "; ".join(gaps(chain)) or f"evidence of {steps} steps", due, "note")
 
 
 def energy(one: ResultSet) -> Iterator[Deviation]:
