@@ -29,12 +29,10 @@ def test_links_and_clocks_that_stand_out() -> None:
     assert world_checks.clocks_agree(place, [("a", 100.0), ("b", 101.5), ("c", 100.2)]).found == "a is 1.5 s behind b"
 
 
-def _rows(inputs: Inputs, run_dir: Path) -> tuple[dict[str, Any], list[int]]:
-    """Rows as this rank sees them; also of a check that fails on rank 1, and of folders that are not shared. Statuses
-    of all checks: those of this run, and of a finished one."""
+def _rows(inputs: Inputs, run_dir: Path) -> dict[str, Any]:
+    """Rows as this rank sees them; also of a check that fails on rank 1, and of folders that are not shared."""
     config = inputs.config(run_dir, system=PAIR)
     rows = {}
-    statuses = [run_checks.run_checks(config, as_json=True)]
     world_checks.MOST_APART_S = 60.0  # a busy machine may keep one of them from looking at its clock
     with run_checks._place(config) as place:
 
@@ -51,15 +49,12 @@ def _rows(inputs: Inputs, run_dir: Path) -> tuple[dict[str, Any], list[int]]:
         own.mkdir(parents=True)
         apart = dataclasses.replace(place, config=dataclasses.replace(config, run_dir=own))
         rows["apart"] = run_checks.row_of(PreflightCheck("apart", "", "process", world_checks.shared_folder), apart)
-    if place.environment.rank == 0:
-        (run_dir / "summary.json").touch()
-    return rows, [*statuses, run_checks.run_checks(config, as_json=True)]
+    return rows
 
 
 @pytest.mark.slow
 def test_two_processes(inputs: Inputs, tmp_path: Path) -> None:
-    (rows, statuses), (others, same_statuses) = in_processes(2, _rows, inputs, tmp_path)
-    assert statuses == same_statuses == [0, 1]
+    rows, others = in_processes(2, _rows, inputs, tmp_path)
     assert set(others.values()) == {None}
     assert rows["raises"]["outcome"] == "FAILED"
     assert "rank 1: ValueError: no such thing" in rows["raises"]["found"]
@@ -68,3 +63,14 @@ def test_two_processes(inputs: Inputs, tmp_path: Path) -> None:
     assert rows["apart"]["outcome"] == "FAILED"
     assert "is another folder than rank 0's" in rows["apart"]["found"]
     assert not list(tmp_path.rglob(".preflight-*"))
+
+
+def _status(inputs: Inputs, run_dir: Path) -> int:
+    return run_checks.run_checks(inputs.config(run_dir, system=PAIR), as_json=True)
+
+
+@pytest.mark.slow
+def test_every_process_has_the_status(inputs: Inputs, tmp_path: Path) -> None:
+    assert in_processes(2, _status, inputs, tmp_path / "run") == [0, 0]
+    (tmp_path / "summary.json").touch()
+    assert in_processes(2, _status, inputs, tmp_path) == [1, 1]
