@@ -4,7 +4,11 @@ import errno
 import json
 import os
 import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -16,10 +20,13 @@ from checkpoint_convert.export import to_torch_dist as module
 from checkpoint_convert.export.exported_arrays import HashingFile
 from checkpoint_convert.export.to_torch_dist import CORE, to_torch_dist
 from checkpoint_convert.formats.array_table import ARRAYS, EXP_AVG, EXP_AVG_SQ, MASTER_WEIGHTS
+from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
+from model.gpt3 import GPT3
 from stage.errors import InputError
 from tests.checkpoint_convert.in_process import run
-from tests.checkpoint_convert.tiny import read
+from tests.checkpoint_convert.tiny import CONFIG, read
 
+SCRIPT = Path(__file__).with_name("megatron_core_loads.py")
 GROUPS = {
     "optimizer.state.fp32_param.": MASTER_WEIGHTS,
     "optimizer.state.param.": MASTER_WEIGHTS,
@@ -103,3 +110,17 @@ def test_a_full_disk_within_torch_names_the_file(
         to_torch_dist(megatron["fp32"], tmp_path / "out")
     monkeypatch.undo()
     assert to_torch_dist(megatron["fp32"], tmp_path / "out")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("megatron") is None, reason="pip install megatron-core psutil")
+def test_megatron_cores_own_model_gives_our_logits(megatron: dict[str, Path], tmp_path: Path) -> None:
+    assert to_torch_dist(megatron["bf16"], tmp_path / "out", dtype="fp32")
+    words: list[Any] = [sys.executable, SCRIPT, tmp_path / "out", "4", tmp_path / "logits"]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    ours = GPT3(CONFIG)
+    MegatronCheckpoint(megatron["bf16"]).load_weights(dict(ours.named_parameters()))
+    with torch.no_grad():
+        expected = ours(torch.arange(40)[None])
+    assert (torch.load(tmp_path / "logits") - expected).abs().max() < 1e-3 * expected.std()
