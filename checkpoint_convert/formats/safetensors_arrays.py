@@ -1,7 +1,10 @@
 """The arrays of safetensors files, read in part by the format's own library."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -39,7 +42,7 @@ class SafetensorsArray(StoredArray):
     def read(self, box: Box) -> Values:
         if 0 in (shape := shape_of(box)):
             return np.empty(shape, self.dtype)
-        with safe_open(self.path, "numpy") as file:
+        with _opened(self.path) as file:
             values: Values = file.get_slice(self.name)[box] if box else file.get_tensor(self.name)
         return values
 
@@ -66,11 +69,19 @@ def safetensors_arrays(folder: Path) -> dict[str, StoredArray]:
 def _arrays_in_file(path: Path) -> dict[str, StoredArray]:
     if not is_regular(path):
         raise InputError(f"{path}: not a regular file")
+    with _opened(path) as file:
+        parts = {name: file.get_slice(name) for name in file.offset_keys()}
+        shapes = {name: tuple(part.get_shape()) for name, part in parts.items()}
+        dtypes = {name: DTYPES[part.get_dtype()] for name, part in parts.items()}
+    return {name: SafetensorsArray(shape, dtypes[name], shape, path, name) for name, shape in shapes.items()}
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """Open a file for a block. Raises InputError, naming it, for whatever the library finds wrong: its errors of the
+    system bear no number."""
     try:
         with safe_open(path, "numpy") as file:
-            parts = {name: file.get_slice(name) for name in file.offset_keys()}
-            shapes = {name: tuple(part.get_shape()) for name, part in parts.items()}
-            dtypes = {name: DTYPES[part.get_dtype()] for name, part in parts.items()}
-    except (SafetensorError, KeyError) as error:
+            yield file
+    except (SafetensorError, KeyError, OSError) as error:
         raise InputError(f"{path}: not a safetensors file that is read here ({first_line(error)})") from error
-    return {name: SafetensorsArray(shape, dtypes[name], shape, path, name) for name, shape in shapes.items()}

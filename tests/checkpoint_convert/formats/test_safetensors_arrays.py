@@ -38,6 +38,9 @@ def test_boxes_and_values_without_axes(tmp_path: Path) -> None:
     assert arrays["a"].read((slice(2, 5), slice(1, 2))).tolist() == tensor[2:5, 1:2].tolist()
     assert arrays["step"].read(()).item() == 7
     assert arrays["none"].read((slice(0, 0), slice(0, 3))).shape == (0, 3)
+    (tmp_path / "x.safetensors").unlink()
+    with pytest.raises(InputError, match=r"x\.safetensors: .*No such file"):
+        arrays["a"].read((slice(0, 10), slice(0, 6)))
 
 
 def test_index_has_to_agree_with_the_files(tmp_path: Path) -> None:
