@@ -16,7 +16,7 @@ import pandas
 
 from benchmark.results.judged import GPT3, Judged
 from benchmark.results.mllog import MOST_EXACT, ResultLog, as_number, read_log
-from benchmark.results.printable import shortened
+from benchmark.results.printable import printable, shortened
 from benchmark.results.recorded_run import read_events, read_recorded_run
 from benchmark.results.run_summary import RunSummary
 from benchmark.results.score import Score, run_score, score
@@ -65,19 +65,15 @@ def events_frame(path: Path | str) -> pandas.DataFrame:
     if not file.is_file():
         raise InputError(f"{file}: no such file; give a run folder, or its events.jsonl")
     events = read_events(file)
-    records = [{"time": None, "key": event.key, "value": event.value, **event.fields} for event in events]
-    return _timed([event.time_ms for event in events], records)
+    records = [{**event.fields, "key": event.key, "value": event.value} for event in events]
+    return _timed(("time", "key", "value"), [event.time_ms for event in events], records)
 
 
 def log_frame(path: Path | str) -> pandas.DataFrame:
     """Return every record of an MLPerf log: ``line``, ``time`` (UTC), ``key``, ``value`` and its metadata's fields."""
     events = read_log(Path(path)).events
-    own = ("line", "time", "key", "value")
-    records = [
-        {**dict.fromkeys(own), **event.metadata, "line": event.line, "key": event.key, "value": event.value}
-        for event in events
-    ]
-    return _timed([event.time_ms for event in events], records)
+    records = [{**event.metadata, "line": event.line, "key": event.key, "value": event.value} for event in events]
+    return _timed(("line", "time", "key", "value"), [event.time_ms for event in events], records)
 
 
 def evaluations_frame(path: Path | str) -> pandas.DataFrame:
@@ -215,11 +211,14 @@ def _typed(values: Sequence[Any], dtype: Any) -> "pandas.Series[Any]":
     return pandas.Series(numbers, dtype=dtype)
 
 
-def _timed(times_ms: Sequence[int], records: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
-    """Return a row per record: ``time``, and a column for each field; objects and lists become JSON texts."""
-    told = [
-        {name: json.dumps(value) if isinstance(value, dict | list) else value for name, value in record.items()}
-        for record in records
-    ]
+def _timed(first: Sequence[str], times_ms: Sequence[int], records: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
+    """Return a row per record: the columns ``first``, ``time`` among them, and every other field."""
+    told = [{**dict.fromkeys(first), **{name: _told(value) for name, value in one.items()}} for one in records]
     times = pandas.to_datetime(list(times_ms), unit="ms", utc=True, errors="coerce")
-    return pandas.DataFrame(told).convert_dtypes().assign(time=times)
+    return pandas.DataFrame(told, columns=None if told else list(first)).convert_dtypes().assign(time=times)
+
+
+def _told(value: Any) -> Any:
+    """Return a value for a table: texts are made printable, objects and lists become JSON texts."""
+    text = json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+    return printable(text) if isinstance(text, str) else text

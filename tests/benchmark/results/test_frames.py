@@ -25,8 +25,13 @@ def test_events_records_and_evaluations_of_a_run(tmp_path: Path) -> None:
     assert steps["time"].is_monotonic_increasing
     assert len(events_frame(run / "events.jsonl")) == len(frame)
     with (run / "events.jsonl").open("a") as file:
-        file.write('{"time_ms": 1, "key": "odd", "value": [1, {"a": "\\u001b"}], "time": 3, "n": 1e400}\n{"cut')
-    assert events_frame(run).iloc[-1]["value"] == '[1, {"a": "\\u001b"}]'
+        file.write(
+            '{"time_ms": 1, "key": "odd", "value": [1, {"a": "\\u001b"}], "time": 3, "s": "\\ud800\\u001b"}\n{"cut'
+        )
+    odd = events_frame(run).iloc[-1]
+    assert (odd["value"], odd["s"]) == ('[1, {"a": "\\u001b"}]', "??")
+    Path(run, "none").touch()
+    assert events_frame(run / "none").query("key == 'step'").empty
     with pytest.raises(InputError, match="no such file; give a run folder"):
         events_frame(tmp_path)
     log = log_frame(run / "result_0.txt")
