@@ -11,7 +11,7 @@ from stage.errors import InputError
 
 @dataclass(frozen=True)
 class ReviewCommand:
-    """Check whether results would be accepted: run the official checkers, and rules of our own, on logs and packages.
+    """Check whether logs and packages would be accepted, by the official checkers and rules of our own.
 
     Exit status 0 only if every check that applies really ran on every file and passed.
 
@@ -95,8 +95,8 @@ class ReplayCommand:
 
 @dataclass(frozen=True)
 class ReportCommand:
-    """Write one self-contained HTML page about runs, packages or rounds: verdict and score of each system, accuracy,
-    training, speed, use of time, origin, every finding of review. The page of a round has a leaderboard, even if a
+    """Write one self-contained HTML page about runs, packages or rounds. It has verdict and score of each system,
+    accuracy, training, speed, use of time, origin, every finding of review; that of a round a leaderboard, even if a
     package is broken. Exit status 0 if the page is written, whatever the verdict.
 
     Example: python -m benchmark report runs/rehearsal/run_0 --output report.html

@@ -16,8 +16,8 @@ from stage.errors import InputError
 
 @dataclass(frozen=True)
 class PlanCommand:
-    """Predict the score of a machine, with its bounds and its reasons: the step in parts, memory, messages, failures,
-    costs. None of the devices is needed.
+    """Predict the score of a machine, with its bounds and reasons; with --search, find the fastest layout. The reasons
+    are the step in parts, memory, messages, failures, costs. None of the devices is needed.
 
     Example: python -m benchmark plan gpt3_175b --system h200_n8 --global-batch-size 2048 --json
 
@@ -90,11 +90,11 @@ class SliceCommand:
 
 @dataclass(frozen=True)
 class PreflightCommand:
-    """Check whether machines and inputs are fit for a run: one line for each check, with its mend.
+    """Check whether machines and inputs are fit for a run; with --first-contact, test everything that needs a GPU.
 
-    Without a benchmark the command checks this machine; with BENCHMARK and a run's options also disks and inputs, as
-    train would; started like train, one process per device, also that nodes, links and clocks agree. With
-    --first-contact it tests everything that needs a GPU: see preflight --first-contact --help.
+    One line for each check has its mend. Without a benchmark the command checks this machine; with BENCHMARK and a
+    run's options also disks and inputs, as train would; started like train, one process per device, also that nodes,
+    links and clocks agree. For the other kind see preflight --first-contact --help.
 
     Example: srun python -m benchmark preflight gpt3_175b --run-dir LOG_DIR --checkpoint ckpt4000_bf16
 

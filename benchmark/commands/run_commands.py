@@ -114,9 +114,9 @@ class StatusCommand:
 
 @dataclass(frozen=True)
 class RehearseCommand:
-    """Run the whole benchmark at a small size on this machine: corpus, tokenizer, dataset, checkpoint, conversion,
-    checksums, timed run, review, report. Valid outputs of earlier calls are used again; a killed run is continued;
-    otherwise each call is a new run with a new seed. rehearsal_llama has no checkpoint.
+    """Run the whole benchmark at a small size on this machine, from the corpus to review and report. Valid outputs of
+    earlier calls are used again; a killed run is continued; otherwise each call is a new run with a new seed.
+    rehearsal_llama has no checkpoint.
 
     Example: python -m benchmark rehearse rehearsal_llama --work-dir runs/rehearsal_llama
     """
