@@ -55,6 +55,7 @@ def forecast(
     if target is None:
         return None
     curve = _reference(benchmark)
+    evaluations = [one for one in evaluations if math.isfinite(one[1])]
     if curve is None:
         found = _by_own_evaluations(evaluations, target, trained_tokens)
     else:

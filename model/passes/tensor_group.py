@@ -5,6 +5,7 @@ A pass through the model is a generator: it yields a collective that it has begu
 the time of a collective is hidden behind other work. A group of one rank begins nothing and yields nothing.
 """
 
+import importlib
 from collections import deque
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
@@ -112,7 +113,7 @@ class TensorGroup:
         self.group = None if self.size == 1 or mesh is None else mesh.get_group()
         self._copies_gathers, self._copies_sums = copy_engines != "none", copy_engines == "all"
         if self.group is not None and self._copies_gathers:
-            pass  # defines the operators
+            importlib.import_module("torch.distributed._symmetric_memory")  # defines the operators
 
     def gather(self, part: Tensor) -> Pending:
         """Rows of all ranks, in their order: [t, ...] to [T, ...]."""

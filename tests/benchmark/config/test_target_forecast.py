@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 
 import pytest
 
@@ -90,6 +91,7 @@ def test_without_reference_runs_the_evaluations_are_continued() -> None:
     assert found.high == 16 * every
     assert forecast(other, [(every, 6.0), (2 * every, 6.0), (3 * every, 6.1)], 3 * every) is None
     assert forecast(other, [(every, 6.0), (2 * every, 5.99), (3 * every, 5.98)], 3 * every) is None
+    assert forecast(other, [*falling, (5 * every, math.nan)], 5 * every) is not None
 
 
 def test_no_target_no_forecast() -> None:

@@ -1,6 +1,5 @@
 """Passes that take turns while they wait for collectives, and the collectives of two ranks."""
 
-import importlib
 from typing import Any
 
 import pytest
@@ -89,7 +88,6 @@ def test_a_group_of_one_sends_nothing() -> None:
 def _copied_by_gloo(called: list[str]) -> Any:
     """PyTorch's low-contention collectives on a CPU, until this library is let go of: results that are there once they
     have been waited for."""
-    importlib.import_module("torch.distributed._symmetric_memory")
     functional: Any = torch.ops._c10d_functional
 
     def gather(part: Tensor, group: str) -> Tensor:
@@ -110,10 +108,10 @@ def _collectives(copy_engines: CopyEngines) -> dict[str, Any]:
     """What each rank gets, of rows that say whose they are."""
     torch.set_num_threads(1)
     called: list[str] = []
-    library = _copied_by_gloo(called)
     dist.init_process_group("gloo")
     mesh = mesh_of(tensor=RANKS)["tensor"]
     group = TensorGroup(mesh, copy_engines)
+    library = _copied_by_gloo(called)
     own = torch.arange(6.0).view(3, 2) + 10 * group.rank
     # Rows with columns between them, as views of a larger tensor have them.
     strided = torch.stack([own, own], dim=2)[:, :, 0]
