@@ -15,6 +15,7 @@ from stage.outputs.publish import published_file, require_same_kind
 
 TABLES = ("summary.csv", "lengths.csv", "tokens.csv")
 PICTURE_BINS = 60
+LONGEST_NAME = 48
 PICTURE_FORMATS = {".svg": b"<?xml", ".png": b"\x89PNG"}
 """Endings of names, and the first bytes of such files."""
 
@@ -81,7 +82,9 @@ def draw_datasets(datasets: Sequence[Inspected], path: Path) -> None:
     edges = np.unique(np.ceil(np.geomspace(shortest, longest + 1, PICTURE_BINS + 1)))
     for dataset in datasets:
         place = "/".join(Path(dataset.report["prefix"]).absolute().parts[-2:])  # compared ones often share their name
-        name = _as_text(place).replace("$", r"\$")  # dollars would begin a formula
+        shown = _as_text(place)
+        shown = shown if len(shown) <= LONGEST_NAME else f"…{shown[-LONGEST_NAME:]}"  # wider, it would push axes out
+        name = shown.replace("$", r"\$")  # dollars would begin a formula
         documents, tokens = dataset.lengths, dataset.tokens
         heights, _ = np.histogram(documents.index, edges, weights=documents)
         left.stairs(100 * heights / documents.sum(), edges, label=f"{name}: {documents.sum():,} documents")

@@ -36,13 +36,13 @@ def test_tables_of_two_datasets(corpus_tokenizer: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("suffix", "begins"), [(".svg", b"<?xml"), (".png", b"\x89PNG")])
 def test_tables_and_a_picture_as_files(suffix: str, begins: bytes, corpus_tokenizer: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    prefix = write_documents(tmp_path / "a$\udcfe", [[300, 300, 301], [7]])
+    prefix = write_documents(tmp_path / ("a$\udcfe" * 60), [[300, 300, 301], [7]])
     words = ["--data-path", prefix, "--against", prefix, "--tokenizer", corpus_tokenizer]
     made = []
     for _ in range(2):
         exports = ["--tables", tmp_path / "tables", "--picture", tmp_path / f"p{suffix}"]
         done = command("data_prep", "inspect", *words, *exports)
-        assert done.returncode == 0, done.stderr
+        assert (done.returncode, "Warning" in done.stderr) == (0, False), done.stderr  # of axes without room
         made.append((tmp_path / f"p{suffix}").read_bytes())
     assert made[0] == made[1]
     assert made[0].startswith(begins)
