@@ -22,6 +22,8 @@ from stage.errors import InputError
 
 Values = npt.NDArray[Any]
 MEND = "the checkpoint is not whole: copy or fetch it again"
+SHORTEST_READ = 512
+"""Least bytes of a read. Shorter runs are read together with the bytes between them: a disk has no smaller sector."""
 TILE = 64
 """Items along each side of a tile of a transpose."""
 
@@ -115,25 +117,38 @@ def read_box(file: BinaryIO, start: int, shape: Sequence[int], box: Box, values:
 
     Adjacent rows are one read. Raises ValueError if the file ends too early.
     """
+    wanted, itemsize = shape_of(box), values.dtype.itemsize
     if values.size == 0:
         return
-    wanted, axis = shape_of(box), len(shape) - 1
-    while axis > 0 and wanted[axis] == shape[axis]:
-        axis -= 1  # one read takes some rows along this axis, and all of the later ones
+    axis = _cut_axis(shape, wanted, itemsize)
     strides = [math.prod(shape[place + 1 :]) for place in range(len(shape))]
-    for outer in itertools.product(*(range(size) for size in wanted[: max(axis, 0)])):
-        at = (*outer, *[0] * (len(shape) - len(outer)))
-        items = sum((side.start + index) * stride for side, index, stride in zip(box, at, strides, strict=True))
+    run_shape = (wanted[axis], *shape[axis + 1 :]) if wanted else ()
+    keep = (slice(None), *box[axis + 1 :]) if wanted else ()
+    first = box[axis].start * strides[axis] if wanted else 0
+    for outer in itertools.product(*(range(size) for size in wanted[:axis])):
+        items = first + sum((part.start + at) * stride for part, at, stride in zip(box, outer, strides, strict=False))
         part = part_of(values, outer)
-        run = part if part.flags.c_contiguous else np.empty(part.shape, values.dtype)
-        _read_exactly(file, start + items * values.dtype.itemsize, run)
-        if run is not part:
-            part[...] = run
+        if part.shape == run_shape and part.flags.c_contiguous:
+            _read_exactly(file, start + items * itemsize, part)
+        else:
+            run = np.empty(run_shape, values.dtype)
+            _read_exactly(file, start + items * itemsize, run)
+            part[...] = run[keep]
 
 
 def part_of(values: Values, place: Sequence[int | slice]) -> Values:
     """Return a part of an array as a view; plain indexing would return a number if no axis is left."""
     return values[(*place, Ellipsis)]
+
+
+def _cut_axis(shape: Sequence[int], wanted: Sequence[int], itemsize: int) -> int:
+    """Return the axis along which one read takes some rows; all later axes are read whole."""
+    axis = len(shape) - 1
+    while axis > 0 and wanted[axis] == shape[axis]:
+        axis -= 1
+    while axis > 0 and wanted[axis] * math.prod(shape[axis + 1 :]) * itemsize < SHORTEST_READ:
+        axis -= 1
+    return max(axis, 0)
 
 
 def _read_exactly(file: BinaryIO, offset: int, values: Values) -> None:

@@ -46,7 +46,8 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def bytes_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Bytes of each read of a chunk file."""
+    """Bytes of each read of a chunk file; the benchmark's rows are 24 times as wide."""
+    monkeypatch.setattr(stored_array, "SHORTEST_READ", 512 // 24)
     read, counts = stored_array._read_exactly, list[int]()
 
     def counted(file: BinaryIO, offset: int, values: Values) -> None:
@@ -59,7 +60,9 @@ def bytes_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.mark.parametrize("world", [1, 3, 64])
 @pytest.mark.parametrize(("name", "axis"), [(EMBEDDING, 0), (QKV, 0), (BIAS, 0), (EMBEDDING, 1), (QKV, 1)])
-def test_a_rank_reads_its_share(name: str, axis: int, world: int, checkpoint: Path, bytes_read: list[int]) -> None:
+def test_a_rank_reads_little_more_than_its_share(
+    name: str, axis: int, world: int, checkpoint: Path, bytes_read: list[int]
+) -> None:
     """Shares are equal parts, rounded up; the last ones may be shorter or empty."""
     array, stored_shape = STORED[name]
     whole = _values(stored_shape) if array == name else _values(stored_shape)[1]
@@ -69,7 +72,7 @@ def test_a_rank_reads_its_share(name: str, axis: int, world: int, checkpoint: Pa
         box[axis] = slice(*(min(start, whole.shape[axis]) for start in (rank * length, (rank + 1) * length)))
         found = MegatronCheckpoint(checkpoint).read(WEIGHTS, name, whole.shape, tuple(box))
         np.testing.assert_array_equal(found, whole[tuple(box)])
-        assert sum(bytes_read) == found.nbytes
+        assert found.nbytes <= sum(bytes_read) <= 1.2 * found.nbytes
         bytes_read.clear()
 
 

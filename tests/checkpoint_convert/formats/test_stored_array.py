@@ -97,6 +97,7 @@ class CountedFile(io.BytesIO):
         (whole_box((4, 8, 256)), [4 * 8 * 1024]),
         ((slice(1, 3), slice(2, 5), slice(0, 256)), [3 * 1024] * 2),
         ((slice(0, 1), slice(0, 2), slice(0, 128)), [512] * 2),
+        ((slice(0, 1), slice(0, 2), slice(0, 4)), [2 * 1024]),  # runs shorter than a disk's sector
     ],
 )
 def test_rows_behind_each_other_are_one_read(box: Box, reads: list[int]) -> None:
