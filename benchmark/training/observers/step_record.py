@@ -94,7 +94,10 @@ class TargetEta(Observer):
         if self._steps < FEWEST_STEPS or trained_tokens >= end:
             return
         evaluations = [(one.trained_tokens, one.log_perplexity) for one in self._progress.evaluations]
-        found = forecast(benchmark, evaluations, trained_tokens)
+        try:
+            found = forecast(benchmark, evaluations, trained_tokens)
+        except (ArithmeticError, ValueError):  # losses beyond all curves: no reason to end a run
+            return
         if found is None and benchmark.target_log_perplexity is not None:
             return
         tokens, low, high = (end, end, end) if found is None else (found.tokens, found.low, found.high)

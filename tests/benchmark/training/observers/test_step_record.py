@@ -1,6 +1,7 @@
 """What is noted of a step, and when the run says it will meet its target."""
 
 import dataclasses
+import math
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from benchmark.events.event import Event
 from benchmark.events.event_log import EventLog
 from benchmark.training.engine.run_progress import Evaluation, starting_progress
 from benchmark.training.observer import StepDone
+from benchmark.training.observers import step_record
 from benchmark.training.observers.step_record import StepRecord, TargetEta
 from benchmark.training.step import EvaluationResult, StepResult
 from tests.benchmark.events.recorder import Recorder
@@ -112,6 +114,13 @@ def test_nothing_is_said_once_the_target_is_met_or_training_at_its_end() -> None
     ended.progress.steps = REHEARSAL.last_iteration - REHEARSAL.start_iteration
     ended.steps(4)
     assert ended.seen == []
+
+
+def test_a_forecast_that_cannot_be_computed_ends_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_record, "forecast", lambda *_: math.ceil(math.inf))
+    run = Forecasts()
+    run.steps(4)
+    assert run.seen == []
 
 
 def test_a_target_beyond_the_end_of_training_is_not_promised() -> None:
