@@ -17,4 +17,4 @@ RUN pip list --format=freeze | { grep -iE '^(torch|numpy|apex)[=@ ]' || true; } 
     && pip install --no-cache-dir --no-deps --requirement /tmp/wanted \
     && pip list --format=freeze | { grep -iE '^(torch|numpy|apex)[=@ ]' || true; } | diff /tmp/kept -
 COPY . .
-RUN python stage/dependencies.py && pip install --no-cache-dir --no-deps --no-build-isolation .
+RUN python foundation/dependencies.py && pip install --no-cache-dir --no-deps --no-build-isolation .

@@ -10,7 +10,7 @@ find_python() {
   local repository=$1 extra=${2:-} lock=requirements${2:+-$2}.lock candidate
   local code=${CODE:-$repository} # a run's own copy of the code knows what it needs
   for candidate in python3 "$repository/.venv/bin/python"; do
-    if command -v "$candidate" >/dev/null && "$candidate" "$code/stage/dependencies.py" $extra >/dev/null 2>&1; then
+    if command -v "$candidate" >/dev/null && "$candidate" "$code/foundation/dependencies.py" $extra >/dev/null 2>&1; then
       PYTHON=$(command -v "$candidate")
       return
     fi
@@ -21,7 +21,7 @@ find_python() {
       "$candidate" -m venv "$repository/.venv"
       PYTHON=$repository/.venv/bin/python
       "$PYTHON" -m pip install --quiet --disable-pip-version-check --requirement "$code/$lock"
-      "$PYTHON" "$code/stage/dependencies.py" $extra
+      "$PYTHON" "$code/foundation/dependencies.py" $extra
       return
     fi
   done

@@ -4,9 +4,9 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from stage.cli import told_of_program
-from stage.command_help import summary
-from stage.errors import run_command
+from foundation.cli import told_of_program
+from foundation.command_help import summary
+from foundation.errors import run_command
 
 
 def main(arguments: Sequence[str]) -> int | None:

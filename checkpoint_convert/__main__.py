@@ -2,7 +2,7 @@
 
 from typing import NoReturn
 
-from stage.errors import run_command
+from foundation.errors import run_command
 
 
 def main() -> int | None:
@@ -15,7 +15,7 @@ def main() -> int | None:
     )
     from checkpoint_convert.commands.export_commands import ToHuggingfaceCommand, ToTorchDistCommand
     from checkpoint_convert.commands.inspection_commands import CompareCheckpointsCommand, InspectCheckpointCommand
-    from stage.cli import run_subcommand
+    from foundation.cli import run_subcommand
 
     commands = {
         "paxml-to-megatron": PaxmlToMegatronCommand,

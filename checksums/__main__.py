@@ -2,13 +2,13 @@
 
 from typing import NoReturn
 
-from stage.errors import run_command
+from foundation.errors import run_command
 
 
 def main() -> int | None:
     """Run ``python -m checksums`` with ``sys.argv``; return the exit status, None for 0."""
     from checksums.list_commands import CreateListCommand, VerifyListCommand
-    from stage.cli import run_subcommand
+    from foundation.cli import run_subcommand
 
     return run_subcommand("checksums", __doc__, {"create": CreateListCommand, "verify": VerifyListCommand})
 

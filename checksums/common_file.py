@@ -13,8 +13,8 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from stage.regular_files import read_regular
-from stage.safe_pickle import load_pickle
+from foundation.regular_files import read_regular
+from foundation.safe_pickle import load_pickle
 
 COMMON, METADATA = "common.pt", "metadata.json"
 LARGEST = 1 << 26

@@ -18,8 +18,8 @@ from checksums.md5_list import (
     without_leading_folders,
 )
 from checksums.whole_output import ENDING, compare_with_manifest
-from stage.cli import JsonOption
-from stage.outputs.publish import published_file, require_same_kind
+from foundation.cli import JsonOption
+from foundation.outputs.publish import published_file, require_same_kind
 
 EXTRA_NAMED = 5
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checksums.common_file import COMMON, METADATA, is_only_spelled_otherwise
-from stage.errors import InputError
-from stage.outputs.digest import md5_file
-from stage.outputs.manifest import entries_below
-from stage.progress import progress
-from stage.regular_files import UnfitFile, read_regular
+from foundation.errors import InputError
+from foundation.outputs.digest import md5_file
+from foundation.outputs.manifest import entries_below
+from foundation.progress import progress
+from foundation.regular_files import UnfitFile, read_regular
 
 LINE = re.compile(r"(?P<escaped>\\?)(?P<md5>[0-9a-fA-F]{32})[ \t][ \t*]?(?P<name>.+)", re.DOTALL)
 TAGGED_LINE = re.compile(r"(?P<escaped>\\?)MD5 \((?P<name>.+)\) = (?P<md5>[0-9a-fA-F]{32})", re.DOTALL)

@@ -4,9 +4,9 @@ import os
 from pathlib import Path
 
 from checksums.md5_list import ListComparison, digest_folder, format_list, read_list
-from stage.errors import InputError
-from stage.outputs.digest import md5_file, md5_text
-from stage.outputs.manifest import read_manifest
+from foundation.errors import InputError
+from foundation.outputs.digest import md5_file, md5_text
+from foundation.outputs.manifest import read_manifest
 
 ENDING = ".manifest.json"
 

@@ -4,7 +4,7 @@ import importlib
 import sys
 from typing import NoReturn
 
-from stage.errors import run_command
+from foundation.errors import run_command
 
 COMMANDS = {
     "plan": ("preparation.preparation_plan", "PlanPreparationCommand"),
@@ -23,7 +23,7 @@ COMMANDS = {
 
 def main() -> int | None:
     """Run ``python -m data_prep`` with ``sys.argv``; return the exit status, None for 0."""
-    from stage.cli import Command, run_subcommand
+    from foundation.cli import Command, run_subcommand
 
     wanted = [name for name in COMMANDS if name in sys.argv[1:2]]
     commands: dict[str, type[Command]] = {}

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from stage.errors import InputError
+from foundation.errors import InputError
 
 Recompute = Literal["none", "selective", "full"]
 """Values that a block computes again in its backward pass (passes/block_pass.py)."""

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from foundation.errors import InputError
 from model.decoder_sizes import BlockProduct, DecoderSizes
-from stage.errors import InputError
 
 
 @dataclass(frozen=True)

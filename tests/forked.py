@@ -17,7 +17,7 @@ LOOK_EVERY_S = 0.1
 PRELOADED: tuple[str, ...] = (
     "benchmark.training.train",
     "benchmark.training.evaluate_checkpoint",
-    "benchmark.review.verdict",
+    "benchmark.judging.review.verdict",
     "benchmark.config.run_options",
     "benchmark.commands.command_table",
     "checkpoint_convert.commands.conversion_commands",

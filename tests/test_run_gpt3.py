@@ -12,7 +12,7 @@ from benchmark.__main__ import main
 from benchmark.commands.command_table import parse
 from benchmark.commands.run_commands import EvaluateCommand, TrainCommand
 from benchmark.config.run_config import RunConfig
-from stage.errors import InputError
+from foundation.errors import InputError
 from tests.support import REPOSITORY
 
 VARIABLES = {"COM_DIR": "/data", "EXTERNAL_MODEL_CHECKPOINT_DIR": "/ckpt4000", "DRY_RUN": "1"}

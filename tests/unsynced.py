@@ -1,7 +1,7 @@
 """Imported by processes of tests: what they write waits for no disk, which takes longer than writing it.
 
 No test can tell whether the power failed. What is brought to the disk must be open; the rehearsal, commands in
-interpreters of their own and tests/stage/test_publish.py go the whole way, by ``posix.fsync``.
+interpreters of their own and tests/foundation/test_publish.py go the whole way, by ``posix.fsync``.
 """
 
 import os

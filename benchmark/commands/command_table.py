@@ -30,8 +30,8 @@ from benchmark.commands.run_commands import (
     TrainCommand,
 )
 from benchmark.config.run_options import named_data, parse_run, require_start, run_help
-from stage.cli import Command, choose, one_line_usage_error
-from stage.command_help import HELP_ALL, help_text, wants_help
+from foundation.cli import Command, choose, one_line_usage_error
+from foundation.command_help import HELP_ALL, help_text, wants_help
 
 COMMANDS: Mapping[str, type[Command]] = {
     "train": TrainCommand,

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from stage.errors import InputError
+from foundation.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,12 @@ class ReviewCommand:
     """With --html: another round, or an earlier version of this one; the page shows the changes since."""
 
     def run(self) -> int:
-        from benchmark.results.convergence import ReferenceChoice
-        from benchmark.review.review_screen import review_and_print
+        from benchmark.judging.results.convergence import ReferenceChoice
+        from benchmark.judging.review.review_screen import review_and_print
 
         page = None
         if self.html is not None:
-            from benchmark.report.write_report import page_writer
+            from benchmark.judging.report.write_report import page_writer
 
             page = page_writer(self.html, self.ruleset, self.previous)
         elif self.previous is not None:
@@ -82,9 +82,9 @@ class ReplayCommand:
     """Print JSON."""
 
     def run(self) -> int:
-        from benchmark.replay.replay_run import ReplayOptions, replay, result_fields
         from benchmark.training.engine.distributed import end_process
-        from stage.json_files import as_json
+        from benchmark.training.replay.replay_run import ReplayOptions, replay, result_fields
+        from foundation.json_files import as_json
 
         given = (self.checkpoint, self.train_data_path, self.valid_data_path, self.log, self.system)
         result = replay(ReplayOptions(self.run_dir, self.steps, *given))
@@ -115,7 +115,7 @@ class ReportCommand:
     """Output of plan --json, to show beside the measurements. By default plan.json in the run's folder."""
 
     def run(self) -> int:
-        from benchmark.report.write_report import write_report
+        from benchmark.judging.report.write_report import write_report
 
         print(write_report(self.paths, self.output, self.ruleset, self.previous, self.plan))
         return 0
@@ -140,7 +140,7 @@ class ResultsCommand:
     that has the benchmark."""
 
     def run(self) -> int:
-        from benchmark.report.results_table import tabulate_results
+        from benchmark.judging.report.results_table import tabulate_results
 
         return tabulate_results(self.paths, self.csv, self.parquet, self.ruleset)
 
@@ -158,7 +158,7 @@ class DescribeSystemCommand:
     --system."""
 
     def run(self) -> int:
-        from benchmark.submission.describe_system import describe_system
+        from benchmark.judging.submission.describe_system import describe_system
 
         print(describe_system(self.output))
         return 0
@@ -190,7 +190,7 @@ class PackageCommand:
     """State in the package that the results were made by other code than this repository's."""
 
     def run(self) -> int:
-        from benchmark.submission.package import make_package
+        from benchmark.judging.submission.package import make_package
 
         made = make_package(
             self.org,

@@ -9,8 +9,8 @@ import tyro
 
 from benchmark.config.benchmarks import REHEARSALS
 from benchmark.config.run_options import RunOptions
-from stage.cli import choose
-from stage.errors import CheckFailed
+from foundation.cli import choose
+from foundation.errors import CheckFailed
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class StatusCommand:
     """Print JSON: an object for one run, a list for several."""
 
     def run(self) -> int:
-        from benchmark.status.status_text import status
+        from benchmark.launch.status.status_text import status
 
         status(self.run_dirs, as_json=self.json, follow=self.follow)
         return 0
@@ -144,7 +144,7 @@ class RehearseCommand:
 class ReferencePointsCommand:
     """Write the convergence points of runs in the format of the official reference points. The runs are finished ones,
     or rehearsals made now, each with a seed of its own. Review judges rehearsals by the committed files,
-    benchmark/results/rehearsal_points.json and rehearsal_llama_points.json.
+    benchmark/judging/results/rehearsal_points.json and rehearsal_llama_points.json.
 
     Example: python -m benchmark reference-points --seeds 8 --output points.json
     """

@@ -5,7 +5,7 @@ hundred per cent is not a limit for them (docs/facts/peers.md 1.0).
 import re
 from dataclasses import dataclass
 
-from stage.errors import InputError
+from foundation.errors import InputError
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ REHEARSAL = Benchmark(
     eval_interval_samples=24576 // 96,
     target_log_perplexity=2.44,
     initial_log_perplexity=(6.9458, 0.0001),  # 6.945792 in BF16, 6.945723 in FP32
-    samples_to_target=((16, 3_413),),  # of benchmark/results/rehearsal_points.json
+    samples_to_target=((16, 3_413),),  # of benchmark/judging/results/rehearsal_points.json
 )
 
 LLAMA_OPTIMIZER = OptimizerConfig(
@@ -129,7 +129,7 @@ REHEARSAL_LLAMA = replace(
     eval_interval_samples=12288 // 96,
     target_log_perplexity=2.44,
     evaluation_sequences=128,
-    samples_to_target=((16, 1_323),),  # of benchmark/results/rehearsal_llama_points.json
+    samples_to_target=((16, 1_323),),  # of benchmark/judging/results/rehearsal_llama_points.json
 )
 
 REHEARSALS = {benchmark.name: benchmark for benchmark in (REHEARSAL, REHEARSAL_LLAMA)}

@@ -2,8 +2,8 @@
 
 import math
 
+from foundation.errors import InputError
 from model.decoder_sizes import DecoderSizes
-from stage.errors import InputError
 
 
 def divisors(number: int) -> list[int]:

@@ -15,8 +15,8 @@ import tyro
 from benchmark.config.field_checks import divisors, listed, require_head_size, require_positive
 from benchmark.config.run_sections import DataOptions, DebugSwitches, GuardOptions, LoggingOptions, SaveOptions
 from benchmark.config.system_config import System
+from foundation.errors import InputError
 from model.decoder_sizes import DecoderSizes
-from stage.errors import InputError
 
 CONFIG_FILENAME = "config.json"
 """File of a run's folder with its resolved configuration; the MLPerf log names it, and ``package`` takes it along."""

@@ -10,9 +10,9 @@ from benchmark.config.benchmarks import BENCHMARKS
 from benchmark.config.run_config import Benchmark, RunConfig
 from benchmark.config.system_config import System
 from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS, system_called
-from stage.cli import choose, one_line_usage_error
-from stage.command_help import help_text
-from stage.errors import InputError
+from foundation.cli import choose, one_line_usage_error
+from foundation.command_help import help_text
+from foundation.errors import InputError
 
 FLAG = "--system"
 START_OPTIONS = {

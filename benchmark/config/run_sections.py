@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from benchmark.config.field_checks import listed, require_seed
-from stage.errors import InputError
+from foundation.errors import InputError
 
 
 @dataclass(frozen=True)

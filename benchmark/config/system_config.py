@@ -11,9 +11,9 @@ import tyro
 
 from benchmark.config.accelerators import ACCELERATORS, accelerator_called
 from benchmark.config.field_checks import divisors, listed, require_positive
+from foundation.errors import InputError
+from foundation.regular_files import read_regular
 from model.decoder_sizes import CopyEngines, Recompute
-from stage.errors import InputError
-from stage.regular_files import read_regular
 
 SUFFIX = ".toml"
 LARGEST_FILE = 1 << 20

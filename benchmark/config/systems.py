@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.config.system_config import SUFFIX, System, read_system
-from stage.cli import choose
+from foundation.cli import choose
 
 
 def _machines(name: str, nodes: int, accelerator: str, platform: str, **topology: object) -> System:

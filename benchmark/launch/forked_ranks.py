@@ -12,7 +12,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
-from stage.child_processes import reserved_port
+from foundation.child_processes import reserved_port
 
 GRACE_S = 5.0
 """Seconds from the first failure until the other processes are killed."""

@@ -11,7 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from benchmark.launch.attempt_folder import (
+from benchmark.launch.next_attempt import INTERRUPTED, Decision, Ended, decide, finished
+from benchmark.run_record.attempt_folder import (
     LAUNCHER_LOG,
     AttemptEnd,
     attempt_path,
@@ -19,8 +20,7 @@ from benchmark.launch.attempt_folder import (
     newest_saved,
     write_end,
 )
-from benchmark.launch.incidents import NATIVE
-from benchmark.launch.next_attempt import INTERRUPTED, Decision, Ended, decide, finished
+from benchmark.run_record.incidents import NATIVE
 
 Made = TypeVar("Made")
 SHOWN_LINES = 20

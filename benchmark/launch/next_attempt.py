@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmark.launch.attempt_folder import (
+from benchmark.run_record.attempt_folder import (
     AttemptEnd,
     AttemptStart,
     all_attempts,
@@ -19,9 +19,9 @@ from benchmark.launch.attempt_folder import (
     read_end,
     read_start,
 )
-from benchmark.launch.endings import ENDINGS, STOP_NOTE, Action, StopNote
-from benchmark.launch.incidents import Incident, did_not_arrive, first_cause, read_incidents
-from benchmark.launch.small_files import read_object, read_record
+from benchmark.run_record.endings import ENDINGS, STOP_NOTE, Action, StopNote
+from benchmark.run_record.incidents import Incident, did_not_arrive, first_cause, read_incidents
+from benchmark.run_record.small_files import read_object, read_record
 
 SUCCESS, BAD_INPUT = ENDINGS["success"].exit_status, ENDINGS["bad input"].exit_status
 INTERRUPTED = ENDINGS["interrupted"].exit_status

@@ -13,10 +13,10 @@ from typing import NoReturn
 
 from benchmark.launch.keep_running import Refused, RunPlace, alone_in, environment_of, keep_running, say
 from benchmark.launch.next_attempt import INTERRUPTED, Decision
-from stage.child_processes import INTERRUPTED as BY_CTRL_C
-from stage.child_processes import require_free_port, reserved_port
-from stage.errors import InputError, run_command
-from stage.git import REPOSITORY
+from foundation.child_processes import INTERRUPTED as BY_CTRL_C
+from foundation.child_processes import require_free_port, reserved_port
+from foundation.errors import InputError, run_command
+from foundation.git import REPOSITORY
 
 TO_FOLLOW_S = 20.0
 """Seconds from the first failure until the other processes are killed: their watchdogs end them after ten."""

@@ -21,11 +21,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
-from benchmark.launch.attempt_folder import raise_alarm, rank_file
-from benchmark.launch.heartbeat import SIZE, Beat, Heartbeat, ask, latest_beat
-from benchmark.launch.incidents import Incident, write_incident
-from stage.git import REPOSITORY
-from stage.json_files import UNREADABLE, read_json
+from benchmark.run_record.attempt_folder import raise_alarm, rank_file
+from benchmark.run_record.heartbeat import SIZE, Beat, Heartbeat, ask, latest_beat
+from benchmark.run_record.incidents import Incident, write_incident
+from foundation.git import REPOSITORY
+from foundation.json_files import UNREADABLE, read_json
 
 STACKS_SIGNAL = signal.SIGQUIT
 """Signal at which the process writes its stacks to its file and goes on."""

@@ -22,7 +22,7 @@ from typing import Any
 from benchmark.machine.gpus import gpu_facts
 from benchmark.machine.hardware import ask
 from benchmark.machine.run_environment import run_environment
-from stage.outputs.publish import write_text
+from foundation.outputs.publish import write_text
 
 LEFT_OUT = "(left out)"
 SECRET_NAME = re.compile(

@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
-from stage.errors import InputError
-from stage.optional_packages import import_optional
+from foundation.errors import InputError
+from foundation.optional_packages import import_optional
 
 REASONS = {
     0x08: "hardware slowdown",

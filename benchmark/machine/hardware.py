@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from benchmark.machine.gpus import gpu_facts
-from stage.git import commit_of
+from foundation.git import commit_of
 
 MELLANOX = {"MT4119": "ConnectX-5", "MT4123": "ConnectX-6", "MT4129": "ConnectX-7", "MT4131": "ConnectX-8"}
 PATIENCE_S = 30

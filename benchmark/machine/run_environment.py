@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from stage.git import commit_of
+from foundation.git import commit_of
 
 PACKAGES = ("torch", "numpy", "sentencepiece", "tensorstore", "safetensors", "mlperf-logging")
 CPUINFO = Path("/proc/cpuinfo")

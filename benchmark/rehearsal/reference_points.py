@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.config.run_config import Benchmark
+from benchmark.judging.results.convergence import make_point
 from benchmark.rehearsal.rehearse import rehearse
-from benchmark.results.convergence import make_point
-from stage.errors import CheckFailed, InputError
-from stage.json_files import read_json
-from stage.outputs.publish import write_text
+from foundation.errors import CheckFailed, InputError
+from foundation.json_files import read_json
+from foundation.outputs.publish import write_text
 
 FEWEST_FOR_A_TEST = 4
 """Fewest runs for a test: without the fastest and the slowest, two are left to compare with."""

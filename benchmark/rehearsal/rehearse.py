@@ -13,15 +13,15 @@ import numpy as np
 from benchmark.config.field_checks import require_seed
 from benchmark.config.run_config import Benchmark
 from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS
+from benchmark.judging.review.verdict import Review, review
 from benchmark.launch.one_machine import run_here
-from benchmark.review.verdict import Review, review
 from benchmark.training.checkpoints.checkpoint_folder import whole_checkpoints
 from data_prep.token_files.indexed_dataset import IndexedDataset
+from foundation.child_processes import require_free_port, run_module
+from foundation.errors import InputError
+from foundation.git import REPOSITORY
+from foundation.outputs.lock import only_one_in
 from model.gpt3_config import GPT3Config
-from stage.child_processes import require_free_port, run_module
-from stage.errors import InputError
-from stage.git import REPOSITORY
-from stage.outputs.lock import only_one_in
 
 CORPUS_SEED = 1
 CHECKPOINT_SEED = 1

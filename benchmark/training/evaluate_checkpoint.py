@@ -14,7 +14,7 @@ from benchmark.training.inputs import open_validation, require_inputs
 from benchmark.training.step import evaluate
 from checkpoint_convert.formats.distributed_checkpoint import METADATA
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
-from stage.errors import InputError
+from foundation.errors import InputError
 
 
 @dataclass(frozen=True)

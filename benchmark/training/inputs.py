@@ -18,9 +18,9 @@ from data_prep.sample_order.token_windows import (
     parse_data_path,
 )
 from data_prep.token_files.indexed_dataset import IndexedDataset, bin_path
-from stage.errors import InputError
-from stage.outputs.digest import md5_samples
-from stage.outputs.manifest import manifest_path, read_manifest, require_intact
+from foundation.errors import InputError
+from foundation.outputs.digest import md5_samples
+from foundation.outputs.manifest import manifest_path, read_manifest, require_intact
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmark.config.run_config import Benchmark
-from benchmark.events.event_log import EventLog
-from benchmark.events.mlperf_log import block_fields, logged_progress, progress_fields
-from benchmark.launch.endings import RunEnd
-from benchmark.launch.phases import Phase, PhaseLog
+from benchmark.run_record.endings import RunEnd
+from benchmark.run_record.events.event_log import EventLog
+from benchmark.run_record.events.mlperf_log import block_fields, logged_progress, progress_fields
+from benchmark.run_record.phases import Phase, PhaseLog
 from benchmark.training.engine.micro_batches import TrainingBatches
 from benchmark.training.engine.run_progress import Evaluation, Progress
 from benchmark.training.engine.train_state import TrainState

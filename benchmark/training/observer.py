@@ -4,7 +4,7 @@ evidence."""
 import time
 from dataclasses import dataclass
 
-from benchmark.launch.endings import RunEnd
+from benchmark.run_record.endings import RunEnd
 from benchmark.training.step import EvaluationResult, StepFlags, StepResult
 
 

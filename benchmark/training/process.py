@@ -15,17 +15,17 @@ from typing import NoReturn
 import torch
 
 from benchmark.config.run_config import RunConfig
-from benchmark.debugging.collective_trace import explaining
-from benchmark.launch.attempt_folder import attempt_path, raise_alarm, rank_file
-from benchmark.launch.endings import ENDINGS, Ending
-from benchmark.launch.heartbeat import HangLimits, Heartbeat
-from benchmark.launch.incidents import Incident, IncidentKind, own_incident, write_incident
-from benchmark.launch.phases import PhaseLog
 from benchmark.launch.watchdog import STACKS_SIGNAL, watched
+from benchmark.run_record.attempt_folder import attempt_path, raise_alarm, rank_file
+from benchmark.run_record.endings import ENDINGS, Ending
+from benchmark.run_record.heartbeat import HangLimits, Heartbeat
+from benchmark.run_record.incidents import Incident, IncidentKind, own_incident, write_incident
+from benchmark.run_record.phases import PhaseLog
+from benchmark.training.debugging.collective_trace import explaining
 from benchmark.training.engine.distributed import Environment, MeetingFailed, end_process, read_environment
 from benchmark.training.run_folder import refuse_finished
 from benchmark.training.train import train
-from stage.errors import CheckFailed, InputError
+from foundation.errors import CheckFailed, InputError
 
 TELLING_S = 10.0
 """Seconds that writing down a failure may take."""

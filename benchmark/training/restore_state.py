@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from benchmark.launch.phases import PhaseLog
+from benchmark.run_record.phases import PhaseLog
 from benchmark.training.checkpoints.checkpoint_choice import go_back, next_older
 from benchmark.training.checkpoints.checkpoint_folder import (
     DamagedCheckpoint,

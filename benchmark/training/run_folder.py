@@ -11,15 +11,15 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from benchmark.config.run_config import RunConfig
-from benchmark.events.console import Console
-from benchmark.events.event import Sink
-from benchmark.events.event_log import EventLog
-from benchmark.events.line_files import JsonLines
-from benchmark.events.mlperf_log import MlperfLog
-from benchmark.events.run_clock import RunClock
-from benchmark.events.telemetry import PrometheusTextfile, TensorBoard, WeightsAndBiases
-from benchmark.launch.endings import STOP_NOTE
 from benchmark.machine.run_environment import run_environment
+from benchmark.run_record.endings import STOP_NOTE
+from benchmark.run_record.events.console import Console
+from benchmark.run_record.events.event import Sink
+from benchmark.run_record.events.event_log import EventLog
+from benchmark.run_record.events.line_files import JsonLines
+from benchmark.run_record.events.mlperf_log import MlperfLog
+from benchmark.run_record.events.run_clock import RunClock
+from benchmark.run_record.events.telemetry import PrometheusTextfile, TensorBoard, WeightsAndBiases
 from benchmark.training.checkpoints.checkpoint_choice import choose_checkpoint
 from benchmark.training.checkpoints.checkpoint_folder import (
     remove_retired,
@@ -28,8 +28,8 @@ from benchmark.training.checkpoints.checkpoint_folder import (
 from benchmark.training.engine.run_progress import Progress, starting_progress
 from benchmark.training.run_log import RunLog
 from benchmark.training.same_run import InputIdentities, begun_with, settle_run
-from stage.errors import InputError
-from stage.outputs.lock import only_one_in
+from foundation.errors import InputError
+from foundation.outputs.lock import only_one_in
 
 
 @contextmanager

@@ -13,8 +13,11 @@ from pathlib import Path
 from benchmark.config.run_config import Benchmark, Precision
 from benchmark.config.run_sections import LoggingOptions
 from benchmark.config.system_config import System
-from benchmark.events.event_log import EventLog
-from benchmark.events.mlperf_log import (
+from benchmark.machine.run_environment import float32_products, seconds_since_process_start
+from benchmark.run_record.attempt_folder import AttemptStart, all_attempts, attempt_path, read_end, write_start
+from benchmark.run_record.endings import RunEnd
+from benchmark.run_record.events.event_log import EventLog
+from benchmark.run_record.events.mlperf_log import (
     LogMark,
     MlperfLog,
     log_configuration,
@@ -22,9 +25,6 @@ from benchmark.events.mlperf_log import (
     logged_progress,
     progress_fields,
 )
-from benchmark.launch.attempt_folder import AttemptStart, all_attempts, attempt_path, read_end, write_start
-from benchmark.launch.endings import RunEnd
-from benchmark.machine.run_environment import float32_products, seconds_since_process_start
 from benchmark.training.checkpoints.checkpoint_choice import CheckpointChoice
 from benchmark.training.engine.distributed import Environment
 from benchmark.training.engine.run_progress import Progress, starting_progress

@@ -27,11 +27,11 @@ from data_prep.sample_order.blend import normalized
 from data_prep.sample_order.blend_file import is_blend_file
 from data_prep.sample_order.token_windows import parse_data_path
 from data_prep.token_files.indexed_dataset import IndexedDataset, bin_path
-from stage.errors import InputError
-from stage.json_files import DAMAGED, read_json
-from stage.outputs.digest import md5_samples, md5_text
-from stage.outputs.manifest import read_manifest
-from stage.outputs.publish import write_text
+from foundation.errors import InputError
+from foundation.json_files import DAMAGED, read_json
+from foundation.outputs.digest import md5_samples, md5_text
+from foundation.outputs.manifest import read_manifest
+from foundation.outputs.publish import write_text
 
 SAMPLED_FILES = 256
 """Most files of a checkpoint that are read; the checkpoint has 123,520."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from benchmark.config.schedule import learning_rate
-from benchmark.launch.phases import Phase
+from benchmark.run_record.phases import Phase
 from benchmark.training.engine.adam import clip_coefficient
 from benchmark.training.engine.micro_batches import evaluation_sample_ids, read_micro_batch
 from benchmark.training.engine.train_state import TrainState

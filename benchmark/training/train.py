@@ -8,13 +8,13 @@ evaluations and checkpoints too.
 
 from benchmark.config.run_config import RunConfig
 from benchmark.config.runtime_variables import runtime_environment
-from benchmark.debugging.debug_observers import debug_environment, debugging
-from benchmark.evidence.chain import EVIDENCE
-from benchmark.launch.attempt_folder import attempt_path
-from benchmark.launch.endings import Ending
-from benchmark.launch.phases import PhaseLog
 from benchmark.machine.run_environment import seconds_since_process_start, use_deterministic_kernels
+from benchmark.run_record.attempt_folder import attempt_path
+from benchmark.run_record.endings import Ending
+from benchmark.run_record.evidence_chain import EVIDENCE
+from benchmark.run_record.phases import PhaseLog
 from benchmark.training.checkpoints.checkpoint_folder import newest_checkpoint
+from benchmark.training.debugging.debug_observers import debug_environment, debugging
 from benchmark.training.engine.distributed import Environment, joined_world, read_environment, set_environment
 from benchmark.training.engine.micro_batches import TrainingBatches
 from benchmark.training.engine.train_state import empty_state, settle_attention
@@ -27,8 +27,8 @@ from benchmark.training.restore_state import restore_state
 from benchmark.training.run_folder import open_run_folder
 from benchmark.training.same_run import input_identities
 from benchmark.training.warm_up import warm_up
-from stage.child_processes import end_with_parent
-from stage.errors import CheckFailed
+from foundation.child_processes import end_with_parent
+from foundation.errors import CheckFailed
 
 
 def train(config: RunConfig, environment: Environment | None = None, phases: PhaseLog | None = None) -> Ending:

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor, Replicate
 
 from benchmark.config.system_config import System
-from benchmark.launch.phases import PhaseLog
+from benchmark.run_record.phases import PhaseLog
 from benchmark.training.engine.adam import Adam
 from benchmark.training.engine.micro_batches import micro_batch
 from benchmark.training.engine.train_state import TrainState

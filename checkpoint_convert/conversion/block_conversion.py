@@ -29,10 +29,10 @@ from checkpoint_convert.formats.source_files import SourceFiles
 from checkpoint_convert.formats.stored_array import copy_in_order
 from checkpoint_convert.formats.summed_output import FileTask
 from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, ZarrArray, metadata_text
-from stage.errors import InputError
-from stage.outputs.resumable_output import NewPiece, ResumableOutput
-from stage.progress import Meter
-from stage.sizes import require_workers
+from foundation.errors import InputError
+from foundation.outputs.resumable_output import NewPiece, ResumableOutput
+from foundation.progress import Meter
+from foundation.sizes import require_workers
 
 Values = npt.NDArray[np.float32]
 FP32 = np.dtype(np.float32)

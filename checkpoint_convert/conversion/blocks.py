@@ -17,7 +17,7 @@ from functools import cached_property
 from checkpoint_convert.conversion.workspace import PAGE, workspace_bytes
 from checkpoint_convert.formats.array_table import axis_groups
 from checkpoint_convert.formats.boxes import Box, chunk_parts, divided, shape_of, whole_box
-from stage.errors import InputError
+from foundation.errors import InputError
 
 ITEM = 4
 """Bytes of an FP32 value."""

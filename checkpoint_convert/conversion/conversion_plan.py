@@ -9,7 +9,7 @@ import numpy as np
 from checkpoint_convert.conversion.blocks import ONCE, bytes_to_read_once, choose_blocks, limit_text
 from checkpoint_convert.conversion.paxml_to_megatron import PaxmlCheckpoint, paxml_axes
 from checkpoint_convert.formats.array_table import ARRAYS, Array, array_dtype, groups
-from stage.tables import table_text
+from foundation.plain_text import table_text
 
 BENCHMARK_SIZES = {"L": 96, "C": 3, "N": 96, "D": 128, "H": 12288, "F": 49152, "V": 51200, "P": 16384}
 MESH = {"H": 64, "F": 24, "N": 24, "V": 24}

@@ -17,7 +17,7 @@ from checkpoint_convert.formats.step_files import adam_step, counter_files, fp32
 from checkpoint_convert.formats.summed_output import Produced, Product, produce, small_files
 from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, ZarrArray, open_zarr
 from checksums.common_file import COMMON, METADATA
-from stage.outputs.manifest import require_intact
+from foundation.outputs.manifest import require_intact
 
 
 def megatron_to_paxml(

@@ -27,9 +27,9 @@ from checkpoint_convert.formats.step_files import BENCHMARK_STEP, common_files, 
 from checkpoint_convert.formats.summed_output import Produced, Product, produce, small_files
 from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, ZarrArray, open_zarr
 from checksums.common_file import COMMON, METADATA
-from stage.errors import InputError
-from stage.outputs.manifest import require_intact
-from stage.outputs.shards import Shard
+from foundation.errors import InputError
+from foundation.outputs.manifest import require_intact
+from foundation.outputs.shards import Shard
 
 
 @dataclass(frozen=True)

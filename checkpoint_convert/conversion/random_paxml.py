@@ -14,11 +14,11 @@ from checkpoint_convert.formats.array_table import ARRAYS, WEIGHTS, Array, group
 from checkpoint_convert.formats.step_files import write_counters
 from checkpoint_convert.formats.zarr_arrays import TENSORSTORE_FAILS, create_array
 from checksums.md5_list import digest_folder, format_list
-from stage.errors import InputError, first_line
-from stage.outputs.digest import md5_text
-from stage.outputs.manifest import Recipe, versions_of
-from stage.outputs.resumable_output import resumable_output
-from stage.sizes import require_between
+from foundation.errors import InputError, first_line
+from foundation.outputs.digest import md5_text
+from foundation.outputs.manifest import Recipe, versions_of
+from foundation.outputs.resumable_output import resumable_output
+from foundation.sizes import require_between
 
 Values = npt.NDArray[np.float32]
 

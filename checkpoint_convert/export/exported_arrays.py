@@ -20,10 +20,10 @@ from checkpoint_convert.formats.step_files import fp32_weights_prefix
 from checkpoint_convert.formats.stored_array import MEND, StoredArray, stacked
 from checkpoint_convert.formats.summed_output import FileTask
 from checksums.common_file import COMMON, METADATA
-from stage.errors import InputError
-from stage.outputs.manifest import files_below, require_intact
-from stage.outputs.resumable_output import NewPiece, ResumableOutput
-from stage.progress import Meter
+from foundation.errors import InputError
+from foundation.outputs.manifest import files_below, require_intact
+from foundation.outputs.resumable_output import NewPiece, ResumableOutput
+from foundation.progress import Meter
 
 MODEL = "model"
 GROUPS = {MODEL: WEIGHTS, "exp_avg": EXP_AVG, "exp_avg_sq": EXP_AVG_SQ}

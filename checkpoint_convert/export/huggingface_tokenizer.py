@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stage.errors import InputError
-from stage.json_files import LARGEST_JSON, read_bounded, read_json
-from stage.regular_files import UnfitFile, read_regular
+from foundation.errors import InputError
+from foundation.json_files import LARGEST_JSON, read_bounded, read_json
+from foundation.regular_files import UnfitFile, read_regular
 
 NAMES = ("tokenizer.json", "tokenizer_config.json", "sentencepiece.model")
 JSON = ".json"

@@ -31,8 +31,8 @@ from checkpoint_convert.formats.axis_sizes import attention_heads, megatron_axis
 from checkpoint_convert.formats.boxes import whole_box
 from checkpoint_convert.formats.stored_array import Values, copy_in_order
 from checkpoint_convert.formats.summed_output import Produced, Product, produce, small_files
-from stage.errors import InputError
-from stage.sizes import require_workers
+from foundation.errors import InputError
+from foundation.sizes import require_workers
 
 CONFIG, GENERATION_CONFIG = "config.json", "generation_config.json"
 INDEX = "model.safetensors.index.json"

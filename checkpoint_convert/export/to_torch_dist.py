@@ -57,8 +57,8 @@ from checkpoint_convert.formats.step_files import LARGEST_STEP
 from checkpoint_convert.formats.stored_array import StoredArray
 from checkpoint_convert.formats.summed_output import Produced, Product, produce
 from checksums.common_file import COMMON, METADATA, PARAM_GROUP
-from stage.errors import InputError
-from stage.sizes import require_between, require_workers
+from foundation.errors import InputError
+from foundation.sizes import require_between, require_workers
 
 EXP_AVG, EXP_AVG_SQ = "optimizer.state.exp_avg.", "optimizer.state.exp_avg_sq."
 MASTERS = ("optimizer.state.fp32_param.", "optimizer.state.param.")

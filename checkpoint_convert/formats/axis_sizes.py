@@ -10,8 +10,8 @@ from pathlib import Path
 
 from checkpoint_convert.formats.array_table import Array, axis_groups
 from checkpoint_convert.formats.step_files import benchmark_of_run
-from stage.errors import InputError
-from stage.outputs.manifest import manifest_path, read_manifest
+from foundation.errors import InputError
+from foundation.outputs.manifest import manifest_path, read_manifest
 
 BENCHMARK_HEADS = {12288: 96, 4096: 32}
 """Attention heads by hidden size if no file gives them: the benchmarks' models (reference facts, section 0; Llama 3.1

@@ -11,8 +11,8 @@ from checkpoint_convert.formats.source_files import LocalFiles
 from checkpoint_convert.formats.step_files import adam_step, is_counter, paxml_adam_step, run_steps
 from checkpoint_convert.formats.stored_array import StoredArray
 from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, open_zarr
-from stage.errors import InputError
-from stage.regular_files import read_regular
+from foundation.errors import InputError
+from foundation.regular_files import read_regular
 
 PAXML, MEGATRON, ZARR = "PAXML zarr", "Megatron zarr", "zarr"
 DCP, SAFETENSORS = "PyTorch distributed checkpoint", "safetensors"

@@ -21,9 +21,9 @@ from torch.distributed.checkpoint.utils import _create_file_view
 
 from checkpoint_convert.formats.boxes import Box, box_at, items_in, overlap, relative, shape_of
 from checkpoint_convert.formats.stored_array import MEND, StoredArray, Values, open_regular, part_of, read_box
-from stage.errors import InputError, first_line
-from stage.regular_files import read_regular
-from stage.safe_pickle import load_pickle
+from foundation.errors import InputError, first_line
+from foundation.regular_files import read_regular
+from foundation.safe_pickle import load_pickle
 
 METADATA = ".metadata"
 LARGEST_METADATA = 1 << 30

@@ -18,7 +18,7 @@ from checkpoint_convert.formats.boxes import Box, box_at, whole_box
 from checkpoint_convert.formats.step_files import adam_step, fp32_weights_prefix
 from checkpoint_convert.formats.stored_array import Values
 from checkpoint_convert.formats.zarr_arrays import ZarrArray, zarr_array
-from stage.errors import InputError
+from foundation.errors import InputError
 
 READS_IN_FLIGHT = 16
 

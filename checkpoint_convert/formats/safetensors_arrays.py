@@ -12,9 +12,9 @@ from safetensors import SafetensorError, safe_open
 
 from checkpoint_convert.formats.boxes import Box, shape_of
 from checkpoint_convert.formats.stored_array import StoredArray, Values
-from stage.errors import InputError, first_line
-from stage.json_files import read_json
-from stage.regular_files import is_regular
+from foundation.errors import InputError, first_line
+from foundation.json_files import read_json
+from foundation.regular_files import is_regular
 
 DTYPES = {
     "BOOL": np.dtype(np.bool_),

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from checkpoint_convert.formats.stored_array import open_regular
-from stage.addresses import Facts, RemoteFolder
-from stage.errors import InputError
-from stage.outputs.digest import md5_text
-from stage.outputs.manifest import ASKED_AT_ONCE, Source, identity_of
-from stage.progress import progress
+from foundation.addresses import Facts, RemoteFolder
+from foundation.errors import InputError
+from foundation.outputs.digest import md5_text
+from foundation.outputs.manifest import ASKED_AT_ONCE, Source, identity_of
+from foundation.progress import progress
 
 PUBLISHED_NOTHING = "nothing was published; run the command again when nobody writes there"
 
@@ -103,7 +103,7 @@ class LocalFiles(SourceFiles):
 
     def _identity(self, name: str) -> str:
         """Return the file's identity; a chmod or a hard link does not change it
-        (``stage.outputs.manifest.identity_of``)."""
+        (``foundation.outputs.manifest.identity_of``)."""
         path = self._folder / name
         return identity_of(path, path.stat())
 

@@ -28,9 +28,9 @@ from checkpoint_convert.formats.boxes import whole_box
 from checkpoint_convert.formats.stored_array import StoredArray
 from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, metadata_text
 from checksums.common_file import COMMON, METADATA, PARAM_GROUP, common_content, plain_common
-from stage.errors import InputError, first_line
-from stage.json_files import read_json
-from stage.sizes import require_between
+from foundation.errors import InputError, first_line
+from foundation.json_files import read_json
+from foundation.sizes import require_between
 
 CONTENT = '{"sharded_backend": "zarr"}'
 BENCHMARK_STEP: int = PARAM_GROUP["step"]

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from checkpoint_convert.formats.boxes import Box, shape_of
-from stage.errors import InputError
+from foundation.errors import InputError
 
 Values = npt.NDArray[Any]
 MEND = "the checkpoint is not whole: copy or fetch it again"

@@ -1,8 +1,8 @@
 """Make a folder of files with the list of their MD5 sums beside it: OUTPUT and OUTPUT.md5.
 
 Every conversion and every export is made this way. Its files are the pieces of a resumable output
-(``stage/outputs/resumable_output.py``); tasks make them, several at a time. OUTPUT, OUTPUT.md5 and OUTPUT.manifest.json
-appear when all pieces are there.
+(``foundation/outputs/resumable_output.py``); tasks make them, several at a time. OUTPUT, OUTPUT.md5 and
+OUTPUT.manifest.json appear when all pieces are there.
 """
 
 import hashlib
@@ -17,13 +17,13 @@ from typing import Any
 
 from checkpoint_convert.formats.source_files import SourceFiles
 from checksums.md5_list import files_below, format_list
-from stage.errors import InputError
-from stage.outputs.digest import md5_text
-from stage.outputs.manifest import Recipe, source_of, versions_of
-from stage.outputs.publish import beside
-from stage.outputs.resumable_output import NewPiece, ResumableOutput, resumable_output
-from stage.outputs.shards import Shard
-from stage.progress import Meter, progress
+from foundation.errors import InputError
+from foundation.outputs.digest import md5_text
+from foundation.outputs.manifest import Recipe, source_of, versions_of
+from foundation.outputs.publish import beside
+from foundation.outputs.resumable_output import NewPiece, ResumableOutput, resumable_output
+from foundation.outputs.shards import Shard
+from foundation.progress import Meter, progress
 
 
 @dataclass(frozen=True)

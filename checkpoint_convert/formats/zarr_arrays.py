@@ -21,9 +21,9 @@ from isal import isal_zlib
 from checkpoint_convert.formats.boxes import Box, chunk_parts, shape_of
 from checkpoint_convert.formats.source_files import LocalFiles, SourceFiles
 from checkpoint_convert.formats.stored_array import MEND, StoredArray, Values, part_of, read_box
-from stage.errors import InputError, first_line
-from stage.outputs.publish import walked
-from stage.sizes import require_array
+from foundation.errors import InputError, first_line
+from foundation.outputs.publish import walked
+from foundation.sizes import require_array
 
 METADATA_FILE = ".zarray"
 LARGEST_METADATA_FILE = 1 << 20

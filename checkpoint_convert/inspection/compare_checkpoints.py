@@ -13,10 +13,10 @@ from checkpoint_convert.formats.step_files import is_counter
 from checkpoint_convert.formats.stored_array import StoredArray, Values, shape_text
 from checkpoint_convert.inspection.array_blocks import PIECE, blocks, pieces, results_in_order
 from checkpoint_convert.inspection.megatron_view import as_megatron
-from stage.errors import CheckFailed, InputError
-from stage.progress import Meter, progress
-from stage.sizes import require_workers
-from stage.tables import table_text
+from foundation.errors import CheckFailed, InputError
+from foundation.plain_text import table_text
+from foundation.progress import Meter, progress
+from foundation.sizes import require_workers
 
 NAMED = 5
 

@@ -12,11 +12,11 @@ from checkpoint_convert.formats.boxes import Box
 from checkpoint_convert.formats.checkpoint_files import open_checkpoint
 from checkpoint_convert.formats.stored_array import MEND, StoredArray, Values, shape_text
 from checkpoint_convert.inspection.array_blocks import blocks, pieces, results_in_order
-from stage.errors import CheckFailed, InputError
-from stage.outputs.manifest import require_intact
-from stage.progress import Meter, progress
-from stage.sizes import require_workers
-from stage.tables import table_text
+from foundation.errors import CheckFailed, InputError
+from foundation.outputs.manifest import require_intact
+from foundation.plain_text import table_text
+from foundation.progress import Meter, progress
+from foundation.sizes import require_workers
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from checkpoint_convert.formats.boxes import Box
 from checkpoint_convert.formats.checkpoint_files import Checkpoint
 from checkpoint_convert.formats.step_files import is_counter
 from checkpoint_convert.formats.stored_array import StoredArray, Values, ViewedArray
-from stage.errors import InputError
+from foundation.errors import InputError
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 

@@ -11,7 +11,7 @@ from typing import BinaryIO
 import msgspec
 
 from data_prep.corpus.input_files import InputFile, decompressed, described
-from stage.errors import InputError
+from foundation.errors import InputError
 
 BLOCK_BYTES = 1 << 21
 """Bytes of text per block. Larger blocks reduce the cost of calls, but exceed the processor's caches."""

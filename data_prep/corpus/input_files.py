@@ -1,7 +1,7 @@
 """Input files of text, local or at an address: each is identified once, hashed while it is read, and unpacked.
 
-A process that has read from an address cannot be forked (``stage.addresses``). So :func:`described` asks for addresses
-in a process of its own, and nothing is read from them before :meth:`InputFile.open`.
+A process that has read from an address cannot be forked (``foundation.addresses``). So :func:`described` asks for
+addresses in a process of its own, and nothing is read from them before :meth:`InputFile.open`.
 
 The ending of the name says how a file is packed: ``.gz``, ``.zst`` (needs zstandard), any other file is not packed.
 """
@@ -18,12 +18,12 @@ from typing import Any, BinaryIO
 
 from isal import igzip, isal_zlib
 
-from stage.addresses import Address, Facts, RemoteFolder, facts_of_all, is_address, parse_address
-from stage.cli import OutputOptions
-from stage.errors import InputError
-from stage.optional_packages import import_optional
-from stage.outputs.manifest import ASKED_AT_ONCE, Source, source_of
-from stage.sizes import parse_bytes
+from foundation.addresses import Address, Facts, RemoteFolder, facts_of_all, is_address, parse_address
+from foundation.cli import OutputOptions
+from foundation.errors import InputError
+from foundation.optional_packages import import_optional
+from foundation.outputs.manifest import ASKED_AT_ONCE, Source, source_of
+from foundation.sizes import parse_bytes
 
 Place = Path | Address
 READ_BYTES = 1 << 18

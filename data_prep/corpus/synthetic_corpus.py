@@ -15,11 +15,11 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from stage.cli import OutputOptions
-from stage.outputs.digest import md5_file, md5_text
-from stage.outputs.manifest import Recipe
-from stage.outputs.resumable_output import resumable_output
-from stage.sizes import require_between
+from foundation.cli import OutputOptions
+from foundation.outputs.digest import md5_file, md5_text
+from foundation.outputs.manifest import Recipe
+from foundation.outputs.resumable_output import resumable_output
+from foundation.sizes import require_between
 
 ONSETS = "b c d f g h l m n p r s t v w br cr dr fl gr pl sh st th tr".split()
 VOWELS = "a a e e i i o o u ai ea oo".split()

@@ -15,12 +15,12 @@ from pathlib import Path
 
 from data_prep.corpus.c4 import documents_of
 from data_prep.corpus.input_files import InputFile, InputOptions, described, local_paths, require_files
-from stage.errors import CheckFailed, InputError
-from stage.json_files import read_bounded
-from stage.outputs.digest import md5_file
-from stage.outputs.manifest import Recipe, source_of
-from stage.outputs.publish import beside
-from stage.outputs.resumable_output import resumable_output
+from foundation.errors import CheckFailed, InputError
+from foundation.json_files import read_bounded
+from foundation.outputs.digest import md5_file
+from foundation.outputs.manifest import Recipe, source_of
+from foundation.outputs.publish import beside
+from foundation.outputs.resumable_output import resumable_output
 
 COUNT = 24_567
 LARGEST_LIST = 1 << 26

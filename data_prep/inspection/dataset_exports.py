@@ -9,9 +9,9 @@ import pandas as pd
 
 from data_prep.inspection.inspect_dataset import Inspected, piece_of
 from data_prep.tokenizing.tokenizer import AnyTokenizer
-from stage.errors import InputError
-from stage.optional_packages import import_optional
-from stage.outputs.publish import published_file, require_same_kind
+from foundation.errors import InputError
+from foundation.optional_packages import import_optional
+from foundation.outputs.publish import published_file, require_same_kind
 
 TABLES = ("summary.csv", "lengths.csv", "tokens.csv")
 PICTURE_BINS = 60

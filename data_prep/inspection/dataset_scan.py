@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from data_prep.token_files.indexed_dataset import IndexedDataset, bin_path, idx_path
-from stage.errors import CheckFailed
-from stage.progress import Meter
+from foundation.errors import CheckFailed
+from foundation.progress import Meter
 
 LARGEST_VOCABULARY = 1 << 20
 

@@ -14,7 +14,7 @@ from data_prep.inspection.inspect_dataset import (
 )
 from data_prep.sample_order.blend_file import format_blend, is_blend_file, require_unchanged_blend
 from data_prep.tokenizing.tokenizer import open_tokenizer
-from stage.cli import JsonOption
+from foundation.cli import JsonOption
 
 
 @dataclass(frozen=True, kw_only=True)

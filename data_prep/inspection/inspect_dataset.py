@@ -20,9 +20,9 @@ from data_prep.inspection.dataset_scan import (
 )
 from data_prep.token_files.indexed_dataset import IndexedDataset, idx_path
 from data_prep.tokenizing.tokenizer import AnyTokenizer, open_tokenizer
-from stage.errors import CheckFailed, InputError
-from stage.outputs.manifest import require_intact
-from stage.progress import progress
+from foundation.errors import CheckFailed, InputError
+from foundation.outputs.manifest import require_intact
+from foundation.progress import progress
 
 PERCENTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99)
 LISTED_TOKENS = 10

@@ -13,8 +13,8 @@ from checksums.md5_list import read_list
 from data_prep.corpus.c4 import documents_of
 from data_prep.corpus.validation_subset import COUNT
 from data_prep.tokenizing.tokenizer import VOCAB_SIZE, open_tokenizer
-from stage.errors import CheckFailed, InputError
-from stage.outputs.digest import md5_file
+from foundation.errors import CheckFailed, InputError
+from foundation.outputs.digest import md5_file
 
 What = Literal[
     "train",

@@ -1,7 +1,8 @@
 """Collect the benchmark's inputs in one folder: from Hugging Face, or from a folder that has them.
 
-Each file, and the checkpoint's folder, is an output of its own (``stage.outputs.resumable_output``): it has its final
-name only once it is whole and checked, and a manifest beside it records its origin, by the commit and by its content.
+Each file, and the checkpoint's folder, is an output of its own (``foundation.outputs.resumable_output``): it has its
+final name only once it is whole and checked, and a manifest beside it records its origin, by the commit and by its
+content.
 """
 
 import hashlib
@@ -26,10 +27,10 @@ from data_prep.preparation.artifacts import (
     What,
     wanted_files,
 )
-from stage.cli import OutputOptions
-from stage.errors import CheckFailed, InputError, first_line
-from stage.optional_packages import import_optional
-from stage.outputs.manifest import (
+from foundation.cli import OutputOptions
+from foundation.errors import CheckFailed, InputError, first_line
+from foundation.optional_packages import import_optional
+from foundation.outputs.manifest import (
     Recipe,
     Source,
     files_below,
@@ -39,9 +40,9 @@ from stage.outputs.manifest import (
     source_of,
     write_manifest,
 )
-from stage.outputs.resumable_output import NewPiece, resumable_output
-from stage.progress import progress
-from stage.tables import table_text
+from foundation.outputs.resumable_output import NewPiece, resumable_output
+from foundation.plain_text import table_text
+from foundation.progress import progress
 
 STAGE = "fetch"
 DOWNLOADS_AT_ONCE = 4

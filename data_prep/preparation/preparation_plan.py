@@ -11,10 +11,10 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from data_prep.preparation.artifacts import ARTIFACTS
-from stage.cli import JsonOption
-from stage.errors import InputError
-from stage.sizes import duration, require_workers
-from stage.tables import table_text
+from foundation.cli import JsonOption
+from foundation.errors import InputError
+from foundation.plain_text import table_text
+from foundation.sizes import duration, require_workers
 
 BenchmarkName = Literal["gpt3_175b", "llama31_8b"]
 

@@ -4,7 +4,7 @@ The dataset equals what the reference's preprocessing writes for the concatenati
 a.4): one sequence per document, no EOD token, documents without any token left out.
 
 Each file gives a piece (``token_piece``), made in any order; the dataset is the pieces one after the other
-(``join_pieces``). ``stage.outputs.resumable_output`` keeps the pieces of a command that is killed, and of several
+(``join_pieces``). ``foundation.outputs.resumable_output`` keeps the pieces of a command that is killed, and of several
 machines.
 """
 
@@ -26,14 +26,14 @@ from data_prep.preprocessing.tokenize_workers import make_pieces
 from data_prep.token_files.indexed_dataset import bin_path, idx_path, token_dtype
 from data_prep.tokenizing.fast_tokenizer import FastTokenizer
 from data_prep.tokenizing.tokenizer import AnyTokenizer, open_tokenizer
-from stage.errors import InputError
-from stage.outputs.digest import md5_file, md5_text
-from stage.outputs.manifest import Recipe, Source, read_manifest, versions_of
-from stage.outputs.publish import beside, write_text
-from stage.outputs.resumable_output import ResumableOutput, resumable_output
-from stage.outputs.shards import Shard, parse_shard
-from stage.progress import progress
-from stage.sizes import require_workers
+from foundation.errors import InputError
+from foundation.outputs.digest import md5_file, md5_text
+from foundation.outputs.manifest import Recipe, Source, read_manifest, versions_of
+from foundation.outputs.publish import beside, write_text
+from foundation.outputs.resumable_output import ResumableOutput, resumable_output
+from foundation.outputs.shards import Shard, parse_shard
+from foundation.progress import progress
+from foundation.sizes import require_workers
 
 STAGE = "preprocess"
 BENCHMARK = Reading()

@@ -20,9 +20,9 @@ from data_prep.corpus.c4 import TEXT_KEY, BadLine, line_blocks, texts_of
 from data_prep.corpus.input_files import HashedFile, InputFile, decompressed
 from data_prep.token_files.indexed_dataset import IndexedDatasetWriter
 from data_prep.tokenizing.fast_tokenizer import FastTokenizer
-from stage.errors import InputError
-from stage.outputs.resumable_output import NewPiece, Piece, ResumableOutput
-from stage.progress import Meter, progress
+from foundation.errors import InputError
+from foundation.outputs.resumable_output import NewPiece, Piece, ResumableOutput
+from foundation.progress import Meter, progress
 
 BLOCK_BYTES = 1 << 22
 """Bytes of a piece that are joined at once."""

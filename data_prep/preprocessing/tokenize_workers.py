@@ -9,9 +9,9 @@ from typing import Any
 
 from data_prep.corpus.input_files import InputFile
 from data_prep.preprocessing.token_piece import PieceMaker
-from stage.child_processes import begin_worker
-from stage.errors import InputError
-from stage.progress import Meter
+from foundation.child_processes import begin_worker
+from foundation.errors import InputError
+from foundation.progress import Meter
 
 FORK = multiprocessing.get_context("fork")
 DOING = ("reading and decompressing", "tokenising")

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from data_prep.sample_order.kept_index import STAGE, IndexArray, Keep, NewArray, in_memory
-from stage.errors import InputError
-from stage.outputs.digest import md5_text
-from stage.outputs.manifest import Recipe
+from foundation.errors import InputError
+from foundation.outputs.digest import md5_text
+from foundation.outputs.manifest import Recipe
 
 MARGIN = 1.005
 BLOCK = 1 << 20

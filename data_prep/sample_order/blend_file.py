@@ -14,14 +14,14 @@ from typing import Literal
 
 from data_prep.token_files.indexed_dataset import IndexedDataset, idx_path
 from data_prep.token_files.merge_datasets import require_same_tokenizer
-from stage.cli import JsonOption
-from stage.errors import CheckFailed, InputError
-from stage.json_files import as_json, read_json
-from stage.outputs.digest import md5_file
-from stage.outputs.manifest import require_intact
-from stage.outputs.publish import PARTIAL, require_same_kind, write_text
-from stage.sizes import require_between
-from stage.tables import table_text
+from foundation.cli import JsonOption
+from foundation.errors import CheckFailed, InputError
+from foundation.json_files import as_json, read_json
+from foundation.outputs.digest import md5_file
+from foundation.outputs.manifest import require_intact
+from foundation.outputs.publish import PARTIAL, require_same_kind, write_text
+from foundation.plain_text import table_text
+from foundation.sizes import require_between
 
 SUFFIX = ".blend.json"
 LARGEST_FILE = 1 << 20

@@ -1,8 +1,8 @@
 """Keep index arrays beside their dataset, in ``PREFIX.index/``, from where every process reads the parts that it needs.
 
 Arrays that depend on the same things are one folder of plain ``.npy`` files, with a manifest, made like every long
-output (``stage.outputs.resumable_output``). If another process is making them, a process waits for at most 20 seconds;
-after that, or if they cannot be kept, each process builds its own in memory.
+output (``foundation.outputs.resumable_output``). If another process is making them, a process waits for at most 20
+seconds; after that, or if they cannot be kept, each process builds its own in memory.
 """
 
 import io
@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from data_prep.token_files.file_array import FileArray
-from stage.errors import InputError
-from stage.outputs.digest import md5_file, md5_text
-from stage.outputs.manifest import Recipe, read_manifest
-from stage.outputs.publish import beside
-from stage.outputs.resumable_output import NewPiece, resumable_output
+from foundation.errors import InputError
+from foundation.outputs.digest import md5_file, md5_text
+from foundation.outputs.manifest import Recipe, read_manifest
+from foundation.outputs.publish import beside
+from foundation.outputs.resumable_output import NewPiece, resumable_output
 
 Array = npt.NDArray[Any]
 IndexArray = Array | FileArray

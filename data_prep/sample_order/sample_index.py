@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from data_prep.sample_order.kept_index import STAGE, IndexArray, Keep, NewArray, in_memory
-from stage.errors import InputError
-from stage.outputs.manifest import Recipe, Source
+from foundation.errors import InputError
+from foundation.outputs.manifest import Recipe, Source
 
 SHARE_OF_AN_EPOCH_SHUFFLED_APART = 0.80
 BLOCK = 1 << 20

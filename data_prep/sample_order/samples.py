@@ -9,12 +9,12 @@ import numpy as np
 
 from data_prep.sample_order.token_windows import PADDING, TokenWindows, open_token_windows, parse_data_path
 from data_prep.tokenizing.tokenizer import AnyTokenizer, open_tokenizer
-from stage.cli import JsonOption
-from stage.errors import InputError
-from stage.outputs.manifest import require_intact
-from stage.outputs.publish import published_file, require_same_kind
-from stage.progress import progress
-from stage.sizes import require_between
+from foundation.cli import JsonOption
+from foundation.errors import InputError
+from foundation.outputs.manifest import require_intact
+from foundation.outputs.publish import published_file, require_same_kind
+from foundation.progress import progress
+from foundation.sizes import require_between
 
 NPY = b"\x93NUMPY"
 

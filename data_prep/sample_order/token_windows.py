@@ -17,8 +17,8 @@ from data_prep.sample_order.kept_index import IndexArray, KeptIndex, index_folde
 from data_prep.sample_order.sample_index import SampleIndex, build_sample_index
 from data_prep.token_files.indexed_dataset import IndexedDataset, idx_path
 from data_prep.token_files.merge_datasets import require_same_tokenizer
-from stage.errors import InputError
-from stage.sizes import require_between
+from foundation.errors import InputError
+from foundation.sizes import require_between
 
 PADDING = -1
 LARGEST_SEED = (1 << 32) - 1

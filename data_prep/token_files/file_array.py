@@ -15,7 +15,7 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from stage.errors import InputError
+from foundation.errors import InputError
 
 BLOCK_ITEMS = 1 << 18
 """Items read at once when the whole array is read: 2 MiB of pointers."""

@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from data_prep.token_files.file_array import FileArray
-from stage.errors import InputError
-from stage.outputs.digest import md5_file
-from stage.outputs.publish import beside
+from foundation.errors import InputError
+from foundation.outputs.digest import md5_file
+from foundation.outputs.publish import beside
 
 HEADER = struct.Struct("<9sQBQQ")
 MAGIC = b"MMIDIDX\x00\x00"

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 
 from data_prep.token_files.indexed_dataset import IndexedDataset, IndexedDatasetWriter, bin_path, idx_path
-from stage.cli import OutputOptions
-from stage.errors import InputError
-from stage.outputs.digest import md5_file
-from stage.outputs.manifest import Recipe, Source, read_manifest, require_intact, source_of
-from stage.outputs.resumable_output import resumable_output
-from stage.progress import Meter, progress
+from foundation.cli import OutputOptions
+from foundation.errors import InputError
+from foundation.outputs.digest import md5_file
+from foundation.outputs.manifest import Recipe, Source, read_manifest, require_intact, source_of
+from foundation.outputs.resumable_output import resumable_output
+from foundation.progress import Meter, progress
 
 STAGE = "merge"
 TITLES = {"vocab_size": "vocabulary", "append_eod": "end-of-document setting", "tokenizer": "tokenizer"}

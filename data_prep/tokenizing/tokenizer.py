@@ -18,12 +18,12 @@ import sentencepiece
 
 from data_prep.corpus.c4 import documents_of
 from data_prep.corpus.input_files import InputFile, InputOptions, Place, described, local_paths
-from stage.errors import InputError, first_line
-from stage.json_files import LARGEST_JSON, read_bounded
-from stage.optional_packages import import_optional
-from stage.outputs.manifest import Recipe, require_intact, versions_of
-from stage.outputs.resumable_output import resumable_output
-from stage.sizes import require_between
+from foundation.errors import InputError, first_line
+from foundation.json_files import LARGEST_JSON, read_bounded
+from foundation.optional_packages import import_optional
+from foundation.outputs.manifest import Recipe, require_intact, versions_of
+from foundation.outputs.resumable_output import resumable_output
+from foundation.sizes import require_between
 
 TRAINING_OPTIONS: dict[str, Any] = {
     # docs/facts/reference.md a.5, without train_extremely_large_corpus: SentencePiece now ignores it with a warning.

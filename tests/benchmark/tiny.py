@@ -22,9 +22,9 @@ from checkpoint_convert.formats.boxes import whole_box
 from checkpoint_convert.formats.step_files import common_files
 from checkpoint_convert.formats.zarr_arrays import create_array, zarr_array
 from data_prep.token_files.indexed_dataset import IndexedDatasetWriter
+from foundation.child_processes import reserved_port
+from foundation.outputs.manifest import Recipe, made_by, record_of, write_manifest
 from model.gpt3_config import GPT3Config
-from stage.child_processes import reserved_port
-from stage.outputs.manifest import Recipe, made_by, record_of, write_manifest
 from tests.forked import fork_server
 
 MODEL = GPT3Config(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from checksums.md5_list import compare_lists, digest_folder, format_list, read_list, without_leading_folders
-from stage.errors import InputError
+from foundation.errors import InputError
 from tests.support import REPOSITORY
 
 

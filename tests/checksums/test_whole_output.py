@@ -6,9 +6,9 @@ import pytest
 
 from checksums.list_commands import VerifyListCommand
 from checksums.md5_list import digest_folder, format_list
-from stage.errors import InputError
-from stage.outputs.digest import md5_file, md5_text
-from stage.outputs.manifest import Recipe, Record, made_by, record_of, write_manifest
+from foundation.errors import InputError
+from foundation.outputs.digest import md5_file, md5_text
+from foundation.outputs.manifest import Recipe, Record, made_by, record_of, write_manifest
 
 
 def write_outputs(output: Path, records: list[Record]) -> None:

@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 from data_prep.token_files.indexed_dataset import bin_path, idx_path
-from stage.outputs.digest import md5_file
+from foundation.outputs.digest import md5_file
 from tests.data_prep.english_text import WORDS
 
 DOCUMENTS = 150

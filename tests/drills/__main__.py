@@ -23,7 +23,7 @@ from typing import Any
 from benchmark.config.run_config import Benchmark
 from benchmark.config.system_config import System
 from benchmark.config.systems import SYSTEMS
-from stage.outputs.lock import only_one_in
+from foundation.outputs.lock import only_one_in
 from tests.benchmark.tiny import Inputs
 from tests.drills.drill_table import DRILLS, Drill
 from tests.drills.drilled_run import Disturbed, Ended, run_to_its_end

@@ -15,15 +15,15 @@ from typing import Any
 
 from benchmark.config.run_config import RunConfig
 from benchmark.launch import keep_running as launcher
-from benchmark.launch.attempt_folder import all_attempts
 from benchmark.launch.forked_ranks import run_ranks
 from benchmark.launch.keep_running import RunPlace, environment_of, keep_running
 from benchmark.launch.next_attempt import Decision, PastAttempt, past_attempt
-from benchmark.results.mllog import LogEvent, read_log
-from benchmark.results.recorded_run import RecordedEvent, read_events
+from benchmark.run_record.attempt_folder import all_attempts
+from benchmark.run_record.mllog import LogEvent, read_log
+from benchmark.run_record.recorded_events import RecordedEvent, read_events
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, newest_checkpoint
 from checkpoint_convert.formats.distributed_checkpoint import dcp_arrays
-from stage.errors import InputError
+from foundation.errors import InputError
 from tests.drills.faults import DAMAGE, Damage, Fault
 from tests.drills.injector import STRUCK, run_disturbed
 

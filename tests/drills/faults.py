@@ -1,7 +1,7 @@
 """Faults as data: what happens on which process, when.
 
-A fault strikes at a *moment*: when a process enters a phase of the run (benchmark/launch/phases.py), or when the run
-calls one of the functions named in injector.py. Its step, process and delay may be drawn at random, by a seed.
+A fault strikes at a *moment*: when a process enters a phase of the run (benchmark/run_record/phases.py), or when
+the run calls one of the functions named in injector.py. Its step, process and delay may be drawn at random, by a seed.
 """
 
 import dataclasses

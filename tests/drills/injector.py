@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from benchmark.config.run_config import RunConfig
-from benchmark.launch.phases import Phase
+from benchmark.run_record.phases import Phase
 from benchmark.training.engine.distributed import read_environment
 from benchmark.training.process import run_process
-from stage.errors import run_command
+from foundation.errors import run_command
 from tests.drills.acts import ACTS, REPEATED, Arguments, Strike
 from tests.drills.faults import Fault
 
 WRITER, FOLDER = (f"benchmark.training.checkpoints.checkpoint_{name}" for name in ("writer", "folder"))
 SEAMS: dict[str, tuple[str, str]] = {
-    "phase": ("benchmark.launch.heartbeat", "Heartbeat.enter"),
+    "phase": ("benchmark.run_record.heartbeat", "Heartbeat.enter"),
     "step": ("benchmark.training.loop", "train_step"),
     "passes": ("benchmark.training.step", "accumulate"),
     "gradients": ("benchmark.training.engine.adam", "Adam.gradient_square_sum"),
@@ -31,8 +31,8 @@ SEAMS: dict[str, tuple[str, str]] = {
     "rename": ("pathlib", "Path.rename"),
     "renamed": (FOLDER, "sync_to_disk"),
     "retire": (WRITER, "retire_old_checkpoints"),
-    "event": ("benchmark.events.line_files", "JsonLines.write"),
-    "log line": ("benchmark.events.mlperf_log", "MlperfLog.write"),
+    "event": ("benchmark.run_record.events.line_files", "JsonLines.write"),
+    "log line": ("benchmark.run_record.events.mlperf_log", "MlperfLog.write"),
 }
 """Functions of the run that a fault may strike in, by the name that faults use ("call:NAME"): they are wrapped in the
 process of a drill, which the run knows nothing of. copy: of the state, for a checkpoint. shards: writing a process's

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from benchmark.review.verdict import review
+from benchmark.judging.review.verdict import review
 from tests.drills.drill_table import Drill
 from tests.drills.drilled_run import AttemptRecord, Ended
 

@@ -8,10 +8,10 @@ from benchmark.config.benchmarks import REHEARSAL, REHEARSAL_LLAMA
 from benchmark.config.run_config import Benchmark, RunConfig
 from benchmark.config.system_config import System
 from benchmark.config.systems import SYSTEMS
+from foundation.outputs.manifest import manifest_path
+from foundation.outputs.publish import published_folder
 from model.gpt3_config import GPT3Config
 from model.llama31_config import Llama31Config
-from stage.outputs.manifest import manifest_path
-from stage.outputs.publish import published_folder
 from tests.benchmark.tiny import Inputs, write_inputs
 
 STEPS, EVAL_INTERVAL, SAVE_INTERVAL = 24, 8, 4

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from checksums.md5_list import digest_folder, read_list
-from stage.outputs.digest import md5_file
+from foundation.outputs.digest import md5_file
 from tests.forked import run_forked, run_module
 from tests.fuzz.failing_calls import FailingCall, limit_process, run_with_failing_call
 from tests.fuzz.fuzzed_commands import COMMANDS, HOSTILE, PATHS, Argument, FuzzedCommand

@@ -24,12 +24,12 @@ from pathlib import Path
 
 from tests import forked
 from tests.forked import run_forked
+from tests.foundation.faulty_server import FaultyServer
 from tests.fuzz.case_verdicts import verdict
 from tests.fuzz.failing_calls import preload
 from tests.fuzz.fuzz_case import Case
 from tests.fuzz.fuzzed_commands import COMMANDS, FuzzedCommand
 from tests.fuzz.user_files import ServedFiles
-from tests.stage.faulty_server import FaultyServer
 from tests.support import REPOSITORY
 
 TOOLS = ("checkpoint_convert", "checksums", "data_prep")

@@ -17,7 +17,7 @@ from data_prep.preprocessing.preprocess import preprocess
 from data_prep.sample_order.blend_file import write_blend
 from data_prep.token_files.indexed_dataset import IndexedDataset
 from data_prep.tokenizing.tokenizer import train_tokenizer
-from stage.outputs.digest import md5_file, md5_text
+from foundation.outputs.digest import md5_file, md5_text
 from tests.support import write_dataset
 
 GIB = 1 << 30

@@ -61,8 +61,8 @@ def replace_sums(folder: Path, manifest: Path) -> None:
 
 def fill_in(description: Path) -> None:
     """Fill in, as a person does, what describe-system has marked, and describe the system of the made-up runs."""
-    from benchmark.results.system_description import MARK
-    from tests.benchmark.review.fixture import system_description
+    from benchmark.judging.results.system_description import MARK
+    from tests.benchmark.judging.review.fixture import system_description
 
     assert MARK in description.read_text()
     description.write_text(json.dumps(system_description()))
@@ -89,8 +89,8 @@ def made_up_run(words: Sequence[str]) -> None:
 
     from benchmark.commands.command_table import parse
     from benchmark.commands.run_commands import TrainCommand
-    from stage.git import commit_of
-    from tests.benchmark.review.fixture import ORG, SEEDS, START_MS, as_text, records
+    from foundation.git import commit_of
+    from tests.benchmark.judging.review.fixture import ORG, SEEDS, START_MS, as_text, records
 
     command = parse(words[words.index("train") :])
     assert isinstance(command, TrainCommand)

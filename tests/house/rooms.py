@@ -16,7 +16,7 @@ from pathlib import Path
 
 import grimp
 
-PACKAGES = ("benchmark", "checkpoint_convert", "checksums", "data_prep", "model", "stage")
+PACKAGES = ("benchmark", "checkpoint_convert", "checksums", "data_prep", "model", "foundation")
 ENTRANCES = ("__init__.py", "__main__.py")
 """Files that Python itself names."""
 ARCHITECTURE = Path("docs/architecture.md")
@@ -88,15 +88,6 @@ class House:
                 if not name.startswith("class _"):
                     places[name].append(path.relative_to(self.root).as_posix())
         return {name: where for name, where in sorted(places.items()) if len(where) > 1}
-
-    def loose(self) -> list[Path]:
-        """Files that lie beside more than three folders, but for those that Python names."""
-        crowded = [
-            folder
-            for folder in {path.parent for path in self.files.values()}
-            if sum((child / "__init__.py").is_file() for child in folder.iterdir() if child.is_dir()) > 3
-        ]
-        return sorted(path for path in self.files.values() if path.parent in crowded and path.name not in ENTRANCES)
 
 
 def floors(rooms: Sequence[str], arrows: Arrows) -> dict[str, int]:

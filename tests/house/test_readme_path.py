@@ -62,7 +62,15 @@ def walk(folder: Path, small_inputs: Path, blocks: list[str]) -> "subprocess.Com
     checkout, programs, answers = folder / "checkout", folder / "bin", folder / "answers"
     for path in (checkout, programs, answers, checkout / "tests"):
         path.mkdir()
-    for name in ("benchmark", "checkpoint_convert", "data_prep", "model", "stage", "run_gpt3.sh", "environment.sh"):
+    for name in (
+        "benchmark",
+        "checkpoint_convert",
+        "data_prep",
+        "model",
+        "foundation",
+        "run_gpt3.sh",
+        "environment.sh",
+    ):
         (checkout / name).symlink_to(REPOSITORY / name)
     shutil.copytree(REPOSITORY / "checksums", checkout / "checksums")
     shutil.copy(REPOSITORY / ".gitignore", checkout)

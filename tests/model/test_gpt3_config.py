@@ -2,8 +2,8 @@
 
 import pytest
 
+from foundation.errors import InputError
 from model.gpt3_config import GPT3Config
-from stage.errors import InputError
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,11 @@ import dataclasses
 import pytest
 import torch
 
+from foundation.errors import InputError
 from model.flops import num_parameters, train_flops_per_token
 from model.gpt3 import mean_loss, token_losses
 from model.llama31 import Llama31, rope_angles
 from model.llama31_config import Llama31Config
-from stage.errors import InputError
 
 SIZES = Llama31Config(
     num_layers=2,

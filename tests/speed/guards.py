@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.config.run_config import RunConfig
-from benchmark.launch.attempt_folder import attempt_path
 from benchmark.launch.forked_ranks import run_ranks
-from benchmark.launch.heartbeat import HangLimits, Heartbeat
-from benchmark.launch.phases import Phase, PhaseLog
 from benchmark.launch.watchdog import watched
+from benchmark.run_record.attempt_folder import attempt_path
+from benchmark.run_record.heartbeat import HangLimits, Heartbeat
+from benchmark.run_record.phases import Phase, PhaseLog
 from benchmark.training.engine.distributed import end_process, read_environment
 from benchmark.training.observers.speed_watch import SpeedWatch
 from benchmark.training.observers.spikes import SpikeGuard

@@ -18,7 +18,7 @@ import numpy as np
 from data_prep.sample_order import token_windows
 from data_prep.sample_order.kept_index import IndexArray, KeptIndex, NewArray, index_folder
 from data_prep.token_files.indexed_dataset import DTYPES, HEADER, MAGIC, VERSION, bin_path, idx_path
-from stage.outputs.manifest import Recipe
+from foundation.outputs.manifest import Recipe
 
 DOCUMENTS = 45_600_000
 MEAN_TOKENS = 483

@@ -14,11 +14,11 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from benchmark.results.mllog import TOKEN
-from benchmark.results.subjects import SubmissionPackage
-from benchmark.review.verdict import own_findings
-from tests.benchmark.review.fixture import LLAMA_N1, LLAMA_N8, Log, Submission, made_up, with_steps
-from tests.benchmark.review.honest_submissions import HONEST, RESTARTS
+from benchmark.judging.results.subjects import SubmissionPackage
+from benchmark.judging.review.verdict import own_findings
+from benchmark.run_record.mllog import TOKEN
+from tests.benchmark.judging.review.fixture import LLAMA_N1, LLAMA_N8, Log, Submission, made_up, with_steps
+from tests.benchmark.judging.review.honest_submissions import HONEST, RESTARTS
 
 ROUNDS = Path(os.environ.get("PUBLISHED_LOGS", "/nowhere"))
 RULESETS = {"gpt3": "4.1.0", "llama31_8b": "5.1.0"}

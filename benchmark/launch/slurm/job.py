@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmark.launch.attempt_folder import ALARM, newest_saved
 from benchmark.launch.keep_running import Refused, RunPlace, alone_in, environment_of, keep_running, say
 from benchmark.launch.next_attempt import INTERRUPTED, Decision
 from benchmark.launch.slurm.job_steps import JobSteps
@@ -29,6 +28,7 @@ from benchmark.launch.slurm.nodes import (
 )
 from benchmark.launch.slurm.queue import cancel_waiting, go_on_later, queue_next_job
 from benchmark.launch.slurm.snapshot import run_from_snapshot
+from benchmark.run_record.attempt_folder import ALARM, newest_saved
 
 LOOK_S = 1.0
 """Seconds between looks at the attempt's alarm."""

@@ -75,7 +75,7 @@ class JobSteps:
         Raises Refused, in one line, for what would make 512 processes fail the same way, and for too few nodes.
         """
         options = self._options
-        check = str(self.code / "benchmark" / "preflight" / "interpreter_check.py")
+        check = str(self.code / "benchmark" / "planning" / "preflight" / "interpreter_check.py")
         checking = self.beside(options.python, check, *options.command)
         said = [line.partition(" ") for line in checking.communicate()[0].decode(errors="replace").splitlines()]
         facts = {name: value for name, _, value in reversed(said)}

@@ -75,7 +75,7 @@ def _files_without_git(repository: Path, run_dir: Path) -> Iterator[str]:
 
 
 def _commit(repository: Path) -> str:
-    """Return the commit as in stage/git.py; empty without git."""
+    """Return the commit as in foundation/git.py; empty without git."""
     return _git(repository, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*").decode().strip()
 
 

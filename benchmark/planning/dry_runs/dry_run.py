@@ -18,7 +18,7 @@ from benchmark.config.run_config import RunConfig
 from benchmark.planning.dry_runs.examine_rank import examine, layers_of_rank
 from benchmark.planning.dry_runs.rank_report import RankReport, messages_of_step
 from benchmark.planning.fake.device_rules import DeviceFault
-from stage.errors import InputError
+from foundation.errors import InputError
 
 RESERVE = 0.1
 """Share of the device's memory that is left for memory that the dry run does not count."""

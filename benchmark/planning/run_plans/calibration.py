@@ -18,9 +18,9 @@ import msgspec
 from benchmark.planning.step_model.machine_constants import Constant, Rates, names_in, rates, values_of
 from benchmark.planning.step_model.memory_formula import ACCUMULATOR_BYTES
 from benchmark.planning.step_model.operation_times import attention_s, matmul_s
-from benchmark.results.printable import shortened
-from stage.errors import InputError
-from stage.regular_files import read_regular
+from foundation.errors import InputError
+from foundation.plain_text import shortened
+from foundation.regular_files import read_regular
 
 FORMAT: Literal[1] = 1
 LARGEST_FILE = 4 << 20
@@ -91,8 +91,8 @@ class ElementwiseTime:
     """Time of one pass over memory."""
 
     operation: str
-    """Name of the operation (copy, gelu, layer norm, adam ...), as benchmark/preflight/slice_run/device_rates.py lists
-    them."""
+    """Name of the operation (copy, gelu, layer norm, adam ...), as
+    benchmark/planning/preflight/slice_run/device_rates.py lists them."""
     bytes: Size
     """Bytes read and written."""
     seconds: Seconds
@@ -141,7 +141,8 @@ class SliceStep:
     """Median seconds of a step."""
     tflops_per_device: Number
     by_kind_s: Mapping[str, Number]
-    """Rank 0's seconds of kernels by kind, named as in benchmark/preflight/slice_run/step_times.py; empty on a CPU."""
+    """Rank 0's seconds of kernels by kind, named as in
+    benchmark/planning/preflight/slice_run/step_times.py; empty on a CPU."""
     exposed_communication_s: Number | None
     """Rank 0's seconds in which only communication ran."""
     host_s_per_micro_batch: Number | None

@@ -15,7 +15,7 @@ from benchmark.planning.run_plans.plan_text import format_run_plan, format_searc
 from benchmark.planning.run_plans.run_plan import make_plan
 from benchmark.planning.run_plans.search_layouts import candidates, cannot_run, memory_of_device_gb, search_layouts
 from benchmark.planning.step_model.machine_constants import Constant, committed_constants
-from stage.errors import CheckFailed, InputError
+from foundation.errors import CheckFailed, InputError
 
 
 def print_plan(

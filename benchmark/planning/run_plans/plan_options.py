@@ -8,7 +8,7 @@ from benchmark.planning.step_model.machine_constants import committed_constants,
 from benchmark.planning.step_model.stacks import STACKS
 from benchmark.planning.step_model.what_if import apply_what_if
 from benchmark.planning.step_model.workload import Number, Workload, workload_of
-from stage.errors import InputError
+from foundation.errors import InputError
 
 StackName = Literal["ours", "megatron", "nemo", "torchtitan"]
 assert get_args(StackName) == tuple(STACKS)

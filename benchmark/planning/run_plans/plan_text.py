@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 from benchmark.config.accelerators import accelerator_named
 from benchmark.config.run_config import RunConfig
+from benchmark.judging.results.frames import published_frame, systems_frame
 from benchmark.planning.dry_runs.dry_run import format_dry_run
 from benchmark.planning.run_plans.run_length import is_the_benchmarks
 from benchmark.planning.run_plans.run_plan import RunPlan
 from benchmark.planning.run_plans.search_layouts import SearchResult
-from benchmark.results.frames import published_frame, systems_frame
 
 PART_NAMES = {
     "matmul": "matrix products",

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from benchmark.config.run_config import RunConfig
 from benchmark.training.checkpoints.save_policy import checkpoint_bytes, estimated_pause_s, save_interval
-from stage.errors import InputError
+from foundation.errors import InputError
 
 Interval = tuple[float, float]
 PAUSE_RANGE = (0.1, 1.5)

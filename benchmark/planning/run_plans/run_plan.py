@@ -30,8 +30,8 @@ from benchmark.planning.step_model.simulated_step import (
 )
 from benchmark.planning.step_model.stacks import STACKS
 from benchmark.planning.step_model.what_if import apply_what_if
+from foundation.errors import InputError
 from model.flops import train_flops_per_token
-from stage.errors import InputError
 
 LEFT_OUT = (
     "left out of the run: the pause at each checkpoint, restarts, audits, and the time before run_start (untimed)"

@@ -16,8 +16,8 @@ from benchmark.planning.step_model.memory_formula import memory_need
 from benchmark.planning.step_model.simulated_step import StepParts, simulate_evaluation, simulate_step
 from benchmark.planning.step_model.what_if import IDEAS, apply_what_if
 from benchmark.planning.step_model.workload import Workload
+from foundation.errors import InputError
 from model.decoder_sizes import Recompute
-from stage.errors import InputError
 
 MICRO_BATCH_SIZES = (1, 2, 4, 8)
 MOST_PIPELINE = 64

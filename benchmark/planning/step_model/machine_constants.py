@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
-from stage.errors import InputError
+from foundation.errors import InputError
 
 TABLE = Path(__file__).with_name("machine_constants.toml")
 

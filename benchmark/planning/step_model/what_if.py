@@ -9,7 +9,7 @@ from typing import get_args
 from benchmark.planning.step_model.machine_constants import Constant
 from benchmark.planning.step_model.stacks import Feature
 from benchmark.planning.step_model.workload import Workload
-from stage.errors import InputError
+from foundation.errors import InputError
 
 CONSTANTS: Mapping[str, tuple[str, ...]] = {
     "matmul": ("accelerators.{accelerator}.matmul_bf16", "accelerators.{accelerator}.matmul_fp8"),

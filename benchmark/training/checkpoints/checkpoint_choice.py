@@ -13,9 +13,9 @@ from benchmark.training.checkpoints.checkpoint_folder import (
     whole_checkpoints,
 )
 from benchmark.training.engine.run_progress import Progress
-from stage.errors import InputError
-from stage.json_files import UNREADABLE, read_json
-from stage.outputs.publish import write_text
+from foundation.errors import InputError
+from foundation.json_files import UNREADABLE, read_json
+from foundation.outputs.publish import write_text
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,10 @@ from pathlib import Path
 from benchmark.training.engine.run_progress import Progress, progress_of
 from checkpoint_convert.formats.distributed_checkpoint import METADATA
 from checksums.md5_list import format_list, read_list
-from stage.errors import InputError
-from stage.json_files import DAMAGED, LARGEST_JSON, read_bounded
-from stage.outputs.digest import md5_file
-from stage.outputs.publish import PARTIAL, sync_to_disk, write_text
+from foundation.errors import InputError
+from foundation.json_files import DAMAGED, LARGEST_JSON, read_bounded
+from foundation.outputs.digest import md5_file
+from foundation.outputs.publish import PARTIAL, sync_to_disk, write_text
 
 PROGRESS = "progress.json"
 DIGESTS = "digests.md5"

@@ -17,8 +17,8 @@ from benchmark.training.engine.train_state import TrainState
 from checkpoint_convert.formats.distributed_checkpoint import dcp_arrays
 from checkpoint_convert.formats.megatron_checkpoint import fill_own_parts
 from checksums.md5_list import read_list
-from stage.errors import InputError
-from stage.outputs.digest import md5_file
+from foundation.errors import InputError
+from foundation.outputs.digest import md5_file
 
 MOST_READ_AGAIN = 8
 """Most files that rank 0 reads again after another process found them damaged."""

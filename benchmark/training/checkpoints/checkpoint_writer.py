@@ -31,8 +31,8 @@ from benchmark.training.checkpoints.checkpoint_folder import (
 )
 from benchmark.training.engine.distributed import BACKGROUND
 from benchmark.training.engine.train_state import TrainState
-from stage.outputs.digest import md5_file
-from stage.outputs.publish import partial_path
+from foundation.outputs.digest import md5_file
+from foundation.outputs.publish import partial_path
 
 WRITE_LIMIT_S = 1200.0
 """Seconds that the processes wait in the background for one that is still writing. 2.1 TB at 5 GB/s take 420 s."""

@@ -19,8 +19,8 @@ from torch.distributed.distributed_c10d import _set_pg_timeout
 
 from benchmark.config.system_config import System
 from benchmark.machine.process_setup import gloo_environment, keep_near, raise_file_limit
+from foundation.errors import InputError
 from model.sharding import AXES
-from stage.errors import InputError
 
 TIMES_START_LIMIT = 2
 """Factor from the start limit to PyTorch's own time limit, which must come after the watchdog's (launch/heartbeat.py):

@@ -12,8 +12,8 @@ import torch
 from benchmark.config.run_config import Benchmark
 from benchmark.config.system_config import System
 from data_prep.sample_order.token_windows import PADDING, TokenWindows
+from foundation.errors import InputError
 from model.passes.part_pass import MicroBatch
-from stage.errors import InputError
 
 Ids = npt.NDArray[np.int64]
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from benchmark.config.run_config import Benchmark
-from benchmark.events.run_clock import ClockMark
+from benchmark.run_record.events.run_clock import ClockMark
 
 
 @dataclass
@@ -48,7 +48,8 @@ class Progress:
     """The clock of the log's times when the checkpoint was written; None in checkpoints of versions that did not keep
     it."""
     evidence_head: str = ""
-    """Digest of the evidence's last link at that time (benchmark/evidence/chain.py); empty without evidence."""
+    """Digest of the evidence's last link at that time (benchmark/run_record/evidence_chain.py); empty without
+    evidence."""
     evaluations: list[Evaluation] = field(default_factory=list)
 
     @property

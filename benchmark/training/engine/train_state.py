@@ -17,6 +17,7 @@ from benchmark.training.engine.distributed import World
 from benchmark.training.engine.pipeline import Pipeline
 from benchmark.training.engine.run_progress import Progress
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
+from foundation.errors import InputError
 from model.architectures import architecture_of
 from model.decoder_sizes import DecoderSizes
 from model.initial_weights import draw_initial_weights
@@ -24,7 +25,6 @@ from model.passes.attention import CudnnFlash, refuse_kernel
 from model.passes.attention_proof import proved_attention
 from model.passes.waits import pipeline_exchange
 from model.sharding import empty_chunks
-from stage.errors import InputError
 
 
 class TiedTable:

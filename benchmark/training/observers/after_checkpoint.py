@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.config.run_config import Benchmark
-from benchmark.events.event_log import EventLog
-from benchmark.launch.endings import RunEnd
+from benchmark.run_record.endings import RunEnd
+from benchmark.run_record.events.event_log import EventLog
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path
 from benchmark.training.observer import Observer
 

@@ -14,9 +14,9 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-from benchmark.events.event_log import EventLog
-from benchmark.launch.endings import RunEnd
-from benchmark.launch.phases import PhaseLog
+from benchmark.run_record.endings import RunEnd
+from benchmark.run_record.events.event_log import EventLog
+from benchmark.run_record.phases import PhaseLog
 from benchmark.training.engine.adam import MOMENTS
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.tensor_fingerprint import fingerprint, place_factors

@@ -1,7 +1,7 @@
 """The evidence of a run (--evidence): its chain of records, from the initial state to the digest of its log.
 
-The design is in benchmark/evidence/chain.py. A thread writes the lines: neither an error nor a slow disk reaches
-training.
+The design is in benchmark/run_record/evidence_chain.py. A thread writes the lines: neither an error nor a slow
+disk reaches training.
 """
 
 import hashlib
@@ -14,10 +14,12 @@ import torch.distributed as dist
 from torch import Tensor
 
 from benchmark.config.run_config import RunConfig
-from benchmark.events.background_sink import Background
-from benchmark.events.event import Event
-from benchmark.events.line_files import LineFile
-from benchmark.evidence.chain import (
+from benchmark.machine.run_environment import kernel_facts
+from benchmark.run_record.endings import RunEnd
+from benchmark.run_record.events.background_sink import Background
+from benchmark.run_record.events.event import Event
+from benchmark.run_record.events.line_files import LineFile
+from benchmark.run_record.evidence_chain import (
     EVIDENCE,
     NOTHING,
     VERSION,
@@ -30,15 +32,13 @@ from benchmark.evidence.chain import (
     encode,
     read_chain,
 )
-from benchmark.launch.endings import RunEnd
-from benchmark.machine.run_environment import kernel_facts
 from benchmark.training.engine.tensor_fingerprint import StateFingerprints, as_text
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.observer import Observer, StepDone
 from benchmark.training.run_log import RunLog
 from benchmark.training.same_run import ContentIdentity, InputIdentities
 from benchmark.training.step import EvaluationResult
-from stage.errors import InputError
+from foundation.errors import InputError
 
 
 class Evidence(Observer):

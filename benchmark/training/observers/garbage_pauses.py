@@ -9,7 +9,7 @@ microseconds.
 
 import gc
 
-from benchmark.launch.endings import RunEnd
+from benchmark.run_record.endings import RunEnd
 from benchmark.training.observer import Observer, StepDone
 from benchmark.training.step import EvaluationResult
 

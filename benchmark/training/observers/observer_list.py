@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from benchmark.config.run_config import RunConfig
-from benchmark.launch.phases import PhaseLog
+from benchmark.run_record.phases import PhaseLog
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.observer import Observer
 from benchmark.training.observers.after_checkpoint import AfterCheckpoint

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmark.launch.endings import RunEnd
 from benchmark.machine.run_environment import seconds_since_process_start
+from benchmark.run_record.endings import RunEnd
 from benchmark.training.observer import Observer
 from benchmark.training.step import StepFlags
 

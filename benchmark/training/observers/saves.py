@@ -9,9 +9,9 @@ import torch
 import torch.distributed as dist
 
 from benchmark.config.run_sections import SaveOptions
-from benchmark.events.event_log import EventLog
-from benchmark.launch.endings import RunEnd
-from benchmark.launch.phases import PhaseLog
+from benchmark.run_record.endings import RunEnd
+from benchmark.run_record.events.event_log import EventLog
+from benchmark.run_record.phases import PhaseLog
 from benchmark.training.checkpoints.checkpoint_writer import Checkpointer, Written
 from benchmark.training.checkpoints.save_policy import SaveInterval, SavePolicy
 from benchmark.training.engine.train_state import TrainState

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 
 from benchmark.config.run_config import Benchmark
-from benchmark.events.event_log import EventLog
-from benchmark.launch.endings import RunEnd
-from benchmark.launch.phases import PhaseLog
+from benchmark.run_record.endings import RunEnd
+from benchmark.run_record.events.event_log import EventLog
+from benchmark.run_record.phases import PhaseLog
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.engine.unsound_values import NonFiniteStep, RankFindings, StateSoundness, check_state
 from benchmark.training.observer import Observer, StepDone

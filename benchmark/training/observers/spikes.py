@@ -20,9 +20,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from statistics import median
 
-from benchmark.events.event_log import EventLog
-from benchmark.launch.endings import RunEnd
-from benchmark.launch.phases import PhaseLog
+from benchmark.run_record.endings import RunEnd
+from benchmark.run_record.events.event_log import EventLog
+from benchmark.run_record.phases import PhaseLog
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.engine.unsound_values import check_state
 from benchmark.training.observer import Observer, StepDone

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 
 from benchmark.config.target_forecast import forecast
-from benchmark.events.event_log import EventLog
+from benchmark.run_record.events.event_log import EventLog
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.observer import Observer, StepDone
 from benchmark.training.step import EvaluationResult

@@ -5,17 +5,17 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmark.events.event_log import EventLog
-from benchmark.launch.endings import STOP_NOTE, Ending, RunEnd, StopNote
-from benchmark.launch.phases import PhaseLog
-from benchmark.launch.small_files import write_object
 from benchmark.machine.run_environment import seconds_since_process_start
+from benchmark.run_record.endings import STOP_NOTE, Ending, RunEnd, StopNote
+from benchmark.run_record.events.event_log import EventLog
+from benchmark.run_record.phases import PhaseLog
+from benchmark.run_record.small_files import write_object
 from benchmark.training.checkpoints.checkpoint_folder import newest_checkpoint
 from benchmark.training.engine.run_progress import Evaluation
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.observer import Observer, StepDone
 from benchmark.training.run_folder import summary_path
-from stage.outputs.publish import write_text
+from foundation.outputs.publish import write_text
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from benchmark.config.field_checks import HEAD_SIZES, divisors
 from benchmark.config.run_config import Precision, RunConfig
 from benchmark.config.run_sections import DataOptions, DebugSwitches
 from benchmark.config.systems import DEFAULT_SYSTEM, LAYOUTS, SYSTEMS, system_called
-from stage.errors import InputError
+from foundation.errors import InputError
 
 DGX = dataclasses.replace(SYSTEMS["dgxh100_n64"], micro_batch_size=1)
 

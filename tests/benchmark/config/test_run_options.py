@@ -12,7 +12,7 @@ from benchmark.config.benchmarks import GPT3_175B
 from benchmark.config.run_config import RunConfig
 from benchmark.config.run_options import parse_run
 from benchmark.config.systems import SYSTEMS
-from stage.errors import InputError
+from foundation.errors import InputError
 
 
 def parsed(*arguments: str) -> RunConfig:

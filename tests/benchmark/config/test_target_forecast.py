@@ -10,7 +10,7 @@ from benchmark.config.benchmarks import GPT3_175B, REHEARSAL, REHEARSAL_LLAMA
 from benchmark.config.reference_curves import REFERENCE_CURVES
 from benchmark.config.run_config import Benchmark
 from benchmark.config.target_forecast import forecast
-from benchmark.results.frames import published_frame
+from benchmark.judging.results.frames import published_frame
 from tests.support import REPOSITORY
 
 INTERVAL = 24576 * 2048
@@ -107,7 +107,9 @@ def test_curves_end_at_the_target_of_their_benchmark() -> None:
 
 @pytest.mark.parametrize(("benchmark", "unit"), [(REHEARSAL, 1), (REHEARSAL_LLAMA, 128)], ids=["gpt3", "llama31"])
 def test_rehearsals_take_what_their_reference_points_say(benchmark: Benchmark, unit: int) -> None:
-    points = json.loads((REPOSITORY / "benchmark" / "results" / f"{benchmark.name}_points.json").read_text())
+    points = json.loads(
+        (REPOSITORY / "benchmark" / "judging" / "results" / f"{benchmark.name}_points.json").read_text()
+    )
     taken = points[f"{benchmark.name}_ref_16"]["Epochs to converge"]
     found = forecast(benchmark, [], 0)
     assert found is not None

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.launch.attempt_folder import all_attempts, read_end
-from benchmark.launch.incidents import own_incident, write_incident
 from benchmark.launch.keep_running import Refused, RunPlace, alone_in, keep_running, patiently
 from benchmark.launch.next_attempt import Decision
+from benchmark.run_record.attempt_folder import all_attempts, read_end
+from benchmark.run_record.incidents import own_incident, write_incident
 
 
 @dataclass

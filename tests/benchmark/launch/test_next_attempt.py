@@ -8,11 +8,18 @@ from typing import Any
 
 import pytest
 
-from benchmark.launch.attempt_folder import AttemptEnd, AttemptStart, attempt_path, new_attempt, write_end, write_start
-from benchmark.launch.endings import ENDINGS, STOP_NOTE, Action, StopNote
-from benchmark.launch.incidents import Incident, IncidentKind, write_incident
 from benchmark.launch.next_attempt import Ended, decide
-from benchmark.launch.small_files import write_object
+from benchmark.run_record.attempt_folder import (
+    AttemptEnd,
+    AttemptStart,
+    attempt_path,
+    new_attempt,
+    write_end,
+    write_start,
+)
+from benchmark.run_record.endings import ENDINGS, STOP_NOTE, Action, StopNote
+from benchmark.run_record.incidents import Incident, IncidentKind, write_incident
+from benchmark.run_record.small_files import write_object
 
 DEAD = Incident(100.0, 9, "n2", 7, "killed", 12, "passes", "gone without a word")
 DEAD_LINE = "rank 9 on n2 after step 12, in passes: killed: gone without a word"

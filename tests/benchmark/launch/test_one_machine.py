@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.launch.attempt_folder import all_attempts, read_end
 from benchmark.launch.one_machine import OneMachine, run_here
-from stage.errors import InputError
+from benchmark.run_record.attempt_folder import all_attempts, read_end
+from foundation.errors import InputError
 from tests.support import REPOSITORY, assert_refused, command
 
 

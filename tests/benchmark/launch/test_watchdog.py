@@ -14,10 +14,10 @@ from threading import Thread
 import pytest
 
 from benchmark.launch import watchdog as module
-from benchmark.launch.attempt_folder import raise_alarm
-from benchmark.launch.heartbeat import SIZE, HangLimits, Heartbeat
-from benchmark.launch.incidents import Incident, read_incidents
 from benchmark.launch.watchdog import STACKS_SIGNAL, Watchdog, process_state, waits_in, watched
+from benchmark.run_record.attempt_folder import raise_alarm
+from benchmark.run_record.heartbeat import SIZE, HangLimits, Heartbeat
+from benchmark.run_record.incidents import Incident, read_incidents
 from tests.drills.acts import children
 from tests.forked import fork_server
 

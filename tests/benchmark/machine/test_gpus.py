@@ -21,7 +21,7 @@ from benchmark.machine.gpus import (
     turned_bad,
 )
 from benchmark.machine.hardware import NO_ACCELERATORS, accelerators
-from stage.errors import InputError
+from foundation.errors import InputError
 
 
 def test_reading_of_a_device(nvml: ModuleType) -> None:

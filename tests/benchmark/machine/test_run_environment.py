@@ -16,7 +16,7 @@ from benchmark.machine.run_environment import (
     run_environment,
     use_deterministic_kernels,
 )
-from stage.git import commit_of
+from foundation.git import commit_of
 from tests.benchmark.runs import events, run, system_of
 from tests.benchmark.tiny import SHORT, Inputs, in_processes
 

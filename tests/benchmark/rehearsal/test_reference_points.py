@@ -11,7 +11,7 @@ from benchmark.config.run_config import Benchmark
 from benchmark.rehearsal import reference_points
 from benchmark.rehearsal.reference_points import rehearse_seeds, write_reference_points
 from benchmark.training.same_run import as_json
-from stage.errors import CheckFailed
+from foundation.errors import CheckFailed
 from tests.support import REPOSITORY, assert_refused, command
 
 
@@ -45,7 +45,7 @@ def test_points_of_a_benchmark_whose_log_counts_samples(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_mean_deviation_and_smallest_accepted_median(tmp_path: Path) -> None:
     """Those of the official checker, which takes the smallest accepted mean from a search."""
-    committed = json.loads((REPOSITORY / "benchmark" / "results" / "rehearsal_points.json").read_text())
+    committed = json.loads((REPOSITORY / "benchmark" / "judging" / "results" / "rehearsal_points.json").read_text())
     (points,) = committed.values()
     tokens = points["Epochs to converge"]
     runs = [write_run(tmp_path / str(number), count) for number, count in enumerate(tokens)]
@@ -92,7 +92,7 @@ def test_runs_that_do_not_belong_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("benchmark", REHEARSALS.values(), ids=REHEARSALS)
 def test_committed_points_are_the_rehearsals(benchmark: Benchmark) -> None:
-    file = REPOSITORY / "benchmark" / "results" / f"{benchmark.name}_points.json"
+    file = REPOSITORY / "benchmark" / "judging" / "results" / f"{benchmark.name}_points.json"
     (points,) = json.loads(file.read_text()).values()
     assert points["Benchmark"] == benchmark.mlperf_name
     assert points["BS"] == benchmark.global_batch_size

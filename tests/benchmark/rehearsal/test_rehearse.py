@@ -10,7 +10,7 @@ import pytest
 from benchmark.config.benchmarks import REHEARSAL
 from benchmark.rehearsal.rehearse import _Rehearsal, rehearse, unigram_entropy
 from data_prep.token_files.indexed_dataset import IndexedDatasetWriter
-from stage.errors import InputError
+from foundation.errors import InputError
 from tests.support import REPOSITORY, assert_refused, command
 
 

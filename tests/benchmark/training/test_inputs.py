@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import stage.outputs.manifest
+import foundation.outputs.manifest
 from benchmark.config.run_sections import DataOptions
 from benchmark.training.inputs import (
     count_validation_tokens,
@@ -18,8 +18,8 @@ from benchmark.training.inputs import (
     require_inputs,
 )
 from data_prep.sample_order.token_windows import open_token_windows
-from stage.errors import InputError
-from stage.outputs.manifest import Recipe, made_by, manifest_path, read_manifest, record_of, write_manifest
+from foundation.errors import InputError
+from foundation.outputs.manifest import Recipe, made_by, manifest_path, read_manifest, record_of, write_manifest
 from tests.benchmark.llama import TINY_LLAMA
 from tests.benchmark.tiny import TINY, Inputs
 
@@ -96,13 +96,13 @@ def test_each_file_is_asked_for_once(
 ) -> None:
     config = inputs.config(tmp_path).changed(checkpoint=checkpoint)
     asked: list[str] = []
-    ask = stage.outputs.manifest._stats_of
+    ask = foundation.outputs.manifest._stats_of
 
     def counted(files: tuple[str, list[str]]) -> Any:
         asked.extend(f"{files[0]}/{name}" for name in files[1])
         return ask(files)
 
-    monkeypatch.setattr(stage.outputs.manifest, "_stats_of", counted)
+    monkeypatch.setattr(foundation.outputs.manifest, "_stats_of", counted)
     require_inputs(config.data, config.benchmark)
     provenance(config.data)
     assert sorted(asked) == sorted(str(path) for path in checkpoint.rglob("*") if path.is_file())

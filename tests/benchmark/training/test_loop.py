@@ -9,15 +9,15 @@ import pytest
 
 import benchmark.training.loop as loop_module
 from benchmark.config.run_config import Benchmark
-from benchmark.events.event import Event
-from benchmark.events.event_log import EventLog
-from benchmark.launch.endings import RunEnd
-from benchmark.launch.phases import PhaseLog
+from benchmark.run_record.endings import RunEnd
+from benchmark.run_record.events.event import Event
+from benchmark.run_record.events.event_log import EventLog
+from benchmark.run_record.phases import PhaseLog
 from benchmark.training.engine.run_progress import Progress, starting_progress
 from benchmark.training.loop import Run, run_loop
 from benchmark.training.observer import Observer, StepDone
 from benchmark.training.step import EvaluationResult, StepFlags, StepResult
-from tests.benchmark.events.recorder import Recorder
+from tests.benchmark.run_record.events.recorder import Recorder
 from tests.benchmark.tiny import SHORT
 
 TOKENS = 12 * 16

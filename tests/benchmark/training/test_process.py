@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmark.launch.endings import ENDINGS
-from benchmark.launch.heartbeat import HangLimits, Heartbeat
+from benchmark.run_record.endings import ENDINGS
+from benchmark.run_record.heartbeat import HangLimits, Heartbeat
 from benchmark.training import process
 from benchmark.training.engine.distributed import MeetingFailed
 from benchmark.training.process import incident_of
-from stage.errors import CheckFailed, InputError
+from foundation.errors import CheckFailed, InputError
 from tests.benchmark.tiny import Inputs
 
 FAILED = ENDINGS["failed"].exit_status

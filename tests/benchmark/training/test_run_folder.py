@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from benchmark.config.run_config import RunConfig
-from benchmark.events.background_sink import Background
-from benchmark.events.event import Event
-from benchmark.events.mlperf_log import MlperfLog
-from benchmark.launch.attempt_folder import AttemptEnd, AttemptStart, attempt_path, write_end, write_start
-from benchmark.launch.endings import RunEnd
+from benchmark.run_record.attempt_folder import AttemptEnd, AttemptStart, attempt_path, write_end, write_start
+from benchmark.run_record.endings import RunEnd
+from benchmark.run_record.events.background_sink import Background
+from benchmark.run_record.events.event import Event
+from benchmark.run_record.events.mlperf_log import MlperfLog
 from benchmark.training.checkpoints.checkpoint_choice import CheckpointChoice
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, progress_as_json, publish_checkpoint
 from benchmark.training.engine.distributed import Environment
@@ -24,7 +24,7 @@ from benchmark.training.engine.run_progress import Evaluation, starting_progress
 from benchmark.training.run_folder import open_event_log, open_run_folder, summary_path
 from benchmark.training.run_log import RunLog
 from benchmark.training.same_run import ContentIdentity, InputIdentities, as_json, read_identities
-from stage.errors import InputError
+from foundation.errors import InputError
 from tests.benchmark.runs import events, mlperf
 from tests.benchmark.tiny import CPU, SHORT, TINY, Inputs
 
@@ -115,7 +115,7 @@ def test_finished_run_is_refused(tmp_path: Path) -> None:
 
 
 def test_folder_in_use_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stage.outputs.lock.PATIENCE_S", 0.1)
+    monkeypatch.setattr("foundation.outputs.lock.PATIENCE_S", 0.1)
     config = configured(tmp_path)
     with (
         open_run_folder(config, rank=0),

@@ -17,8 +17,8 @@ from benchmark.training.same_run import (
     write_identities,
 )
 from data_prep.sample_order.blend_file import write_blend
-from stage.errors import InputError
-from stage.outputs.manifest import manifest_path
+from foundation.errors import InputError
+from foundation.outputs.manifest import manifest_path
 from tests.benchmark.tiny import CPU, TINY, Inputs
 
 

@@ -14,8 +14,8 @@ import pytest
 import benchmark.training.loop as loop_module
 import benchmark.training.step as step_module
 from benchmark.config.run_config import RunConfig
-from benchmark.launch.attempt_folder import all_attempts, read_start
-from benchmark.launch.incidents import read_incidents
+from benchmark.run_record.attempt_folder import all_attempts, read_start
+from benchmark.run_record.incidents import read_incidents
 from benchmark.training.observers import summary_file
 from benchmark.training.train import train
 from tests.benchmark.runs import command_line, events, figures, mlperf, run, system_of

@@ -8,13 +8,13 @@ import torch
 
 from benchmark.config.run_config import RunConfig
 from benchmark.config.systems import SYSTEMS
-from benchmark.launch.phases import Phase, PhaseLog
+from benchmark.run_record.phases import Phase, PhaseLog
 from benchmark.training.checkpoints.checkpoint_folder import DIGESTS, checkpoint_path
 from benchmark.training.engine.adam import Adam, local
 from benchmark.training.engine.distributed import joined_world, read_environment
 from benchmark.training.warm_up import made_up_batches, training_micro_batches, warm_up
 from checksums.md5_list import read_list
-from stage.errors import InputError
+from foundation.errors import InputError
 from tests.benchmark.runs import events, loaded_state, mlperf, run, system_of
 from tests.benchmark.tiny import SHORT, TINY, Inputs, in_processes
 

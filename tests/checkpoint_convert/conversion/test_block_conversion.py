@@ -22,11 +22,11 @@ from checkpoint_convert.formats.array_table import ARRAYS, chunk_shape
 from checkpoint_convert.formats.source_files import LocalFiles
 from checkpoint_convert.formats.summed_output import FileTask
 from checkpoint_convert.formats.zarr_arrays import create_array, open_zarr
-from stage.errors import InputError
-from stage.outputs.digest import md5_file
-from stage.outputs.manifest import Recipe
-from stage.outputs.resumable_output import ResumableOutput, resumable_output
-from stage.progress import Meter
+from foundation.errors import InputError
+from foundation.outputs.digest import md5_file
+from foundation.outputs.manifest import Recipe
+from foundation.outputs.resumable_output import ResumableOutput, resumable_output
+from foundation.progress import Meter
 
 SHAPE = (130, 200)
 FLOAT32, BFLOAT16 = np.dtype(np.float32), np.dtype(ml_dtypes.bfloat16)

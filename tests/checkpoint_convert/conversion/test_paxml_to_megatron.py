@@ -16,8 +16,8 @@ from checkpoint_convert.formats.source_files import LocalFiles
 from checkpoint_convert.formats.step_files import adam_step, is_counter
 from checksums.common_file import PARAM_GROUP
 from checksums.md5_list import digest_folder, format_list, read_list
-from stage.errors import InputError
-from stage.outputs.manifest import read_manifest
+from foundation.errors import InputError
+from foundation.outputs.manifest import read_manifest
 from tests.checkpoint_convert.in_process import run
 from tests.checkpoint_convert.tiny import GIB, ODD, MakePaxml, opened, read, tiny_values, write_paxml
 from tests.support import GOLDEN, SHARED_GOLDEN, golden, needs_shared

@@ -9,7 +9,7 @@ import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
 from checkpoint_convert.export.huggingface_tokenizer import tokenizer_files
-from stage.errors import InputError
+from foundation.errors import InputError
 from tests.checkpoint_convert.export.sentencepiece_models import model_bytes, words
 
 SETTINGS: dict[str, dict[str, Any]] = {

@@ -9,10 +9,10 @@ import torch
 
 from checkpoint_convert.export.huggingface_forms import FORMS
 from checkpoint_convert.export.to_huggingface import to_huggingface
+from foundation.errors import InputError
 from model import kernels, llama31
 from model.llama31 import Llama31
 from model.llama31_config import Llama31Config
-from stage.errors import InputError
 from tests.checkpoint_convert.checkpoints import write_dcp
 from tests.checkpoint_convert.in_process import run
 

@@ -16,9 +16,9 @@ from checkpoint_convert.export.to_huggingface import file_parts, huggingface_ten
 from checkpoint_convert.formats.array_table import MASTER_WEIGHTS
 from checkpoint_convert.formats.distributed_checkpoint import dcp_arrays
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
+from foundation.errors import InputError
+from foundation.outputs.manifest import require_intact
 from model.gpt3 import GPT3
-from stage.errors import InputError
-from stage.outputs.manifest import require_intact
 from tests.checkpoint_convert.export.sentencepiece_models import model_bytes
 from tests.checkpoint_convert.in_process import run
 from tests.checkpoint_convert.tiny import AXES, CONFIG

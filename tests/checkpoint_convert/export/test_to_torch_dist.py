@@ -21,8 +21,8 @@ from checkpoint_convert.export.exported_arrays import HashingFile
 from checkpoint_convert.export.to_torch_dist import CORE, to_torch_dist
 from checkpoint_convert.formats.array_table import ARRAYS, EXP_AVG, EXP_AVG_SQ, MASTER_WEIGHTS
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
+from foundation.errors import InputError
 from model.gpt3 import GPT3
-from stage.errors import InputError
 from tests.checkpoint_convert.in_process import run
 from tests.checkpoint_convert.tiny import CONFIG, read
 

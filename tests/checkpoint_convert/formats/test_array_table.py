@@ -15,8 +15,8 @@ from checkpoint_convert.formats.array_table import (
     groups,
 )
 from checkpoint_convert.formats.axis_sizes import megatron_axis_sizes, paxml_axis_sizes
+from foundation.errors import InputError
 from model.gpt3 import GPT3
-from stage.errors import InputError
 from tests.checkpoint_convert.tiny import AXES, CONFIG, parameter_shapes
 
 

@@ -18,7 +18,7 @@ from torch.distributed.checkpoint.metadata import (
 
 from checkpoint_convert.formats.boxes import whole_box
 from checkpoint_convert.formats.distributed_checkpoint import dcp_arrays
-from stage.errors import InputError
+from foundation.errors import InputError
 from tests.checkpoint_convert.checkpoints import write_dcp, write_harmful_dcp
 
 TENSORS = {

@@ -14,7 +14,7 @@ from checkpoint_convert.formats.boxes import whole_box
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from checkpoint_convert.formats.stored_array import Values
 from checkpoint_convert.formats.zarr_arrays import create_array
-from stage.errors import InputError
+from foundation.errors import InputError
 from tests.checkpoint_convert.tiny import read
 
 HIDDEN = 512

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from checkpoint_convert.formats.safetensors_arrays import safetensors_arrays
-from stage.errors import InputError
+from foundation.errors import InputError
 from tests.checkpoint_convert.checkpoints import write_safetensors, write_sharded_safetensors
 
 TENSORS = {"a": torch.ones(50, 70), "b": torch.arange(9).to(torch.bfloat16), "step": torch.tensor(4000)}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from checkpoint_convert.formats.source_files import LocalFiles
-from stage.errors import InputError
+from foundation.errors import InputError
 
 LARGE = 3 << 20
 """Bytes; the identity covers all of a small file, and both ends of a large one."""

@@ -23,8 +23,8 @@ from checkpoint_convert.formats.step_files import (
     write_counters,
 )
 from checkpoint_convert.formats.zarr_arrays import create_array, zarr_array
-from stage.errors import InputError
-from stage.outputs.manifest import Recipe, Source, made_by, write_manifest
+from foundation.errors import InputError
+from foundation.outputs.manifest import Recipe, Source, made_by, write_manifest
 
 
 def test_step_of_no_common_file_and_of_a_damaged_one(tmp_path: Path) -> None:

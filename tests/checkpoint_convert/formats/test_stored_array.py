@@ -23,7 +23,7 @@ from checkpoint_convert.formats.boxes import (
     whole_box,
 )
 from checkpoint_convert.formats.stored_array import Values, copy_in_order, open_regular, read_box
-from stage.errors import InputError
+from foundation.errors import InputError
 
 SHAPES = st.lists(st.integers(1, 9), max_size=3).map(tuple)
 

@@ -15,10 +15,10 @@ from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_
 from checkpoint_convert.formats.source_files import LocalFiles
 from checkpoint_convert.formats.summed_output import Produced
 from checksums.md5_list import digest_folder, read_list
-from stage.errors import InputError
-from stage.outputs.manifest import manifest_path, read_manifest
-from stage.outputs.resumable_output import ResumableOutput
-from stage.outputs.shards import Shard
+from foundation.errors import InputError
+from foundation.outputs.manifest import manifest_path, read_manifest
+from foundation.outputs.resumable_output import ResumableOutput
+from foundation.outputs.shards import Shard
 from tests.checkpoint_convert.in_process import run
 from tests.checkpoint_convert.tiny import GIB
 

@@ -16,7 +16,7 @@ from checkpoint_convert.formats.boxes import whole_box
 from checkpoint_convert.formats.source_files import LocalFiles
 from checkpoint_convert.formats.stored_array import Values
 from checkpoint_convert.formats.zarr_arrays import create_array, open_zarr, zarr_array
-from stage.errors import InputError
+from foundation.errors import InputError
 
 SHAPE = (5, 20, 33)
 

@@ -17,7 +17,7 @@ from checkpoint_convert.formats.step_files import common_files, write_counters
 from checkpoint_convert.formats.zarr_arrays import create_array
 from checkpoint_convert.inspection.compare_checkpoints import compare_checkpoints
 from checkpoint_convert.inspection.megatron_view import as_megatron
-from stage.errors import InputError
+from foundation.errors import InputError
 from tests.checkpoint_convert.checkpoints import write_dcp, write_safetensors
 from tests.checkpoint_convert.in_process import run
 from tests.checkpoint_convert.tiny import AXES, opened, tiny_values, write_megatron, write_paxml

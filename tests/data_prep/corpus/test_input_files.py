@@ -10,10 +10,10 @@ import zstandard
 
 from data_prep.corpus.c4 import documents_of
 from data_prep.corpus.input_files import Place, decompressed, described, local_paths, parse_inputs, require_files
-from stage.errors import InputError
-from stage.outputs.digest import md5_file
+from foundation.errors import InputError
+from foundation.outputs.digest import md5_file
 from tests.data_prep.shards import write_shard
-from tests.stage.faulty_server import FaultyServer
+from tests.foundation.faulty_server import FaultyServer
 
 
 def test_files_and_addresses_give_the_same_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from data_prep.corpus.validation_subset import chosen_places
-from stage.outputs.manifest import read_manifest
+from foundation.outputs.manifest import read_manifest
 from tests.support import assert_refused, command
 
 LINES = [json.dumps({"url": f"u{n}", "text": f"Tréé {n}\nand more"}, ensure_ascii=n % 2 == 0) for n in range(30)]

@@ -10,7 +10,7 @@ from data_prep.inspection.dataset_exports import dataset_tables
 from data_prep.inspection.inspect_command import InspectDatasetCommand
 from data_prep.inspection.inspect_dataset import inspect_dataset
 from data_prep.tokenizing.tokenizer import Tokenizer
-from stage.errors import InputError
+from foundation.errors import InputError
 from tests.data_prep.datasets import write_documents
 from tests.support import assert_refused, command
 

@@ -18,8 +18,8 @@ from data_prep.inspection.dataset_scan import (
 )
 from data_prep.token_files import file_array, indexed_dataset
 from data_prep.token_files.indexed_dataset import IndexedDataset, bin_path, idx_path
-from stage.errors import CheckFailed
-from stage.progress import Meter
+from foundation.errors import CheckFailed
+from foundation.progress import Meter
 from tests.data_prep.datasets import write_documents
 from tests.support import write_dataset
 

@@ -15,9 +15,9 @@ from sentencepiece import sentencepiece_model_pb2
 from data_prep.preparation import artifacts
 from data_prep.preparation.artifacts import ARTIFACTS, LLAMA31_DATASET_BYTES, wanted_files
 from data_prep.preparation.fetch import fetch, files_there, require_all
-from stage.errors import CheckFailed, InputError
-from stage.outputs.digest import md5_file
-from stage.outputs.manifest import read_manifest
+from foundation.errors import CheckFailed, InputError
+from foundation.outputs.digest import md5_file
+from foundation.outputs.manifest import read_manifest
 from tests.data_prep.fake_hub import COMMITS, FILES, NAMES, FakeHub, all_files, fake_hub, fetched
 from tests.support import assert_refused, command, forked_command
 

@@ -15,14 +15,14 @@ from data_prep.preprocessing.preprocess import preprocess
 from data_prep.preprocessing.token_piece import PieceMaker, Reading, join_pieces
 from data_prep.token_files.indexed_dataset import IndexedDataset
 from data_prep.tokenizing.tokenizer import train_tokenizer
-from stage.errors import InputError
-from stage.outputs.digest import md5_file
-from stage.outputs.manifest import Recipe, manifest_path, read_manifest
-from stage.outputs.resumable_output import NewPiece, resumable_output
-from stage.outputs.shards import Shard
+from foundation.errors import InputError
+from foundation.outputs.digest import md5_file
+from foundation.outputs.manifest import Recipe, manifest_path, read_manifest
+from foundation.outputs.resumable_output import NewPiece, resumable_output
+from foundation.outputs.shards import Shard
 from tests.data_prep.english_text import WORDS
 from tests.data_prep.shards import DOCUMENTS, Sums, sums, write_shard
-from tests.stage.faulty_server import FaultyServer
+from tests.foundation.faulty_server import FaultyServer
 from tests.support import forked_command
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_prep.sample_order import blend
-from stage.errors import InputError
+from foundation.errors import InputError
 
 
 @settings(max_examples=100)

@@ -9,7 +9,7 @@ import pytest
 
 from data_prep.sample_order.blend_file import discover, read_blend
 from data_prep.sample_order.token_windows import open_token_windows
-from stage.errors import InputError
+from foundation.errors import InputError
 from tests.support import assert_refused, command, write_dataset
 
 SIZES = {"a": [30, 11, 60], "deep/b": [7] * 30, "deep/er/c.v1": [400]}

@@ -13,7 +13,7 @@ from data_prep.sample_order.kept_index import index_folder
 from data_prep.sample_order.sample_index import build_sample_index
 from data_prep.sample_order.token_windows import SingleDataset, open_token_windows
 from data_prep.token_files.file_array import FileArray
-from stage.outputs import lock
+from foundation.outputs import lock
 from tests.support import write_dataset
 
 SIZES = [7, 30, 1, 12, 5]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_prep.sample_order.token_windows import BlendedDataset, SingleDataset, open_token_windows
-from stage.errors import InputError
+from foundation.errors import InputError
 from tests.support import golden, write_dataset, write_golden_corpora
 
 CASES = golden("data_manifest.json")["cases"]

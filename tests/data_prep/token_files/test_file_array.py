@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_prep.token_files.file_array import FileArray, read_at
-from stage.errors import InputError
+from foundation.errors import InputError
 
 MEND = "make it again"
 

@@ -8,8 +8,8 @@ import pytest
 
 from data_prep.token_files import indexed_dataset
 from data_prep.token_files.indexed_dataset import IndexedDataset, IndexedDatasetWriter, bin_path, idx_path, token_dtype
-from stage.errors import InputError
-from stage.outputs.digest import md5_file
+from foundation.errors import InputError
+from foundation.outputs.digest import md5_file
 from tests.support import golden, write_dataset, write_golden_corpora
 
 

@@ -13,8 +13,8 @@ from data_prep.sample_order.token_windows import open_token_windows
 from data_prep.token_files.indexed_dataset import bin_path, idx_path
 from data_prep.token_files.merge_datasets import Merged, merge_datasets
 from data_prep.tokenizing.tokenizer import train_tokenizer
-from stage.errors import InputError
-from stage.outputs.manifest import manifest_path, read_manifest
+from foundation.errors import InputError
+from foundation.outputs.manifest import manifest_path, read_manifest
 from tests.data_prep.shards import sums
 from tests.support import command, write_dataset
 

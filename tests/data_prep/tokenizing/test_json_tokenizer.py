@@ -11,9 +11,9 @@ from data_prep.preprocessing.preprocess import preprocess
 from data_prep.preprocessing.token_piece import Reading
 from data_prep.token_files.indexed_dataset import IndexedDataset
 from data_prep.tokenizing.tokenizer import open_tokenizer
-from stage.errors import InputError
-from stage.outputs.digest import md5_file
-from stage.outputs.manifest import read_manifest
+from foundation.errors import InputError
+from foundation.outputs.digest import md5_file
+from foundation.outputs.manifest import read_manifest
 from tests.data_prep import english_text
 from tests.data_prep.models import TEXTS
 from tests.support import assert_refused, command

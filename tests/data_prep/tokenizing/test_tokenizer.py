@@ -6,8 +6,8 @@ import pytest
 import sentencepiece
 
 from data_prep.tokenizing.tokenizer import Tokenizer, train_tokenizer
-from stage.errors import InputError
-from stage.outputs.digest import md5_file
+from foundation.errors import InputError
+from foundation.outputs.digest import md5_file
 from tests.data_prep.models import train
 from tests.support import command
 

@@ -30,7 +30,8 @@ class Job:
         self.answer(interpreter="nodes 64\ndevice cuda", interpreter_status="0", statuses="0")
         checkout = self.folder / "checkout"
         no_caches = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(REPOSITORY / "benchmark" / "launch", checkout / "benchmark" / "launch", ignore=no_caches)
+        for room in ("launch", "run_record"):
+            shutil.copytree(REPOSITORY / "benchmark" / room, checkout / "benchmark" / room, ignore=no_caches)
         for name in ("run_gpt3.sh", "environment.sh", "benchmark/__init__.py"):
             shutil.copy(REPOSITORY / name, checkout / name)
         self.variables = {

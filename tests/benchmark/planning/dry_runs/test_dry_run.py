@@ -14,10 +14,10 @@ from benchmark.planning.dry_runs.dry_run import dry_run, kinds_of_ranks
 from benchmark.planning.dry_runs.examine_rank import counted_micro_batches, examine
 from benchmark.planning.dry_runs.rank_report import RankReport
 from benchmark.training.step import train_step
+from foundation.errors import CheckFailed
 from model.decoder_sizes import Recompute
 from model.flops import num_parameters
 from model.gpt3_config import GPT3Config
-from stage.errors import CheckFailed
 from tests.benchmark.tiny import in_processes
 
 MODEL = GPT3Config(

@@ -23,7 +23,7 @@ from benchmark.planning.run_plans.calibration import (
 )
 from benchmark.planning.step_model.machine_constants import committed_constants, rates, values_of
 from benchmark.planning.step_model.operation_times import attention_s, matmul_s
-from stage.errors import InputError
+from foundation.errors import InputError
 
 CALIBRATION = Calibration(
     format=FORMAT,

@@ -17,7 +17,7 @@ from benchmark.planning.run_plans.plan_options import PlannedRun, PlanOptions
 from benchmark.planning.run_plans.plan_text import format_search
 from benchmark.planning.run_plans.search_layouts import candidates, search_layouts
 from benchmark.planning.step_model.machine_constants import committed_constants
-from stage.errors import InputError
+from foundation.errors import InputError
 from tests.benchmark.planning.run_plans.test_calibration import CALIBRATION
 
 FLAT = ["plan", "llama31_8b", "--stack", "nemo", "--json"]

@@ -25,7 +25,7 @@ from benchmark.planning.run_plans.run_length import (
 )
 from benchmark.planning.run_plans.run_plan import RunPlan, make_plan
 from benchmark.planning.step_model.simulated_step import StepParts
-from stage.errors import CheckFailed, InputError
+from foundation.errors import CheckFailed, InputError
 
 GB2048 = dataclasses.replace(GPT3_175B, global_batch_size=2048)
 NOTHING = WorkCounts([], [], [], [])

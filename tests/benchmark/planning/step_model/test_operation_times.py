@@ -9,7 +9,7 @@ from benchmark.planning.step_model.machine_constants import Rates, committed_con
 from benchmark.planning.step_model.memory_formula import kept_per_block, memory_need
 from benchmark.planning.step_model.operation_times import attention_s, matmul_s
 from benchmark.planning.step_model.stacks import STACKS
-from stage.errors import InputError
+from foundation.errors import InputError
 from tests.benchmark.planning.step_model.works import VALUES, gpt3_work
 
 H100, A100 = (rates(VALUES, accelerator, "nemo") for accelerator in ("H100 SXM", "A100-80GB"))

@@ -11,7 +11,7 @@ from benchmark.training.checkpoints.checkpoint_choice import (
     set_aside_damaged,
 )
 from benchmark.training.checkpoints.checkpoint_folder import DamagedCheckpoint, checkpoint_path, whole_checkpoints
-from stage.errors import InputError
+from foundation.errors import InputError
 from tests.benchmark.training.checkpoints.test_checkpoint_folder import PROGRESS, publish
 
 

@@ -18,8 +18,8 @@ from benchmark.training.checkpoints.checkpoint_folder import (
 )
 from benchmark.training.engine.run_progress import Evaluation, Progress
 from checksums.md5_list import read_list
-from stage.errors import InputError
-from stage.outputs.digest import md5_file
+from foundation.errors import InputError
+from foundation.outputs.digest import md5_file
 
 PROGRESS = Progress(
     seed=7,

@@ -15,7 +15,7 @@ from benchmark.training.checkpoints.checkpoint_writer import Checkpointer
 from benchmark.training.engine.adam import local
 from benchmark.training.engine.distributed import joined_world, read_environment
 from benchmark.training.train import train
-from stage.errors import InputError
+from foundation.errors import InputError
 from tests.benchmark.runs import events, figures, loaded_state, system_of
 from tests.benchmark.tiny import SHORT, Inputs, in_processes
 from tests.support import command

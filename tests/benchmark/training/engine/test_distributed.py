@@ -28,9 +28,9 @@ from benchmark.training.engine.distributed import (
     tensor_options,
 )
 from benchmark.training.train import train
+from foundation.child_processes import reserved_port
+from foundation.errors import InputError
 from model.sharding import AXES
-from stage.child_processes import reserved_port
-from stage.errors import InputError
 from tests.benchmark.runs import system_of
 from tests.benchmark.tiny import Inputs, in_processes
 

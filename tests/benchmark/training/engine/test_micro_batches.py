@@ -16,7 +16,7 @@ from benchmark.training.engine.micro_batches import (
 )
 from benchmark.training.inputs import open_data
 from data_prep.sample_order.token_windows import open_token_windows
-from stage.errors import InputError
+from foundation.errors import InputError
 from tests.benchmark.runs import system_of
 from tests.benchmark.tiny import SHORT, Inputs
 from tests.support import SHARED_GOLDEN, needs_shared, write_dataset

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmark.launch.endings import RunEnd
+from benchmark.run_record.endings import RunEnd
 from benchmark.training.observers.after_checkpoint import AfterCheckpoint
 from tests.benchmark.tiny import TINY
 

@@ -14,7 +14,7 @@ from benchmark.training.engine.adam import Adam, local
 from benchmark.training.engine.distributed import joined_world, read_environment
 from benchmark.training.observers.copy_audit import audit_replicas
 from benchmark.training.train import train
-from stage.errors import CheckFailed
+from foundation.errors import CheckFailed
 from tests.benchmark.runs import events, loaded_state, system_of
 from tests.benchmark.tiny import TINY, Inputs, in_processes
 

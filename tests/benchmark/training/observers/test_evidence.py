@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from benchmark.config.run_config import RunConfig
-from benchmark.events.background_sink import Background
-from benchmark.events.event import Event
-from benchmark.events.mlperf_log import MlperfLog
-from benchmark.evidence.chain import (
+from benchmark.run_record.endings import Ending
+from benchmark.run_record.events.background_sink import Background
+from benchmark.run_record.events.event import Event
+from benchmark.run_record.events.mlperf_log import MlperfLog
+from benchmark.run_record.evidence_chain import (
     EVIDENCE,
     Begin,
     Chain,
@@ -25,7 +26,6 @@ from benchmark.evidence.chain import (
     gaps,
     read_chain,
 )
-from benchmark.launch.endings import Ending
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, read_progress
 from benchmark.training.train import train
 from tests.benchmark.runs import mlperf, system_of

@@ -17,7 +17,7 @@ from benchmark.config.run_config import RunConfig
 from benchmark.training.checkpoints.checkpoint_folder import whole_checkpoints
 from benchmark.training.engine.adam import Adam, local
 from benchmark.training.train import train
-from stage.errors import CheckFailed
+from foundation.errors import CheckFailed
 from tests.benchmark.runs import events, mlperf, system_of
 from tests.benchmark.tiny import TINY, Inputs, in_processes
 

@@ -14,9 +14,9 @@ import pytest
 import benchmark.training.loop as loop_module
 import benchmark.training.step as step_module
 from benchmark.config.run_config import RunConfig
-from benchmark.events.event_log import EventLog
-from benchmark.launch.endings import RunEnd
-from benchmark.launch.phases import PhaseLog
+from benchmark.run_record.endings import RunEnd
+from benchmark.run_record.events.event_log import EventLog
+from benchmark.run_record.phases import PhaseLog
 from benchmark.training.checkpoints import checkpoint_writer
 from benchmark.training.checkpoints.checkpoint_folder import whole_checkpoints
 from benchmark.training.checkpoints.checkpoint_writer import Checkpointer

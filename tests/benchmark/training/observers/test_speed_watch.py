@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from benchmark.config.run_config import RunConfig
-from benchmark.events.event import Event
-from benchmark.events.event_log import EventLog
-from benchmark.launch.endings import Ending
 from benchmark.machine.gpus import DeviceReading
+from benchmark.run_record.endings import Ending
+from benchmark.run_record.events.event import Event
+from benchmark.run_record.events.event_log import EventLog
 from benchmark.training import train as training
 from benchmark.training.engine.distributed import read_environment
 from benchmark.training.engine.rank_speed import HostTimer
@@ -24,7 +24,7 @@ from benchmark.training.observers.slowness_rules import SAMPLES
 from benchmark.training.observers.speed_watch import WARM_UP, SpeedWatch
 from benchmark.training.step import StepFlags, StepResult
 from model.passes.block_pass import BlockPass
-from tests.benchmark.events.recorder import Recorder
+from tests.benchmark.run_record.events.recorder import Recorder
 from tests.benchmark.runs import events, figures, run, system_of
 from tests.benchmark.tiny import CPU, TINY, Inputs, in_processes
 

@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from benchmark.results.mllog import read_log
+from benchmark.run_record.mllog import read_log
 from benchmark.training.observers.spikes import CALM, LEAST, MOST, RECENT, Spike
-from stage.git import REPOSITORY
+from foundation.git import REPOSITORY
 from tests.benchmark.training.observers.false_alarms import KINDS, NORM, Noise, alarms, count_false_alarms
 
 PUBLISHED = sorted((REPOSITORY.parent / "shared" / "real_logs" / "v3.0").glob("NVIDIA*/results/*/gpt3/result_0.txt"))

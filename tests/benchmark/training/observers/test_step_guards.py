@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from benchmark.events.event import Event
-from benchmark.events.event_log import EventLog
-from benchmark.launch.endings import RunEnd
-from benchmark.launch.phases import PhaseLog
+from benchmark.run_record.endings import RunEnd
+from benchmark.run_record.events.event import Event
+from benchmark.run_record.events.event_log import EventLog
+from benchmark.run_record.phases import PhaseLog
 from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.unsound_values import (
     BadMicroBatch,
@@ -28,7 +28,7 @@ from benchmark.training.observers.skipped_steps import (
     suspected_samples,
 )
 from benchmark.training.step import StepResult
-from tests.benchmark.events.recorder import Recorder
+from tests.benchmark.run_record.events.recorder import Recorder
 from tests.benchmark.tiny import TINY
 from tests.benchmark.training.observers.test_spikes import quiet
 

@@ -11,14 +11,14 @@ import pytest
 from benchmark.config.benchmarks import REHEARSAL
 from benchmark.config.reference_curves import REFERENCE_CURVES
 from benchmark.config.run_config import Benchmark
-from benchmark.events.event import Event
-from benchmark.events.event_log import EventLog
+from benchmark.run_record.events.event import Event
+from benchmark.run_record.events.event_log import EventLog
 from benchmark.training.engine.run_progress import Evaluation, starting_progress
 from benchmark.training.observer import StepDone
 from benchmark.training.observers import step_record
 from benchmark.training.observers.step_record import StepRecord, TargetEta
 from benchmark.training.step import EvaluationResult, StepResult
-from tests.benchmark.events.recorder import Recorder
+from tests.benchmark.run_record.events.recorder import Recorder
 from tests.benchmark.tiny import CPU, SHORT
 
 RESULT = StepResult(3.5, 0.25, 1e-3, False)

@@ -1,0 +1,1 @@
+"""Read, judge, show and hand in results; installable and usable without PyTorch."""

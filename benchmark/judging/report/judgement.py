@@ -1,0 +1,203 @@
+"""Review everything below some folders, package by package, and prepare its systems and runs for a page.
+
+A broken package does not stop the others.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from benchmark.judging.results.judged import OFFICIAL
+from benchmark.judging.results.recorded_run import RecordedRun, with_records
+from benchmark.judging.results.run_summary import RunSummary
+from benchmark.judging.results.score import Score, middle_run
+from benchmark.judging.results.subjects import ResultSet, find_subjects
+from benchmark.judging.review.findings import STOPPED, Finding, Severity
+from benchmark.judging.review.verdict import SubjectReview, Verdict, review, subject_review
+from benchmark.run_record.mllog import read_log
+from foundation.errors import InputError
+from foundation.regular_files import is_regular
+
+EMPTY = "no results in it that are reviewed"
+COLOURS = 6
+"""Number of colours that can be told apart; with more groups of lines, each has a panel of its own."""
+DASHES = 4
+TOLD_APART_BY = (
+    ("name",),
+    ("name", "benchmark"),
+    ("name", "package"),
+    ("name", "package", "round"),
+    ("name", "benchmark", "package", "round"),
+)
+"""Facts about systems that name them: the first row that gives each a name of its own."""
+
+
+@dataclass(frozen=True)
+class ReviewedSystem:
+    """One system of a package, or loose runs that belong together."""
+
+    subject: SubjectReview
+    result_set: ResultSet
+    score: Score
+
+    @property
+    def round(self) -> str:
+        """Return the round by whose rules the system is judged, such as 4.1."""
+        return self.result_set.ruleset.rpartition(".")[0]
+
+    @property
+    def verdict(self) -> Verdict:
+        """Return the verdict: rejected with its package, or with questions if its own review raised some."""
+        if self.findings("error") or not self.subject.passed:
+            return "rejected"
+        return "acceptable with questions" if self.findings("warning") else "acceptable"
+
+    def findings(self, severity: Severity) -> list[Finding]:
+        """Return the findings in its runs, its folder and its description."""
+        return [one for one in self.subject.of(severity) if self.subject.kind == "runs" or self._is_mine(one)]
+
+    def _is_mine(self, finding: Finding) -> bool:
+        found, folder = Path(finding.path), self.result_set.folder
+        inside = folder is not None and (found == folder or folder in found.parents or found == folder.parent)
+        return inside or found == self.result_set.system_path
+
+
+@dataclass(frozen=True)
+class ReportedRun:
+    """One run of a page."""
+
+    recorded: RecordedRun
+    name: str
+    """Shortest end of its path that identifies it."""
+    system: int
+    """Position of its system on the page."""
+    group: int
+    """Group that shares its colour: its system if there are several, else the run itself."""
+    dash: int
+    """Dash of its line: runs of one colour differ in their dashes."""
+    score: Score
+    is_middle: bool
+    """True if its time is the middle one of its system."""
+
+    @property
+    def summary(self) -> RunSummary:
+        return self.recorded.summary
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The reviews of several packages and sets of runs, perhaps of several rounds."""
+
+    subjects: Sequence[SubjectReview]
+
+    @cached_property
+    def systems(self) -> list[ReviewedSystem]:
+        """Return the systems by benchmark, best score first; those without a score come last, in the order given."""
+        found = [
+            ReviewedSystem(subject, one, scored)
+            for subject in self.subjects
+            for one, scored in zip(subject.sets, subject.scores, strict=True)
+        ]
+        return sorted(found, key=lambda one: (one.score.benchmark, one.score.minutes is None, one.score.minutes or 0))
+
+    @property
+    def problems(self) -> list[tuple[Path, str]]:
+        """Return packages whose review stopped, or that hold nothing to review, and the reasons."""
+        return [
+            (Path(one.path), next((each.found for each in one.findings if each.rule == STOPPED), EMPTY))
+            for one in self.subjects
+            if not one.sets
+        ]
+
+    @property
+    def passed(self) -> bool:
+        return bool(self.systems) and not self.problems and all(subject.passed for subject in self.subjects)
+
+    @property
+    def rulesets(self) -> list[str]:
+        return sorted({subject.ruleset for subject in self.subjects})
+
+    @property
+    def score(self) -> Score | None:
+        """Return the score of all runs, if they belong to one system."""
+        return self.systems[0].score if len(self.systems) == 1 else None
+
+
+def judge(paths: Sequence[Path], ruleset: str | None = None, *, official: bool = True) -> Judgement:
+    """Review everything below ``paths``; with ``official``, run the official checkers, too.
+
+    Raises InputError if there are no paths, for a path without results, and if none of the files is a log.
+    """
+    if not paths:
+        raise InputError("no results given; name result files, folders of runs, packages or rounds (see --help)")
+    if all(is_regular(path) and not read_log(path).events for path in paths):
+        more = f", nor in {len(paths) - 1} more files" if len(paths) > 1 else ""
+        raise InputError(f"{paths[0]}: no MLLOG record in it{more}; name result files, folders of runs or packages")
+    if official:
+        return Judgement(review(paths, ruleset).subjects)
+    return Judgement([subject_review(subject, ()) for subject in find_subjects(paths, ruleset)])
+
+
+def reported_runs(judgement: Judgement) -> list[ReportedRun]:
+    """Return all runs by system. Raises InputError if the config.json of a user's run folder is not readable."""
+    found = [(place, system, run) for place, system in enumerate(judgement.systems) for run in system.result_set.runs]
+    names = distinct_names([run.log.path for _, _, run in found])
+    several = len(judgement.systems) > 1
+    before: dict[int, int] = {}
+    runs = []
+    for number, ((place, system, run), name) in enumerate(zip(found, names, strict=True)):
+        group = place if several else number
+        dash = before.setdefault(group, 0)
+        before[group] += 1
+        is_middle = run is middle_run(system.result_set.runs)
+        runs.append(ReportedRun(_recorded(system, run), name, place, group, dash % DASHES, system.score, is_middle))
+    return runs
+
+
+def system_names(judgement: Judgement) -> list[str]:
+    """Return as much of each system's name, benchmark, package and round as is needed to tell the systems apart."""
+    told = [
+        {
+            "name": system.result_set.name,
+            "benchmark": system.score.benchmark,
+            "package": system.result_set.package,
+            "round": f"v{system.round}",
+        }
+        for system in judgement.systems
+    ]
+    for wanted in TOLD_APART_BY:
+        names = [", ".join(one for key in wanted if (one := words[key]) is not None) for words in told]
+        if len(set(names)) == len(names):
+            return names
+    return [f"{number}: {words['name']}" for number, words in enumerate(told, 1)]
+
+
+def distinct_names(paths: Sequence[Path]) -> list[str]:
+    """Return as much of the end of each log's path as is needed to tell the logs apart, without the file's ending and,
+    if all are of one benchmark, without the benchmark's folder.
+
+    Logs that all have the same name, as in folders of runs, are named by their folders.
+    """
+    stems = {path.stem for path in paths}
+    folders = [path.resolve().parent.parts for path in paths]
+    benchmarks = {part for parts in folders for part in parts if part in OFFICIAL}
+    hidden = benchmarks if len(benchmarks) == 1 else ()
+    parts = [
+        [*(part for part in inside if part not in hidden), *([path.stem] if len(stems) > 1 else [])]
+        for inside, path in zip(folders, paths, strict=True)
+    ]
+    for count in range(1, max(map(len, parts), default=0) + 1):
+        names = ["/".join(part[-count:]) for part in parts]
+        if len(set(names)) == len(names):
+            return names
+    return [f"{number}: {path.name}" for number, path in enumerate(paths)]
+
+
+def _recorded(system: ReviewedSystem, run: RunSummary) -> RecordedRun:
+    try:
+        return with_records(run)
+    except InputError:
+        if system.subject.kind == "runs":
+            raise
+        return RecordedRun(run.log.path, run, {}, ())  # a config.json in a stranger's package

@@ -1,0 +1,280 @@
+"""Compose a report: headline, verdict, key figures, and sections in their order."""
+
+import datetime
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from benchmark.judging.report.curve_differences import differences
+from benchmark.judging.report.figures import figures, in_panels
+from benchmark.judging.report.judgement import Judgement, ReportedRun, ReviewedSystem, reported_runs, system_names
+from benchmark.judging.report.leaderboard import changes_table, runs_table, systems_tables
+from benchmark.judging.report.origin_section import origin_section
+from benchmark.judging.report.page_parts import (
+    CAUTION,
+    NOTHING,
+    Cell,
+    Chart,
+    Figure,
+    KeyFigure,
+    Page,
+    Row,
+    Section,
+    Table,
+    Words,
+    number,
+    perplexity,
+    took,
+)
+from benchmark.judging.report.planned_run import planned_section
+from benchmark.judging.report.results_table import judged_frame
+from benchmark.judging.report.review_section import review_section, verdict_of
+from benchmark.judging.report.time_section import slowness_section, time_section, timeline
+from benchmark.judging.results.run_summary import RunSummary
+from foundation.plain_text import shortened
+from foundation.sizes import duration
+
+SCORES = (
+    "Each score is its own system's: the mean time without the fastest and the slowest run, times the factor of the "
+    "reference points."
+)
+MOST_NAMED, MOST_TITLE = 6, 200
+MOST_COLUMNS = 12
+"""Most columns of a table with one column for each run: more cannot be read."""
+MANY_TOKENS = 10_000_000
+CONVERGENCE_HEAD = (
+    "System", "Batch", "Each run", "Without fastest and slowest", "Compared with", "Their mean", "Accepted from",
+    "Factor", "Stands",
+)  # fmt: skip
+FIGURE_SECTIONS = (
+    ("training", "Training", ("loss", "learning_rate", "grad_norm")),
+    ("speed", "Speed", ("step_time", "tflops", "mfu")),
+)
+
+
+def make_page(
+    judgement: Judgement,
+    before: Sequence[ReviewedSystem] | None = None,
+    plan: Path | None = None,
+    beside: Path | None = None,
+) -> Page:
+    """Return the page about a review.
+
+    The systems of a previous round are ``before``; links to logs are relative to ``beside``, the folder of the page.
+    Raises InputError for a plan that does not fit, and for a user's config.json that cannot be read.
+    """
+    runs, names = reported_runs(judgement), system_names(judgement)
+    timelines = [timeline(run.recorded) for run in runs]
+    drawn = figures(runs, timelines, judgement.rulesets[-1]) if runs else []
+    accuracy = next((figure for figure in drawn if figure.name == "accuracy"), None)
+    difference = None if accuracy is None else differences(accuracy, [run.summary for run in runs])
+    drawn += [] if difference is None else [difference]
+    shown = in_panels(drawn, [run.group for run in runs], names if len(names) > 1 else [run.name for run in runs])
+    told = names if len(names) > 1 else [run.name for run in runs]
+    headline = _headline(runs, judgement)
+    sections = [
+        _top(judgement, runs, names, before, beside),
+        planned_section(runs, plan),
+        _accuracy(runs, names, judgement, {figure.name for figure in drawn}),
+        time_section(runs, timelines),
+        *_charts(drawn, shown),
+        slowness_section(runs),
+        review_section(judgement, runs),
+        origin_section(runs, names, judgement),
+    ]
+    made = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
+    several = len(judgement.systems) > 1 or bool(judgement.problems)
+    return Page(
+        title=shortened(f"{headline}: {', '.join(told)}", MOST_TITLE),
+        subject=_subject(runs, told),
+        headline=headline,
+        verdict=verdict_of(judgement),
+        key_figures=[] if several else list(_key_figures(runs, judgement)),
+        sections=[section for section in sections if section is not None],
+        footer=f"Made {made} by python -m benchmark report. Figures: uPlot 1.6.32 (MIT licence). Times by the logs' "
+        "clocks.",
+        figures=shown,
+        runs=[(run.name, run.group, run.dash) for run in runs],
+    )
+
+
+def _top(
+    judgement: Judgement,
+    runs: Sequence[ReportedRun],
+    names: Sequence[str],
+    before: Sequence[ReviewedSystem] | None,
+    beside: Path | None,
+) -> Section:
+    """Return the leaderboard of several systems, the changes since another round, and the runs."""
+    frame = judged_frame(judgement)
+    parts: list[Table | Words] = []
+    if len(names) > 1 or judgement.problems:
+        parts += [*systems_tables(frame, names, judgement), Words(f"{SCORES} {CAUTION}", quiet=True)]
+    if before is not None:
+        parts.append(changes_table(judgement.systems, names, before))
+    if len(runs) > 1:
+        parts.append(runs_table(frame, runs, names, judgement, beside))
+    return Section("top", "", parts)
+
+
+def _subject(runs: Sequence[ReportedRun], names: Sequence[str]) -> str:
+    summaries = [run.summary for run in runs]
+    said = [
+        sorted({value for one in summaries if (value := getattr(one, name))})
+        for name in ("org", "platform", "benchmark")
+    ]
+    told = " · ".join(", ".join(one[:MOST_NAMED]) + (" …" if len(one) > MOST_NAMED else "") for one in said if one)
+    listed = ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
+    return " · ".join(text for text in (told or "MLPerf log", listed) if text)
+
+
+def _headline(runs: Sequence[ReportedRun], judgement: Judgement) -> str:
+    score, systems = judgement.score, judgement.systems
+    if score is not None and score.minutes is not None:
+        return f"Score {took(score.minutes)}"
+    if len(systems) > 1:
+        benchmarks = {one.score.benchmark for one in systems}
+        if len(benchmarks) > 1:
+            return f"{len(systems)} systems, {len(benchmarks)} benchmarks"
+        return _of_systems([one.score.minutes for one in systems if one.score.minutes is not None], len(systems))
+    if len(runs) > 1:
+        reached = sum(run.summary.reached is not None for run in runs)
+        return f"{reached} of {len(runs)} runs reached the target"
+    if not runs:
+        return "No results"
+    summary = runs[0].summary
+    if summary.judged is None:
+        return "No known benchmark" if summary.log.events else "No MLPerf log"
+    if runs[0].recorded.target is None and summary.evaluations:
+        last = perplexity(summary.evaluations[-1].log_perplexity, summary.target, "{:.4f}")
+        return f"Log perplexity {last}; the run had no target"
+    if summary.reached is None:
+        return f"Target {summary.target:g} not reached"
+    if summary.minutes is None:
+        return f"Target {summary.target:g} reached; the run has no start or no end"
+    return f"Target {summary.target:g} reached in {took(summary.minutes)}"
+
+
+def _of_systems(minutes: Sequence[float], systems: int) -> str:
+    """Return the range of the scores, best first; each system has a score of its own, and none stands for all."""
+    if not minutes:
+        return f"{systems} systems, none with a score"
+    lacking = "" if len(minutes) == systems else f", {len(minutes)} of them with a score"
+    span = " to ".join(dict.fromkeys(f"{one:.2f}" for one in (minutes[0], minutes[-1])))
+    return f"{systems} systems{lacking}: {span} minutes"
+
+
+def _key_figures(runs: Sequence[ReportedRun], judgement: Judgement) -> Iterator[KeyFigure]:
+    """Yield the score with its factor, and figures of the system's runs, each with its median and its range."""
+    score, summaries = judgement.score, [run.summary for run in runs]
+    if score is not None and score.minutes is not None:
+        how = judgement.systems[0].result_set.judged.middle_words
+        how = how if score.factor == 1 else f"{score.measured_minutes:.2f} min x {score.factor:.4f}"
+        value, unit = took(score.minutes).split(" ")
+        yield KeyFigure("Score", value, unit, how)
+    else:
+        yield from _median("Run time", [one.minutes for one in summaries], took)
+    if score is not None and score.accelerators and score.accelerator:
+        kind = "Devices" if score.accelerator == "cpu" else "Accelerators"
+        yield KeyFigure(kind, f"{score.accelerators:,}", "", score.accelerator)
+    if score is not None and score.mfu is not None and score.tflops_per_accelerator is not None:
+        note = f"{score.tflops_per_accelerator:,.0f} of {score.peak_tflops:,.0f} TFLOP/s, whole run. {CAUTION}"
+        yield KeyFigure("MFU", f"{score.mfu:.1%}", "", note)
+    target = runs[0].recorded.target if runs else None
+
+    def last_value(one: RunSummary) -> float | None:
+        return one.evaluations[-1].log_perplexity if one.evaluations else None
+
+    yield from _median("Tokens", [one.trained_tokens for one in summaries], lambda x: number(x, "{:,.0f}"))
+    yield from _median("Evaluations", [len(one.evaluations) or None for one in summaries], lambda x: f"{x:.0f}")
+    yield from _median(
+        "Last log perplexity", [last_value(one) for one in summaries], lambda x: f"{perplexity(x, target)} nats"
+    )
+    yield from _median(
+        "Throughput", [one.tokens_per_s for one in summaries], lambda x: f"{number(x, '{:,.0f}')} tokens/s"
+    )
+    yield from _median("Init", [one.init_s for one in summaries], duration)
+    yield from _median(
+        "Batch size", [one.global_batch_size for one in summaries], lambda x: f"{number(x, '{:,.0f}')} samples"
+    )
+    restarts = sum(len(one.restarts) for one in summaries)
+    if restarts:
+        yield KeyFigure("Restarts", str(restarts))
+
+
+def _median(name: str, values: Sequence[float | None], form: Callable[[float], str]) -> Iterator[KeyFigure]:
+    found = sorted(value for value in values if value is not None)
+    if found:
+        value, _, unit = form(statistics.median(found)).partition(" ")
+        low, high = form(found[0]), form(found[-1])
+        yield KeyFigure(name, value, unit, "" if low == high else f"median of {len(found)}, {low} to {high}")
+
+
+def _accuracy(
+    runs: Sequence[ReportedRun], names: Sequence[str], judgement: Judgement, drawn: set[str]
+) -> Section | None:
+    """Return the curves, a table of every evaluation, and the systems' results in the convergence test."""
+    if "accuracy" not in drawn:
+        return None
+    parts: list[Chart | Table] = [Chart(name) for name in ("accuracy", "difference") if name in drawn]
+    if len(runs) <= MOST_COLUMNS:
+        parts.append(_evaluations(runs))
+    tested = [
+        Row(list(_convergence_cells(system, name)))
+        for system, name in zip(judgement.systems, names, strict=True)
+        if system.result_set.convergence.standing != "not tested"
+    ]
+    if tested:
+        title = "Convergence: tokens or samples to the target, beside reference runs"
+        numbers = (1, 2, 3, 5, 6, 7)
+        parts.append(Table("Convergence", CONVERGENCE_HEAD, tested, numbers, look="convergence cards", title=title))
+    return Section("accuracy", "Accuracy", parts)
+
+
+def _evaluations(runs: Sequence[ReportedRun]) -> Table:
+    """Return a table with a row per number of tokens and a column per run."""
+    table: dict[float, dict[int, float]] = {}
+    for place, run in enumerate(runs):
+        for one in run.summary.evaluations:
+            if one.tokens is not None and one.log_perplexity is not None:
+                table.setdefault(one.tokens, {})[place] = one.log_perplexity
+    rows = []
+    for tokens in sorted(table):
+        values = [perplexity(table[tokens].get(n), run.recorded.target) for n, run in enumerate(runs)]
+        rows.append(Row([Cell(number(tokens, "{:,.0f}")), *map(Cell, values)]))
+    head = ("Tokens", *(run.name for run in runs))
+    summary = "Every evaluation"
+    return Table(summary, head, rows, numbers=range(len(head)), look="", summary=summary)
+
+
+def _convergence_cells(system: ReviewedSystem, name: str) -> Iterator[Cell]:
+    result, judged = system.result_set.convergence, system.result_set.judged
+    point = result.point
+
+    def told(tokens: float | None) -> str:
+        return NOTHING if tokens is None else _told(tokens / judged.tokens_per_unit)
+
+    kind = {"passes": "good", "passes, scaled": "good", "fails": "bad"}.get(result.standing, "warn")
+    yield Cell(name)
+    yield Cell(number(result.batch_size, "{:,.0f}"))
+    yield Cell(" ".join(map(told, result.tokens)), said=[judged.unit])
+    yield Cell(told(result.middle))
+    yield Cell(result.why)
+    yield Cell(told(None if point is None else point.mean))
+    yield Cell(told(None if point is None else point.least))
+    yield Cell(f"{result.factor:.4f}")
+    yield Cell(result.standing, kind=kind)
+
+
+def _told(value: float) -> str:
+    """Return a number of tokens or samples, in millions if it is large."""
+    return number(value, "{:,.0f}") if value < MANY_TOKENS else number(value / 1e6, "{:,.1f}M")
+
+
+def _charts(drawn: Sequence[Figure], shown: Sequence[Figure]) -> Iterator[Section]:
+    names = {figure.name for figure in drawn}
+    panels = any(figure.family for figure in shown)
+    for place, title, wanted in FIGURE_SECTIONS:
+        parts = [Chart(name) for name in wanted if name in names]
+        if parts:
+            yield Section(place, title, parts, grid="" if panels else "grid")

@@ -1,0 +1,110 @@
+"""Show the verdict of the review in words, the result of each official tool, and every finding."""
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+
+from benchmark.judging.report.judgement import Judgement, ReportedRun
+from benchmark.judging.report.page_parts import Cell, Row, Section, Table, Words, counted
+from benchmark.judging.review.findings import Finding
+from benchmark.judging.review.verdict import SEVERITIES
+
+KINDS = {"error": "bad", "warning": "warn", "note": "good"}
+NAMES = {"error": "error", "warning": "question", "note": "note"}
+"""Displayed word for a finding's severity: a warning is a question that a reviewer will ask."""
+CHECK_HEAD = ("Official check", "Of", "Verdict")
+FINDING_HEAD = ("Severity", "Rule", "Where", "Found", "Expected", "What to do")
+
+
+def verdict_of(judgement: Judgement) -> tuple[str, str, str, str]:
+    """Return the verdict's colour, sign, word and sentence."""
+    found = [finding for subject in judgement.subjects for finding in subject.findings]
+    told = ", ".join(counted(sum(one.severity == name for one in found), NAMES[name]) for name in SEVERITIES)
+    checks = [check for subject in judgement.subjects for check in subject.checks]
+    official = f"{sum(check.passed for check in checks)} of {len(checks)} official checks passed"
+    if len(judgement.subjects) > 1:
+        passed = sum(subject.passed for subject in judgement.subjects)
+        official = f"{passed} of {len(judgement.subjects) + len(judgement.problems)} submissions pass, {official}"
+    questions = any(one.severity == "warning" for one in found)
+    kind = "bad" if not judgement.passed else "warn" if questions else "good"
+    sign, word = ("✓", "Review passed") if judgement.passed else ("✗", "Review failed")
+    return kind, sign, word, f"under ruleset {', '.join(judgement.rulesets) or 'none'}: {official}; {told}."
+
+
+def review_section(judgement: Judgement, runs: Sequence[ReportedRun]) -> Section:
+    """Return the results of the official tools, and each finding once with all its places."""
+    near = _nearer(judgement, runs)
+    _, _, word, sentence = verdict_of(judgement)
+    unchecked = sorted({tool for subject in judgement.subjects for tool in subject.declined})
+    text = f"{word} {sentence}"
+    if unchecked:
+        text += f" Without anything to check here: {', '.join(unchecked)}."
+    if judgement.score is not None and judgement.score.why_no_score:
+        text += f" No score: {judgement.score.why_no_score}."
+    checks, findings = _check_rows(judgement, near), _finding_rows(judgement, near)
+    tables = [
+        Table("Official checks", CHECK_HEAD, checks),
+        Table("Findings", FINDING_HEAD, findings, look="findings cards"),
+    ]
+    return Section("review", "Review", [Words(text), *(one for one in tables if one.rows)])
+
+
+def _check_rows(judgement: Judgement, near: Callable[[str], str]) -> list[Row]:
+    """Return a row for each check that did not pass, then for each tool a row with the checks that passed."""
+    checks = [check for subject in judgement.subjects for check in subject.checks]
+    rows = []
+    for one in checks:
+        if not one.passed:
+            said = [near(line) for line in (*one.complaints, *one.notes)]
+            rows.append(Row([Cell(one.tool), Cell(near(one.subject)), Cell(one.outcome, kind="bad", said=said)]))
+    for tool in dict.fromkeys(one.tool for one in checks if one.passed):
+        mine = [one for one in checks if one.passed and one.tool == tool]
+        of = near(mine[0].subject) if len(mine) == 1 else f"{len(mine)} of {sum(one.tool == tool for one in checks)}"
+        notes = dict.fromkeys(near(note) for one in mine for note in one.notes)
+        rows.append(Row([Cell(tool), Cell(of), Cell("passed", kind="good", said=list(notes))]))
+    return rows
+
+
+def _finding_rows(judgement: Judgement, near: Callable[[str], str]) -> list[Row]:
+    """Return each finding once, errors first, with all its places."""
+
+    def key(one: Finding) -> tuple[object, ...]:
+        return SEVERITIES.index(one.severity), one.rule, one.found, one.due, one.mend
+
+    found = sorted((one for subject in judgement.subjects for one in subject.findings), key=key)
+    rows = []
+    for _, group in groupby(found, key):
+        same = list(group)
+        one = same[0]
+        first, *more = (near(place) for each in same for place in (each.place, *each.also))
+        question = ("Question to the submitter", [one.question]) if one.question and one.mend else None
+        cells = (
+            Cell(NAMES[one.severity], kind=KINDS[one.severity]),
+            Cell(one.rule, said=[one.rules or one.source]),
+            Cell(first, folded=(f"and {len(more)} more", more) if more else None),
+            Cell(near(one.found), code=one.text),
+            Cell(near(one.due)),
+            Cell(near(one.mend or one.question), folded=question),
+        )
+        rows.append(Row(cells))
+    return rows
+
+
+def _nearer(judgement: Judgement, runs: Sequence[ReportedRun]) -> Callable[[str], str]:
+    """Return a function that shortens the paths in a text: logs to their names on the page, other paths to the part
+    below the folder of their package or run."""
+    short = {str(run.summary.log.path.absolute()): run.name for run in runs}
+    for subject in judgement.subjects:
+        if subject.kind == "package":
+            short[f"{subject.root.absolute().parent}/"] = ""
+    for run in runs:
+        folder = run.summary.log.path.absolute().parent
+        if judgement.systems[run.system].subject.kind == "runs":
+            short[f"{folder}/"] = ""
+            short[str(folder)] = "/".join(folder.parts[-2:])
+
+    def near(text: str) -> str:
+        for path, name in short.items():
+            text = text.replace(path, name)
+        return text
+
+    return near

@@ -1,0 +1,214 @@
+"""Divide the time of the runs into its parts, and show it, attempt by attempt, with the causes of slowness.
+
+A run with ``events.jsonl`` tells all parts, over all its attempts (benchmark/launch/status/). A published log tells the
+initialisation, and evaluations that have a start and a stop; the rest counts as training. A part that is not known is
+left out instead of shown as zero.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchmark.judging.report.judgement import ReportedRun
+from benchmark.judging.report.page_parts import NOTHING, Bar, BarPart, Cell, Row, Section, Table, Words
+from benchmark.judging.results.recorded_run import RecordedRun
+from benchmark.launch.status.run_status import RunStatus, as_utc, device_hours, read_status
+from benchmark.launch.status.status_text import headline, totals, words
+from benchmark.launch.status.wall_time import MEANINGS, Kind
+from benchmark.run_record.recorded_events import RecordedEvent
+from foundation.plain_text import shortened
+from foundation.sizes import duration
+
+MOST_BARS = 12
+"""Most runs that have a bar each; with more runs, the middle run of each system has one."""
+CELLS = 500
+"""Number of cells in the ribbon: a stretch shorter than a cell does not show, unless it fills most of the cell."""
+WIDTH = 1000
+MOST_ROWS = 200
+ATTEMPT_HEAD = ("Attempt", "Ended", "How", "Where", "Steps", "Lost", "Cost", "Device hours", "Decided")
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The time of one run."""
+
+    seconds: Mapping[Kind, float]
+    """Seconds by part."""
+    marks: Sequence[tuple[str, float]]
+    """Ends of evaluations and checkpoints, and restarts: the kind of each, and minutes since run_start."""
+    ledger: RunStatus | None = None
+    """Ledger of the run; None for a log alone, whose productive time includes all parts that the log does not
+    separate."""
+
+    @property
+    def total(self) -> float:
+        return sum(self.seconds.values())
+
+
+def timeline(run: RecordedRun) -> Timeline:
+    """Return the parts of the time of ``run``."""
+    summary, start = run.summary, run.summary.run_start_ms
+    if any(event.key == "step" for event in run.events):
+        ledger = read_status(run.path.parent, run.events)
+        seconds = {kind: ms / 1000 for kind, ms in ledger.by_kind.items()}
+        moments = [
+            (event.key, event.time_ms) for event in run.events if event.key in ("evaluation", "checkpoint", "restart")
+        ]
+    else:
+        ledger, told = None, {"init": summary.init_s, "evaluation": summary.evaluation_s}
+        if summary.run_ms is not None:
+            told["productive"] = summary.run_ms / 1000 - (summary.evaluation_s or 0.0)
+        parts: tuple[Kind, ...] = ("init", "productive", "evaluation")
+        seconds = {kind: value for kind in parts if (value := told.get(kind)) is not None}
+        moments = [("evaluation", one.time_ms) for one in summary.evaluations]
+        moments += [("restart", one.time_ms) for one in summary.restarts]
+    return Timeline(seconds, [(kind, (ms - start) / 60_000) for kind, ms in moments if start is not None], ledger)
+
+
+def time_section(runs: Sequence[ReportedRun], timelines: Sequence[Timeline]) -> Section | None:
+    """Return a bar for each run on the scale of the longest, and the attempts of runs that had several."""
+    shown = [(run, times) for run, times in zip(runs, timelines, strict=True) if times.total > 0]
+    if len(shown) > MOST_BARS:
+        shown = [(run, times) for run, times in shown if run.is_middle]
+    if not shown:
+        return None
+    longest = max(times.total for _, times in shown)
+    parts: list[Bar | Table | Words] = []
+    for run, times in shown:
+        parts.append(time_bar(times, run.name if len(shown) > 1 else "", longest, meanings=not parts))
+        if times.ledger is not None:
+            parts += attempts_shown(times.ledger)
+    return Section("time", "Where the time went", parts)
+
+
+def time_bar(times: Timeline, name: str, longest: float, *, meanings: bool) -> Bar:
+    """Return the bar of one run's time, and its parts in words."""
+    parts, legend, start = [], [], 0.0
+    for kind, seconds in times.seconds.items():
+        if seconds <= 0:
+            continue
+        bare = kind == "productive" and times.ledger is None
+        label = "train and all else" if bare else kind
+        meaning = "training and all parts that the log does not separate" if bare else MEANINGS[kind]
+        told, share, width = duration(seconds), f"{seconds / times.total:.1%}", WIDTH * seconds / longest
+        parts.append(BarPart(kind, round(start, 2), round(width, 2), f"{label}: {told}, {share}"))
+        legend.append((kind, label, told, share, meaning if meanings else ""))
+        start += width
+    total = duration(times.total)
+    text = f"{total} in all: " + ", ".join(f"{label} {told} ({share})" for _, label, told, share, _ in legend)
+    return Bar(text, parts, title=name, total=total if name else "", legend=legend)
+
+
+def attempts_shown(ledger: RunStatus) -> Iterator[Bar | Table | Words]:
+    """Yield the goodput in a sentence; for a run with several attempts, or a failed one, also the time in its order."""
+    yield Words(_as_sentence(f"{headline(ledger)}: {totals(ledger)}"))
+    attempts = ledger.attempts
+    if ledger.whole_ms and (len(attempts) > 1 or any(row.failed for row in attempts)):
+        first, last = ledger.spans[0].begin_ms, ledger.spans[-1].end_ms
+        failed = [row.ended_ms for row in attempts if row.failed and row.ended_ms is not None]
+        fates = "; ".join(f"{shortened(row.name, 40)} {shortened(row.kind, 40)}" for row in attempts)
+        yield Bar(
+            f"The same time in its order, from {as_utc(first)} to {as_utc(last)}. Attempts: {fates}",
+            ribbon(ledger),
+            title="In its order, with a line where an attempt failed",
+            lines=[round(WIDTH * (time_ms - first) / ledger.whole_ms, 2) for time_ms in failed],
+            ends=(as_utc(first), as_utc(last)),
+            look="ribbon",
+        )
+        yield Table("Attempts", ATTEMPT_HEAD, list(_attempt_rows(ledger)), numbers=(4, 5, 6, 7), look="attempts")
+    yield from (Words(_as_sentence(one), quiet=True) for one in ledger.remarks)
+
+
+def ribbon(ledger: RunStatus) -> list[BarPart]:
+    """Return the time in its order, in cells of equal length; each cell shows the kind that fills most of it."""
+    first, size_ms = ledger.spans[0].begin_ms, ledger.whole_ms / CELLS
+    cells: list[dict[tuple[int, Kind], float]] = [{} for _ in range(CELLS)]
+    for span in ledger.spans:
+        for place in range(int((span.begin_ms - first) / size_ms), CELLS):
+            low, high = first + place * size_ms, first + (place + 1) * size_ms
+            if low >= span.end_ms:
+                break
+            both, key = min(high, span.end_ms) - max(low, span.begin_ms), (span.attempt, span.kind)
+            cells[place][key] = cells[place].get(key, 0.0) + both
+    most = [max(cell, key=cell.__getitem__) for cell in cells]
+    parts: list[BarPart] = []
+    begin = 0
+    for place in range(1, CELLS + 1):
+        if place == CELLS or most[place] != most[begin]:
+            attempt, kind = most[begin]
+            about = duration((place - begin) * size_ms / 1000)
+            title = f"attempt {shortened(ledger.attempts[attempt].name, 40)}: {kind}, about {about}"
+            scale = WIDTH / CELLS
+            parts.append(BarPart(kind, begin * scale, (place - begin) * scale, title))
+            begin = place
+    return parts
+
+
+def _attempt_rows(ledger: RunStatus) -> Iterator[Row]:
+    for row in ledger.attempts:
+        hours = device_hours(row.cost_ms, ledger.devices)
+        cells = (
+            shortened(row.name, 40),
+            NOTHING if row.ended_ms is None else as_utc(row.ended_ms),
+            shortened(row.kind, 40),
+            row.where or NOTHING,
+            f"{row.steps:,}",
+            f"{row.steps_lost:,}",
+            duration(row.cost_ms / 1000) if row.cost_ms else NOTHING,
+            f"{hours:,.3g}" if hours else NOTHING,
+            shortened(row.action, 20) or NOTHING,
+        )
+        kinds = {2: "bad" if row.failed else "good"}
+        yield Row([Cell(text, kind=kinds.get(place, "")) for place, text in enumerate(cells)])
+        if words(row):
+            yield Row([Cell("", said=[words(row)])], look="words")
+
+
+def _as_sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def slowness_section(runs: Sequence[ReportedRun]) -> Section | None:
+    """Return the slowness that the runs noted in their events: slow ranks, devices that turned bad, throughput that
+    dropped."""
+    named = len(runs) > 1
+    rows = [
+        Row([Cell(text) for text in (*([run.name] if named else []), *row)])
+        for run in runs
+        for event in run.recorded.events
+        for row in slowness_of(event)
+    ]
+    head = (*(["Run"] if named else []), "Step", "Where", "Found")
+    table = Table("What slowed it", head, rows[:MOST_ROWS], numbers=(int(named),), look="")
+    return Section("slowness", "What slowed it", [table]) if rows else None
+
+
+def slowness_of(event: RecordedEvent) -> Iterator[tuple[str, str, str]]:
+    """Yield the step, the place and the finding."""
+    fields = event.fields
+    if event.key == "slow_ranks":
+        step, slow, recovered = _form(fields.get("steps"), "{:,}"), fields.get("slow"), fields.get("recovered")
+        for one in slow if isinstance(slow, list) else []:
+            if isinstance(one, dict):
+                excess = _form(one.get("excess"), "{:.0%}")
+                block, peers = (_form(one.get(name), "{:.4g} s") for name in ("block_s", "peers_block_s"))
+                health = f"; {one['health']}" if one.get("health") else ""
+                yield step, _place(one), f"computes {excess} slower: {block} a block, its peers {peers}{health}"
+        for rank in recovered if isinstance(recovered, list) else []:
+            yield step, f"rank {_form(rank, '{:,}')}", "computes as fast as the others again"
+    elif event.key == "device_health":
+        yield "", _place(fields), str(fields.get("found", ""))
+    elif event.key == "speed_change":
+        now, before = (_form(fields.get(name), "{:.4g} s") for name in ("now_s", "before_s"))
+        kind = "steps are fast again" if fields.get("kind_of_change") == "recovery" else "steps became slower"
+        yield _form(fields.get("since"), "{:,}"), "all ranks", f"{kind}: {now}, {before} before"
+
+
+def _place(fields: Mapping[str, Any]) -> str:
+    device = fields.get("device")
+    gpu = "" if device is None else f" GPU {_form(device, '{:,}')}"
+    return f"rank {_form(fields.get('rank'), '{:,}')} on {fields.get('host', '?')}{gpu}"
+
+
+def _form(value: Any, form: str) -> str:
+    return form.format(value) if isinstance(value, int | float) else "?"

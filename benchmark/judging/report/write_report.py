@@ -1,0 +1,118 @@
+"""Write ``report``: runs as one HTML file that needs no other file.
+
+Every text of a log comes from a stranger. It reaches the page escaped by the template, or as JSON that cannot end its
+element. A content security policy allows only the scripts and styles whose hashes the page contains.
+"""
+
+import base64
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from benchmark.judging.report.judgement import Judgement, judge
+from benchmark.judging.report.page_content import make_page
+from benchmark.judging.report.page_parts import CAUTION, Figure, Page, perplexity
+from benchmark.judging.review.verdict import Review
+from foundation.errors import InputError
+from foundation.outputs.publish import write_text
+
+HERE = Path(__file__).parent
+PAGE, VENDOR = HERE / "template", HERE / "vendor"
+
+
+def write_report(
+    paths: Sequence[Path],
+    output: Path,
+    ruleset: str | None = None,
+    previous: Path | None = None,
+    plan: Path | None = None,
+) -> str:
+    """Write the page about runs, packages or rounds; return one line about it.
+
+    Raises InputError if there is nothing to report on, or if ``output`` is a folder.
+    """
+    write = page_writer(output, ruleset, previous, plan)
+    return write(judge(paths, ruleset))
+
+
+def page_writer(
+    output: Path, ruleset: str | None = None, previous: Path | None = None, plan: Path | None = None
+) -> Callable[[Review | Judgement], str]:
+    """Return a function that writes the page of a review.
+
+    The page shows the changes since ``previous``, another round or an earlier version of this one, and compares
+    ``plan``, the JSON of a plan, with the measurements of one run. Raises InputError for an ``output`` that is a
+    folder, and for a previous round without results.
+    """
+    if output.is_dir():
+        raise InputError(f"{output}: a folder; give the HTML file to write")
+    before = None if previous is None else judge([previous], ruleset, official=False).systems
+
+    def write(found: Review | Judgement) -> str:
+        packaged = any(subject.kind == "package" for subject in found.subjects)
+        beside = output.absolute().parent if packaged else None
+        page = make_page(Judgement(found.subjects), before, plan, beside)
+        text = render(page)
+        write_text(output, text)
+        return f"{output}: {page.headline}; {page.verdict[2].lower()}; {len(text.encode()) / 1000:,.0f} kB"
+
+    return write
+
+
+def render(page: Page) -> str:
+    """Return the HTML of a page."""
+    environment = Environment(
+        loader=FileSystemLoader(PAGE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    styles = {"uplot_css": _own(VENDOR / "uPlot.min.css"), "css": _own(PAGE / "report.css")}
+    scripts = {"uplot_js": _own(VENDOR / "uPlot.iife.min.js"), "js": _own(PAGE / "figures.js")}
+    scripts["tables_js"] = _own(PAGE / "tables.js")
+    return environment.get_template("report.html.j2").render(
+        report=page,
+        captions={figure.name: _caption(figure) for figure in page.figures},
+        families=_families(page.figures),
+        figure_data={"runs": page.runs, "figures": msgspec.to_builtins(page.figures)},
+        style_hashes=_hashes(styles),
+        script_hashes=_hashes(scripts),
+        **styles,
+        **scripts,
+    )
+
+
+def _own(path: Path) -> Markup:
+    """Return a file of ours, the only kind that enters the page unescaped."""
+    return Markup(path.read_text(encoding="utf-8").strip())
+
+
+def _hashes(texts: Mapping[str, str]) -> Markup:
+    """Return the sources of a content security policy: the SHA-256 of each inline text."""
+    digests = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in texts.values()]
+    return Markup(" ".join(f"'sha256-{digest}'" for digest in digests))
+
+
+def _families(figures: Sequence[Figure]) -> dict[str, list[Figure]]:
+    """Return whole figures, and the panels of divided ones, by the name of the whole."""
+    found: dict[str, list[Figure]] = {}
+    for figure in figures:
+        found.setdefault(figure.family or figure.name, []).append(figure)
+    return found
+
+
+def _caption(figure: Figure) -> str:
+    """Return the figure in words."""
+    unit = f"{figure.y_label}, against {figure.x_label}"
+    end = "".join(f" {note}" for note in (CAUTION if figure.name.startswith("mfu") else "", figure.note) if note)
+    if figure.family:
+        return f"{unit}; one scale for all; grey: the others.{end}"
+    if len(figure.lines) > 1:
+        return f"{unit}; {len(figure.lines)} runs.{end}"
+    values = [value for _, value in figure.lines[0].points]
+    if figure.from_zero:
+        values.sort()
+        return f"{unit}; median {values[len(values) // 2]:.4g}, {values[0]:.4g} to {values[-1]:.4g}.{end}"
+    low, high = (perplexity(one, figure.target, "{:.5g}") for one in (values[0], values[-1]))
+    return f"{unit}; from {low} to {high}.{end}"

@@ -1,0 +1,117 @@
+"""Read the files of a run: its log, and the configuration and events in its run folder."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from benchmark.judging.results.run_summary import RunSummary
+from benchmark.run_record.mllog import as_number, read_log
+from benchmark.run_record.recorded_events import RecordedEvent, last_note, read_events
+from foundation.errors import InputError
+from foundation.regular_files import children, is_regular, read_regular
+
+MOST_CONFIG_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """One run. ``config`` and ``events`` are empty for a log outside its run folder."""
+
+    path: Path
+    """Path of the MLPerf log."""
+    summary: RunSummary
+    config: Mapping[str, Any]
+    """Resolved configuration from ``config.json``."""
+    events: Sequence[RecordedEvent]
+
+    @property
+    def target(self) -> float | None:
+        """Return the configured target of the run, or None if it has none; for a log alone, its benchmark's target."""
+        configured = self.config.get("benchmark", {})
+        if "target_log_perplexity" in configured:
+            return as_number(configured["target_log_perplexity"])
+        return self.summary.target
+
+    @cached_property
+    def inputs(self) -> Mapping[str, Any]:
+        """Return data and checkpoint with their digests, as the run recorded them."""
+        return last_note(self.events, "inputs")
+
+    @property
+    def digests(self) -> Mapping[str, Any]:
+        """Return the MD5 of each input file by name; data or a checkpoint without a manifest has None."""
+        found: dict[str, Any] = {}
+        for path, entry in self.inputs.items():
+            digests = entry.get("md5") if isinstance(entry, dict) else None
+            found.update(digests if isinstance(digests, dict) else {path.rpartition("/")[2]: None})
+        return found
+
+    @cached_property
+    def environment(self) -> Mapping[str, Any]:
+        """Return commit, versions and devices, as the run recorded them."""
+        return last_note(self.events, "environment")
+
+
+def read_recorded_run(path: Path) -> RecordedRun:
+    """Read a result file, or the run folder that holds one.
+
+    Raises InputError for any other path, and for a configuration that cannot be read.
+    """
+    return with_records(RunSummary(read_log(_log_in(path))))
+
+
+def with_records(summary: RunSummary) -> RecordedRun:
+    """Return a run whose log is read, with the files beside its log. Raises InputError for a configuration that cannot
+    be read."""
+    path = summary.log.path
+    config = config_beside(path)
+    return RecordedRun(path, summary, config, read_events(path.with_name("events.jsonl")) if config else ())
+
+
+SETTINGS = {
+    "global batch size": "global_batch_size",
+    "gradient accumulation steps": "gradient_accumulation_steps",
+    "sequence length": "max_sequence_length",
+    "learning rate": "opt_base_learning_rate",
+    "final learning rate": "opt_end_learning_rate",
+    "warm-up steps": "opt_learning_rate_warmup_steps",
+    "decay steps": "opt_learning_rate_decay_steps",
+    "step of the initial checkpoint": "init_checkpoint_step",
+}
+"""Settings that a log tells, and their keys."""
+
+
+def settings(run: RecordedRun) -> dict[str, Any]:
+    """Return the settings of a run: from its log, and from its folder's config.json if there is one."""
+    found: dict[str, Any] = {name: run.summary.log.number(key) for name, key in SETTINGS.items()}
+    found["precision"] = run.config.get("precision")
+    system = {name: value for name, value in run.config.get("system", {}).items() if name not in ("name", "platform")}
+    sections = [system.pop(name) for name in [*system] if isinstance(system[name], dict)]
+    for fields in (system, *sections):
+        found.update({name.replace("_", " "): value for name, value in fields.items()})
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _log_in(path: Path) -> Path:
+    if is_regular(path):
+        return path
+    found = [inside for inside in children(path) if inside.match("result_*.txt") and is_regular(inside)]
+    if len(found) != 1:
+        raise InputError(f"{path}: expected a result file, or a folder with one result_*.txt, not {len(found)} of them")
+    return found[0]
+
+
+def config_beside(log: Path) -> dict[str, Any]:
+    """Return the configuration of the run that wrote ``log``; empty without one."""
+    path = log.with_name("config.json")
+    if not is_regular(path):
+        return {}
+    try:
+        config = json.loads(read_regular(path, MOST_CONFIG_BYTES))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not a run's configuration ({error}); mend it or move it away") from error
+    ours = isinstance(config, dict) and log.name == f"result_{config.get('result_number')}.txt"
+    return config if ours else {}

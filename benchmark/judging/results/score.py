@@ -1,0 +1,174 @@
+"""Compute the result of a set of runs: score, tokens, speed.
+
+Sources: docs/facts/mlperf_review.md 4.11, 5.6 (score); docs/facts/peers.md 1.0 (speed).
+"""
+
+import contextlib
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from benchmark.config.accelerators import ACCELERATORS, Accelerator, accelerator_named
+from benchmark.judging.results.judged import Judged
+from benchmark.judging.results.recorded_run import config_beside
+from benchmark.judging.results.run_summary import RunSummary
+from benchmark.judging.results.subjects import ResultSet
+from foundation.json_files import DAMAGED
+from model.flops import train_flops_per_token
+
+
+@dataclass(frozen=True)
+class RunScore:
+    """Figures of one run; None for figures that its log does not have."""
+
+    path: str
+    seed: int | None
+    status: str | None
+    minutes: float | None
+    tokens: float | None
+    evaluations: int
+    last_log_perplexity: float | None
+    init_s: float | None
+    init_share: float | None
+    """Initialisation over initialisation and run together; it is not in the score."""
+    tokens_per_s: float | None
+    """Tokens per second of the whole system, with evaluations on the clock."""
+    step_s: float | None
+    """Median seconds of the logged steps."""
+    evaluation_share: float | None
+    """Share of the run's time that evaluations take."""
+    restarts: int
+
+
+Timed = TypeVar("Timed", RunSummary, RunScore)
+
+
+@dataclass(frozen=True)
+class Score:
+    """Result of a set of runs. Speeds are those of the middle run."""
+
+    name: str
+    benchmark: str
+    submitter: str | None
+    platform: str | None
+    batch_size: float | None
+    runs: tuple[RunScore, ...]
+    measured_minutes: float | None
+    """Mean time without the fastest and the slowest run, not scaled; a failed run is the slowest."""
+    factor: float
+    """Factor of the time: in a package, that of its scaling.json, as the official summarizer takes it; for other runs,
+    that of the reference points, which the package checker would write there."""
+    reference_factor: float
+    """Factor of the reference points."""
+    minutes: float | None
+    """Score: measured minutes times the factor."""
+    why_no_score: str | None
+    accelerators: int | None
+    accelerator: str | None
+    tokens_per_s_per_accelerator: float | None
+    tflops_per_accelerator: float | None
+    """Model 10^12 FLOP/s of the training tokens alone, over the whole run."""
+    mfu: float | None
+    """Share of the BF16 peak; None if the model is not in the table."""
+    peak_tflops: float | None
+    peak_source: str | None
+
+
+def score(one: ResultSet) -> Score:
+    """Return the score. It raises nothing: figures that cannot be computed are None."""
+    runs = one.runs
+    measured, why = _measured(runs, one.judged)
+    due = one.convergence.factor
+    factor = due if one.scaling is None else one.scaling.factor
+    if factor is None and measured is not None:
+        measured, why = None, f"scaling.json: {one.scaling.problem if one.scaling else ''}"
+    middle = middle_run(runs)
+    count, model = _accelerators(one)
+    name = None if model is None else accelerator_named(model)
+    known = None if name is None else ACCELERATORS[name]
+    per_accelerator = None
+    if middle is not None and middle.tokens_per_s is not None and count:
+        per_accelerator = middle.tokens_per_s / count
+    flops = train_flops_per_token(one.judged.model)
+    tflops = None if per_accelerator is None else per_accelerator * flops / 1e12
+    return Score(
+        name=one.name,
+        benchmark=one.judged.name,
+        submitter=next((run.org for run in runs if run.org), None),
+        platform=next((run.platform for run in runs if run.platform), None),
+        batch_size=middle.global_batch_size if middle is not None else None,
+        runs=tuple(run_score(run) for run in runs),
+        measured_minutes=measured,
+        factor=factor or 1.0,
+        reference_factor=due,
+        minutes=None if measured is None or factor is None else measured * factor,
+        why_no_score=why,
+        accelerators=count,
+        accelerator=model,
+        tokens_per_s_per_accelerator=per_accelerator,
+        tflops_per_accelerator=tflops,
+        mfu=_share(tflops, known),
+        peak_tflops=None if known is None else known.peak_tflops,
+        peak_source=None if known is None else f"{name}: {known.source}",
+    )
+
+
+def _measured(runs: Sequence[RunSummary], judged: Judged) -> tuple[float | None, str | None]:
+    """Return the time as the official summarizer does: the mean of the middle runs; failed ones count as the
+    slowest."""
+    if len(runs) != judged.runs:
+        return None, f"a score takes {judged.runs} runs, there {'is' if len(runs) == 1 else 'are'} {len(runs)}"
+    good = [run.minutes for run in runs if run.minutes is not None and run.converged and run.reached is not None]
+    lost = len(runs) - len(good)
+    if lost > judged.dropped:
+        return None, "more than one run did not converge"
+    return judged.middle([*good, *[math.inf] * lost]), None
+
+
+def middle_run(runs: Sequence[Timed]) -> Timed | None:
+    """Return the run with the middle time; None if no run has a time."""
+    timed = sorted((run for run in runs if run.minutes is not None), key=lambda run: run.minutes or 0)
+    return timed[len(timed) // 2] if timed else None
+
+
+def run_score(run: RunSummary) -> RunScore:
+    """Return the figures of one run."""
+    share = None
+    if run.evaluation_s is not None and run.run_ms:
+        share = run.evaluation_s / (run.run_ms / 1000)
+    steps = [entry.value for entry in run.step_seconds]
+    values = [one.log_perplexity for one in run.evaluations if one.log_perplexity is not None]
+    return RunScore(
+        path=str(run.log.path),
+        seed=run.seeds[0] if run.seeds else None,
+        status=run.status,
+        minutes=run.minutes,
+        tokens=run.trained_tokens,
+        evaluations=len(run.evaluations),
+        last_log_perplexity=values[-1] if values else None,
+        init_s=run.init_s,
+        init_share=None if run.init_s is None or not run.run_ms else run.init_s / (run.init_s + run.run_ms / 1000),
+        tokens_per_s=run.tokens_per_s,
+        step_s=statistics.median(steps) if steps else None,
+        evaluation_share=share,
+        restarts=len(run.restarts),
+    )
+
+
+def _accelerators(one: ResultSet) -> tuple[int | None, str | None]:
+    """Return number and model of the accelerators, from the system description or from the config.json beside our own
+    log."""
+    if one.system is not None:
+        return one.system.accelerators, one.system.string("accelerator_model_name")
+    for path in one.files:
+        with contextlib.suppress(*DAMAGED):
+            system = config_beside(path)["system"]
+            model = system.get("accelerator") or system["device"]
+            return int(system["nodes"]) * int(system["devices_per_node"]), str(model)
+    return None, None
+
+
+def _share(tflops: float | None, known: Accelerator | None) -> float | None:
+    return None if tflops is None or known is None else tflops / known.peak_tflops

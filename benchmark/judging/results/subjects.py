@@ -1,0 +1,324 @@
+"""Find what to review: single results, the runs of one system, whole packages (docs/facts/mlperf_review.md 4.1)."""
+
+import itertools
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from mlperf_logging.benchmark_meta import get_result_file_counts
+
+from benchmark.judging.results.convergence import (
+    USUAL_REFERENCES,
+    Convergence,
+    ReferenceChoice,
+    judge_convergence,
+    points_for,
+)
+from benchmark.judging.results.judged import GPT3, JUDGED, OFFICIAL, Judged, assumed, in_words
+from benchmark.judging.results.run_summary import RunSummary
+from benchmark.judging.results.system_description import SystemDescription, read_system
+from benchmark.run_record.mllog import ResultLog, as_number, read_log
+from foundation.errors import InputError
+from foundation.regular_files import Entry, children, is_folder, is_regular, read_regular, walk
+
+RESULT_FILES = "result_*.txt"
+DEEPEST = 4
+"""Depth of folders below a given one in which result files are looked for."""
+MOST_FILES = 200_000
+ROUND = re.compile(r"(?:^|_)v(\d\.\d)$")
+"""Round in the name of a folder: training_results_v4.0, v3.1."""
+SCALING = "scaling.json"
+MOST_SCALING_BYTES = 1 << 16
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Factor by which the official summarizer multiplies a score, or the reason why there is none.
+
+    Source: docs/facts/mlperf_review.md 4.15.
+    """
+
+    factor: float | None
+    problem: str | None
+
+
+@dataclass(frozen=True)
+class ResultSet:
+    """The runs of one system."""
+
+    name: str
+    ruleset: str
+    files: Sequence[Path]
+    folder: Path | None
+    """Folder that holds exactly these runs; None if they come from several folders."""
+    system_path: Path | None = None
+    """System description of these runs, if there is one."""
+    references: ReferenceChoice = USUAL_REFERENCES
+
+    @cached_property
+    def runs(self) -> Sequence[RunSummary]:
+        return tuple(RunSummary(read_log(path), self.ruleset, self._expected) for path in self.files)
+
+    @property
+    def path(self) -> Path:
+        """Return the file of a single run, the folder of runs that lie together, or else their common folder."""
+        if len(self.files) == 1:
+            return self.files[0]
+        return self.folder or Path(os.path.commonpath(self.files or [Path(self.name)]))
+
+    @cached_property
+    def judged(self) -> Judged:
+        """Return the benchmark as which they are judged: that of the first log that names one of the ruleset, or else
+        that of their folder."""
+        known = (run.judged for run in self.runs if run.judged is not None and self.ruleset in run.judged.rulesets)
+        return next(known, self._expected)
+
+    @property
+    def _expected(self) -> Judged:
+        """Return the benchmark of the folder; outside a package, the one that the ruleset is chosen for."""
+        named = None if self.package is None or self.folder is None else OFFICIAL[self.folder.name]
+        fits = named is not None and self.ruleset in named.rulesets
+        return (named if named is not None and fits else assumed(self.ruleset)).at(self.ruleset)
+
+    @cached_property
+    def scaling(self) -> Scaling | None:
+        """Return the factor by which the summarizer multiplies their time: 1 in a package without scaling.json; None
+        outside a package."""
+        if self.folder is None:
+            return None
+        path = self.folder / SCALING
+        return read_scaling(path) if os.path.lexists(path) else None if self.package is None else Scaling(1.0, None)
+
+    @property
+    def package(self) -> str | None:
+        """Return the name of the package PACKAGE/results/SYSTEM/BENCHMARK; None for runs outside a package."""
+        if self.folder is None or self.folder.name not in OFFICIAL or self.folder.parent.parent.name != "results":
+            return None
+        return self.folder.parents[2].name
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether the runs are in the open division, in which neither seeds nor convergence are tested
+        (docs/facts/mlperf_review.md 4.3)."""
+        return any(run.division == "open" for run in self.runs)
+
+    @cached_property
+    def convergence(self) -> Convergence:
+        points = points_for(self.judged, self.ruleset, self.references)
+        return judge_convergence(self.runs, points, self.references.pruned, self.judged)
+
+    @cached_property
+    def system(self) -> SystemDescription | None:
+        return None if self.system_path is None else read_system(self.system_path)
+
+
+@dataclass(frozen=True)
+class SubmissionPackage:
+    """A submission package: ORG/{systems,benchmarks,results}."""
+
+    path: Path
+    ruleset: str
+    references: ReferenceChoice = USUAL_REFERENCES
+
+    @property
+    def results(self) -> Path:
+        return self.path / "results"
+
+    @property
+    def systems(self) -> Path:
+        return self.path / "systems"
+
+    @cached_property
+    def entries(self) -> Sequence[Entry]:
+        """Return the package's entries, up to one more than MOST_FILES; links are not followed."""
+        return tuple(itertools.islice(walk(self.path), MOST_FILES + 1))
+
+    @cached_property
+    def result_folders(self) -> Sequence[Path]:
+        """Return the folders results/SYSTEM/BENCHMARK, with any name."""
+        return tuple(folder for system in subfolders(self.results) for folder in subfolders(system))
+
+    @cached_property
+    def sets(self) -> Sequence[ResultSet]:
+        """Return the results of the benchmarks that the ruleset has, one set per system and benchmark."""
+        found, names = [], names_in(self.ruleset)
+        for folder in self.result_folders:
+            if folder.name in names:
+                system = self.systems / f"{folder.parent.name}.json"
+                files = result_files(folder)
+                path = system if is_regular(system) else None
+                found.append(ResultSet(folder.parent.name, self.ruleset, files, folder, path, self.references))
+        return tuple(found)
+
+    @cached_property
+    def descriptions(self) -> Sequence[SystemDescription]:
+        return tuple(read_system(path) for path in children(self.systems) if path.suffix == ".json")
+
+
+Subject = ResultSet | SubmissionPackage
+
+
+def find_subjects(
+    paths: Sequence[Path], ruleset: str | None, references: ReferenceChoice = USUAL_REFERENCES
+) -> list[Subject]:
+    """Return the subjects to review in result files, folders of them, packages, rounds and folders of rounds.
+
+    Files become sets: those of one folder, or of one benchmark, platform and batch size. Packages of a round are left
+    out if they only have results of other benchmarks. Raises InputError for a path with no result, and for a ruleset
+    without the benchmark.
+    """
+    packages: dict[Path, None] = {}
+    loose: dict[Path, None] = {}
+    for path in (each.absolute() for each in paths):
+        below = list(_packages_below(path, DEEPEST))
+        ours = [each for each in below if each == path or not others_only(each)]
+        for package in ours or below:
+            _require_judged(package, ruleset)
+            packages[package] = None
+        if not below:
+            found = [path] if is_regular(path) else _results_below(path, DEEPEST)
+            if not found:
+                missing = f"no {RESULT_FILES} there" if is_folder(path) else "not a regular file"
+                what = missing if os.path.lexists(path) else "no such file or folder"
+                raise InputError(f"{path}: {what}; give a result file, a run folder or a package")
+            loose |= dict.fromkeys(found)
+    named = [SubmissionPackage(each, package_ruleset(each, ruleset), references) for each in packages]
+    return [*_sets(list(loose), ruleset, references), *named]
+
+
+def _packages_below(path: Path, depth: int) -> Iterator[Path]:
+    """Yield the packages at and below a folder; those of a round before anything deeper."""
+    if is_package(path):
+        yield path
+    elif depth > 0 and not result_files(path):
+        for child in subfolders(path):
+            yield from _packages_below(child, depth - 1)
+
+
+def read_scaling(path: Path) -> Scaling:
+    """Return the number ``scaling_factor`` of a scaling.json; no content of the file makes it raise."""
+    try:
+        content = json.loads(read_regular(path, MOST_SCALING_BYTES))
+    except OSError as error:
+        return Scaling(None, error.strerror or str(error))
+    except (ValueError, RecursionError) as error:
+        return Scaling(None, f"not JSON ({error})")
+    factor = as_number(content.get("scaling_factor")) if isinstance(content, dict) else None
+    return Scaling(factor, None if factor is not None else "no number scaling_factor")
+
+
+def names_in(ruleset: str) -> list[str]:
+    """Return the names of the judged benchmarks that a ruleset has."""
+    return [name for name, one in OFFICIAL.items() if ruleset in one.rulesets]
+
+
+def ruleset_for(path: Path, given: str | None, benchmarks: Sequence[Judged]) -> str:
+    """Return the given ruleset, or that of a round in the path (``training_results_v4.0``, ``v3.1``) that has one of
+    the benchmarks, or the newest that has most of them. With no benchmark known, any round will do.
+
+    Raises InputError for a given ruleset that has none of them.
+    """
+    rulesets = {each for one in benchmarks or JUDGED.values() for each in one.rulesets}
+    if given is None:
+        rounds = [f"{found[1]}.0" for part in path.parts if (found := ROUND.search(part))]
+        newest = max(_rulesets(benchmarks or (GPT3,)), key=lambda one: (_rulesets(benchmarks).count(one), one))
+        return next((ruleset for ruleset in reversed(rounds) if ruleset in rulesets), newest)
+    if given not in rulesets:
+        words = " and ".join(f"{one.name} is in {', '.join(one.rulesets)}" for one in benchmarks or OFFICIAL.values())
+        raise InputError(f"--ruleset {given}: {words} only")
+    return given
+
+
+def package_ruleset(package: Path, given: str | None) -> str:
+    """Return the ruleset of a package, as :func:`ruleset_for` does for the benchmarks that it has folders of."""
+    return ruleset_for(package, given, [OFFICIAL[name] for name in _benchmark_folders(package) if name in OFFICIAL])
+
+
+def _rulesets(benchmarks: Sequence[Judged]) -> list[str]:
+    return [ruleset for one in benchmarks for ruleset in one.rulesets]
+
+
+def _require_judged(package: Path, given: str | None) -> None:
+    """Raise InputError for a package of a round without any of its benchmarks, and for a package with results of
+    others only."""
+    others = others_only(package)
+    if others:
+        known = ", ".join(OFFICIAL)
+        raise InputError(f"{package}: results of {', '.join(others)} only; only those of {known} are reviewed")
+    rounds = [found[1] for part in package.parts if "results_v" in part and (found := ROUND.search(part))]
+    its = [OFFICIAL[name] for name in _benchmark_folders(package) if name in OFFICIAL] or [*OFFICIAL.values()]
+    if given is None and rounds and not any(f"{one}.0" in _rulesets(its) for one in rounds):
+        known = in_words(its)
+        raise InputError(f"{package}: of round {rounds[-1]}, and {known}; give --ruleset to review it by one of those")
+
+
+def others_only(package: Path) -> list[str]:
+    """Return the benchmarks in a package, if all of them are known and none is judged here."""
+    names = _benchmark_folders(package)
+    return names if names and {*names} <= {*get_result_file_counts("training")} - {*OFFICIAL} else []
+
+
+def _benchmark_folders(package: Path) -> list[str]:
+    return sorted({folder.name for system in subfolders(package / "results") for folder in subfolders(system)})
+
+
+def is_package(path: Path) -> bool:
+    return is_folder(path / "results") or is_folder(path / "systems")
+
+
+def result_files(folder: Path) -> list[Path]:
+    return [path for path in children(folder) if path.match(RESULT_FILES) and is_regular(path)]
+
+
+def subfolders(folder: Path) -> list[Path]:
+    """Return the folders in a folder, without links to folders; none if the folder may not be read."""
+    return [path for path in children(folder) if is_folder(path) and not path.is_symlink()]
+
+
+def _results_below(folder: Path, depth: int) -> list[Path]:
+    found = result_files(folder)
+    if not found and depth > 0:
+        found = [path for child in subfolders(folder) for path in _results_below(child, depth - 1)]
+    return found
+
+
+def _sets(files: Sequence[Path], ruleset: str | None, references: ReferenceChoice) -> Iterator[ResultSet]:
+    folders: dict[Path, list[Path]] = {}
+    for path in files:
+        folders.setdefault(path.parent, []).append(path)
+    alone: dict[tuple[str, ...], list[Path]] = {}
+    for folder, inside in folders.items():
+        if len(inside) > 1:
+            system = _system_of(folder)
+            name = folder.parent.name if folder.name in OFFICIAL else folder.name
+            named = next((found for path in inside if (found := _named(read_log(path)))), [])
+            yield ResultSet(name, ruleset_for(folder, ruleset, named), inside, folder, system, references)
+        else:
+            log = read_log(inside[0])
+            keys = ("submission_benchmark", "submission_platform", "global_batch_size")
+            words = tuple(repr(log.value(key)) for key in keys)
+            alone.setdefault((ruleset_for(folder, ruleset, _named(log)), *words), []).append(inside[0])
+    for (chosen, *_), inside in alone.items():
+        folder = inside[0].parent
+        one = len(inside) == 1
+        name = f"{folder.name}/{inside[0].name}" if one else f"{len(inside)} runs"
+        system = _system_of(folder) if len({path.parent.parent for path in inside}) == 1 else None
+        yield ResultSet(name, chosen, inside, folder if one else None, system, references)
+
+
+def _named(log: ResultLog) -> list[Judged]:
+    """Return the benchmark that a log names, if it is judged here."""
+    found = JUDGED.get(log.text("submission_benchmark") or "")
+    return [] if found is None else [found]
+
+
+def _system_of(folder: Path) -> Path | None:
+    """Return systems/SYSTEM.json for a folder ORG/results/SYSTEM/BENCHMARK."""
+    if folder.parent.parent.name != "results":
+        return None
+    path = folder.parent.parent.parent / "systems" / f"{folder.parent.name}.json"
+    return path if is_regular(path) else None

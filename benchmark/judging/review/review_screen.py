@@ -1,0 +1,234 @@
+"""Print ``python -m benchmark review`` for people: several results get a leaderboard first, then each its verdict and
+findings."""
+
+import json
+import os
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from benchmark.judging.results.convergence import USUAL_REFERENCES, Convergence, ReferenceChoice
+from benchmark.judging.results.judged import Judged
+from benchmark.judging.results.score import RunScore, Score
+from benchmark.judging.results.subjects import ResultSet
+from benchmark.judging.review.findings import Finding
+from benchmark.judging.review.review_json import review_as_json
+from benchmark.judging.review.verdict import SEVERITIES, WORST_FIRST, Review, SubjectReview, review
+from foundation.errors import InputError
+from foundation.outputs.publish import write_text
+from foundation.plain_text import printable, shortened, table_text
+
+VERDICT_STYLES = {"acceptable": "bold green", "acceptable with questions": "bold yellow", "rejected": "bold red"}
+COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
+NARROWEST = 120
+"""Least width in columns: that of the tables, even without a terminal, so that lines can be searched."""
+BOARD = ("rank", "benchmark", "system", "devices", "minutes", "verdict")
+RUN_COLUMNS = ("run", *"seed status minutes tokens evals last init_s init step_s eval restarts".split())
+MOST_OF_A_RULE = 5
+"""Number of findings of one rule that are shown; --json has all."""
+MOST_CELL = 30
+"""Largest number of characters in a cell."""
+MOST_PLACES = 4
+"""Number of places shown for one finding besides the first."""
+
+
+def review_and_print(
+    paths: Sequence[Path],
+    ruleset: str | None = None,
+    json_file: Path | None = None,
+    page: Callable[[Review], str] | None = None,
+    references: ReferenceChoice = USUAL_REFERENCES,
+) -> int:
+    """Review results and packages; print the review and write it to ``json_file``. The function ``page`` makes a page
+    of it and returns one line about the page.
+
+    Returns the exit status: 0 if everything passed, otherwise 1. Raises InputError for input that cannot be reviewed.
+    """
+    if not paths:
+        raise InputError("nothing to review; give result files, a run folder or a package (see --help)")
+    found = review(paths, ruleset, references)
+    print_review(found, review_console())
+    if json_file is not None:
+        write_text(json_file, json.dumps(review_as_json(found), indent=1) + "\n")
+    if page is not None:
+        print(page(found))
+    return 0 if found.passed else 1
+
+
+def review_console() -> Console:
+    """Return standard output, at least as wide as the tables."""
+    plain = Console(highlight=False)
+    return Console(highlight=False, width=max(plain.width, NARROWEST) if plain.is_terminal else NARROWEST)
+
+
+def print_review(found: Review, out: Console) -> None:
+    if len(found.subjects) > 1:
+        counts = Counter(subject.verdict for subject in found.subjects)
+        told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in WORST_FIRST if counts[verdict])
+        words = f"{found.verdict.upper()}  of {len(found.subjects)} results {told}, in {found.seconds:.1f} s"
+        _say(out, words, VERDICT_STYLES[found.verdict])
+        for table in (leaderboard(found), _references(found)):
+            _print_table(out, f"\n{table}\n")
+    for subject in found.subjects:
+        _print_subject(subject, out)
+
+
+def leaderboard(found: Review) -> str:
+    """Return a row per system, the best score of each benchmark first; systems without a score have no rank."""
+    systems = [(score, subject) for subject in found.subjects for score in subject.scores]
+    systems.sort(key=lambda one: (one[0].benchmark, one[0].minutes is None, one[0].minutes or 0))
+    rows, ranked = [], Counter[str]()
+    for score, subject in systems:
+        ranked[score.benchmark] += 1
+        devices = (
+            f"{score.accelerators:,} x {shortened(score.accelerator or '?', MOST_CELL)}" if score.accelerators else "-"
+        )
+        package = f"{Path(subject.path).name}/" if subject.kind == "package" else ""
+        name = shortened(f"{package}{score.name}", 2 * MOST_CELL)
+        minutes = "-" if score.minutes is None else f"{score.minutes:.2f}"
+        rank = "-" if score.minutes is None else f"{ranked[score.benchmark]}"
+        rows.append((rank, score.benchmark, name, devices, minutes, subject.verdict))
+    return table_text(BOARD, rows, right=(0, 4))
+
+
+def _references(found: Review) -> str:
+    """Return the reference points that all results are compared with, a row for each benchmark, ruleset and batch
+    size."""
+    rows = {
+        (
+            f"{one.judged.name} {one.ruleset}",
+            f"{point.batch_size:,.0f}",
+            f"{one.judged.count(point.mean)} {one.judged.unit}",
+            one.judged.count(point.least),
+        ): None
+        for subject in found.subjects
+        for one in subject.sets
+        for point in one.convergence.points
+    }
+    return table_text(("reference points", "batch size", "mean", "least"), sorted(rows), right=(1, 2, 3))
+
+
+def _print_subject(subject: SubjectReview, out: Console) -> None:
+    counts = ", ".join(_count(len(subject.of(kind)), kind) for kind in SEVERITIES if subject.of(kind))
+    what = "package" if subject.kind == "package" else _count(sum(len(one.files) for one in subject.sets), "run")
+    heading = printable(f"{subject.verdict.upper()}  {subject.path.replace(f'{Path.cwd()}{os.sep}', '')}")
+    out.print(Text(heading, VERDICT_STYLES[subject.verdict]), soft_wrap=True)  # a path is not folded
+    _say(out, f"  {what}, ruleset {subject.ruleset}" + (f": {counts}" if counts else ""), "bold")
+    _print_findings(subject.of("error"), subject, out)
+    _print_official(subject, out)
+    for score, one in zip(subject.scores, subject.sets, strict=True):
+        _print_score(score, one, out)
+    _print_findings([*subject.of("warning"), *subject.of("note")], subject, out)
+    out.print()
+
+
+def _print_official(subject: SubjectReview, out: Console) -> None:
+    counts: dict[str, list[bool]] = {}
+    for check in subject.checks:
+        counts.setdefault(check.tool, []).append(check.outcome == "passed")
+        if not check.passed:
+            _say(out, f"  {check.outcome}: {check.tool}, {subject.near(check.subject)}", "red")
+            for complaint in check.complaints:
+                _say(out, f"           {subject.near(complaint)}")
+    if counts:
+        words = ", ".join(f"{tool} {sum(passed)}/{len(passed)}" for tool, passed in counts.items())
+        _say(out, f"  official checkers that ran and passed: {words}")
+    for why in dict.fromkeys(subject.declined.values()):
+        tools = ", ".join(tool for tool, reason in subject.declined.items() if reason == why)
+        _say(out, f"  nothing to check for {tools}: {why}")
+    for note in dict.fromkeys(f"{check.tool}: {note}" for check in subject.checks for note in check.notes):
+        _say(out, f"  {note}", "cyan")
+
+
+def _print_score(score: Score, one: ResultSet, out: Console) -> None:
+    words = f"no score: {score.why_no_score}"
+    if score.minutes is not None and score.measured_minutes is not None:
+        scaled = f" = {score.measured_minutes:.2f} measured x {score.factor:.4f}" if score.factor != 1 else ""
+        words = f"{score.minutes:.2f} minutes{scaled}"
+    _say(out, f"  {score.name}, {score.benchmark}: {words}", "bold")
+    if score.tokens_per_s_per_accelerator is not None:
+        words = f"{score.accelerators} x {score.accelerator}: {score.tokens_per_s_per_accelerator:,.0f} tokens/s"
+        mfu = "" if score.mfu is None else f", MFU {score.mfu:.1%} of {score.peak_tflops:g} (BF16, dense)"
+        _say(out, f"  {words}, {score.tflops_per_accelerator:,.3g} TFLOP/s each{mfu}")
+    _say(out, f"  convergence: {_convergence(one.convergence, one.judged)}")
+    rows = [[shortened(cell, MOST_CELL) for cell in _cells(run)] for run in score.runs]
+    _print_table(out, textwrap.indent(table_text(RUN_COLUMNS, rows), "  "))
+
+
+def _convergence(result: Convergence, judged: Judged) -> str:
+    """Return what the result took to the target, and what the reference point took that it is compared with."""
+    if result.standing == "not tested":
+        return f"not tested, {result.why}"
+    words = result.standing + (f" by {result.factor:.4f}" if result.factor > 1 else "")
+    if result.middle is not None and result.point is not None:
+        words += f": {'median' if judged.kept == 1 else 'mean'} {judged.count(result.middle)} {judged.unit}"
+        words += f"; reference mean {judged.count(result.point.mean)}, from {judged.count(result.point.least)}"
+    repaired = "" if result.repaired is None else f"; without void reference data: {result.repaired}"
+    return f"{words} ({result.why}){repaired}"
+
+
+def _cells(run: RunScore) -> Iterator[str]:
+    values = (
+        (Path(run.path).name, "{}"),
+        (run.seed, "{}"),
+        (run.status, "{}"),
+        (run.minutes, "{:.2f}"),
+        (run.tokens, "{:,.0f}"),
+        (run.evaluations, "{}"),
+        (run.last_log_perplexity, "{:.5f}"),
+        (run.init_s, "{:,.0f}"),
+        (run.init_share, "{:.1%}"),
+        (run.step_s, "{:.3f}"),
+        (run.evaluation_share, "{:.1%}"),
+        (run.restarts, "{}"),
+    )
+    return ("-" if value is None or value == "" else form.format(value) for value, form in values)
+
+
+def _print_findings(findings: Sequence[Finding], subject: SubjectReview, out: Console) -> None:
+    """Print each finding with its places, the line, what is expected, what to do or answer, and the rule; of each rule,
+    print only the first findings."""
+    shown: Counter[str] = Counter()
+    for one in findings:
+        shown[one.rule] += 1
+        if shown[one.rule] > MOST_OF_A_RULE:
+            continue
+        places = [subject.near(place) for place in (one.place, *one.also[:MOST_PLACES])]
+        if len(one.also) > MOST_PLACES:
+            places.append(f"and {len(one.also) - MOST_PLACES} more")
+        words = f"  {one.severity:8} {', '.join(places)}: {one.found}; expected: {one.due}"
+        _say(out, words, COLOURS[one.severity], indent=11, whole_words=False)
+        rule = f"{one.rule}: {one.rules}; {one.source}"
+        for title, text in (("line", one.text), ("fix", one.mend), ("question", one.question), ("rule", rule)):
+            if text:
+                _say(out, f"           {title}: {text}", indent=13, whole_words=False)
+    for rule, count in shown.items():
+        if count > MOST_OF_A_RULE:
+            _say(out, f"  {rule}: {count - MOST_OF_A_RULE} more findings; --json has all")
+
+
+def _print_table(out: Console, table: str) -> None:
+    for line in table.splitlines():
+        out.print(Text(printable(line)), soft_wrap=True)
+
+
+def _say(out: Console, text: str, style: str = "", indent: int = 4, whole_words: bool = True) -> None:
+    """Print text as it is, folded to the console's width: no markup and no control characters from a stranger's
+    file."""
+    lines = textwrap.wrap(
+        printable(text),
+        out.width,
+        subsequent_indent=" " * indent,
+        break_long_words=not whole_words,
+        break_on_hyphens=False,
+    )
+    for line in lines:
+        out.print(Text(line, style=style), soft_wrap=True)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

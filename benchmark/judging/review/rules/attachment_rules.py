@@ -1,0 +1,155 @@
+"""Check what lies beside a log: the evidence of its run, and power logs.
+
+Evidence is the chain of a run trained with --evidence, in its folder or in the package. A run without evidence, or with
+part of it, is as good as any other. Only ``replay`` trains steps again; this check does not.
+
+Power logs: could these devices have taken this energy in that time? The official summarizer takes
+results/SYSTEM/BENCHMARK/power/result_N/node_*.txt and sw_*.txt: the sum of readings in watts times the time since the
+one before, over the time from power_measurement_start to power_measurement_stop, times the time to train and
+``conversion_eff``. Published ones: v4.0 smc-ac-power and smc-dc-power, 64 nodes each, a reading every two seconds, of
+about 6,500 W.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmark.judging.results.subjects import ResultSet
+from benchmark.judging.review.findings import Deviation, Run
+from benchmark.run_record.evidence_chain import EVIDENCE, broken_links, gaps, read_chain
+from foundation.errors import InputError
+from foundation.regular_files import children, is_regular, read_regular
+from model.flops import train_flops_per_token
+
+FOLDER = "evidence"
+"""Folder in benchmarks/BENCHMARK/implementations/SYSTEM of a package, with a subfolder for each result."""
+MOST_TOLD = 12
+"""Largest number of a run's links that are named."""
+POWER = "power"
+"""Folder with power logs in results/SYSTEM/BENCHMARK."""
+MOST_BYTES = 16 << 20
+MOST_NODES = 4096
+RECORD = re.compile(
+    rb'"time_ms":\s*(\d{1,18})\b[^\n]*"key":\s*"(power_reading|power_measurement_st(?:art|op)|conversion_eff)"'
+    rb'[^\n]*?"value":\s*([^,}\n]*)'
+)
+"""Pattern of a line as mllog writes it: time, key, and value up to the next field."""
+NOT_MEASURED = 0.02
+"""Largest share of a run before the measurement begins, after it ends, or without a reading."""
+MOST_FLOP_PER_J = 6e12
+"""Most FLOPs per joule in 8-bit numbers. A B200's 8-bit peak is twice its BF16 peak (docs/facts/peers.md 1.0): 4.5e12
+for each joule of its 1,000 W (from memory), without hosts and network."""
+MOST_W = 3000.0
+"""Most watts for each accelerator with its share of host and cooling; published results have 830."""
+EFFICIENCY = (1.0, 1.5)
+"""Range of ``conversion_eff``, by which the energy is multiplied: below 1 it would make a measured energy smaller."""
+
+
+@dataclass(frozen=True)
+class NodePower:
+    """Power log of a node, as the summarizer reads it."""
+
+    start_ms: int
+    stop_ms: int
+    """Time of the last reading, if no stop is logged."""
+    mean_w: float
+    """Mean power of the whole time; time between the last reading and the stop counts as 0 W."""
+    longest_ms: int
+    """Longest time between two readings, or from the last reading to the stop."""
+    efficiency: float
+
+
+def evidence(one: ResultSet) -> Iterator[Deviation]:
+    """Check the links of the evidence: links that no honest run leaves are errors. The extent of the evidence is a
+    note, since a full disk costs evidence, not the run."""
+    for log, run in zip(one.files, one.runs, strict=True):
+        folder = log.parent
+        if one.package is not None:
+            package, system = folder.parents[2], folder.parent.name
+            folder = package / "benchmarks" / folder.name / "implementations" / system / FOLDER / log.stem
+        elif len(list(folder.glob("result_*.txt"))) > 1:
+            continue  # whose evidence it is nobody knows
+        path = folder / EVIDENCE
+        if not path.is_file() or not run.log.events:
+            continue
+        due = f"to train a stretch again: python -m benchmark replay {folder} --steps FIRST:LAST --log {log.name}"
+        try:
+            chain = read_chain(path)
+            faults = broken_links(chain, log)
+        except (InputError, OSError) as error:
+            found = f"evidence that is not read: {error}".replace(f"{folder}/", "")
+            yield Deviation(path, None, found, "nothing", "note")
+            continue
+        for fault in faults[:MOST_TOLD]:
+            where = "" if fault.step is None else f"step {fault.step}: "
+            yield Deviation(path, fault.line, f"{where}{fault.what}: {fault.recorded}", fault.found)
+        steps = chain.links[-1].record.step if chain.links else 0
+        yield Deviation(path, None, "; ".join(gaps(chain)) or f"evidence of {steps} steps", due, "note")
+
+
+def energy(one: ResultSet) -> Iterator[Deviation]:
+    """Check the energy. Less energy than the arithmetic takes on the best devices is impossible; more power than the
+    devices can take, and unmeasured time, are questions."""
+    for path, run in zip(one.files, one.runs, strict=True):
+        folder = path.parent / POWER / path.stem
+        paths = [each for each in children(folder) if each.match("node_*.txt") and is_regular(each)][:MOST_NODES]
+        if one.folder is not None and paths:
+            yield from _of_run(one, run, folder, paths)
+
+
+def _of_run(one: ResultSet, run: Run, folder: Path, paths: list[Path]) -> Iterator[Deviation]:
+    nodes = None if one.system is None else one.system.count("number_of_nodes")
+    devices = None if one.system is None else one.system.accelerators
+    logs: dict[Path, NodePower] = {}
+    for path in paths:
+        try:
+            logs[path] = _node(path)
+        except (OSError, ValueError) as error:
+            due = "power_measurement_start, power_reading with a number of watts as its value, power_measurement_stop"
+            yield Deviation(path, None, str(error), due, "warning")
+            break
+    else:
+        watts = sum(node.mean_w * node.efficiency for node in logs.values())
+        joules = watts * (run.run_ms or 0) / 1000
+        most = MOST_FLOP_PER_J * 8 / one.judged.narrowest_bits
+        flops = (run.trained_tokens or 0) * train_flops_per_token(one.judged.model)
+        if nodes is not None and len(logs) != nodes:
+            yield Deviation(folder, None, f"power logs of {len(logs)} nodes", f"{nodes} by the description", "warning")
+        elif (run.run_ms or 0) > 0 and (joules <= 0 or flops > most * joules):
+            due = f"at least {flops / most:,.0f} J, with {one.judged.narrowest_bits}-bit arithmetic at its peak alone"
+            yield Deviation(folder, None, f"{joules:,.0f} J for {flops:.3g} FLOP", due)
+        elif devices and watts > MOST_W * devices:
+            found = f"{watts / devices:,.0f} W for each of {devices:,} accelerators"
+            yield Deviation(folder, None, found, f"at most {MOST_W:,.0f} W, host and cooling included", "warning")
+    for path, node in logs.items():  # the first node whose measurement is not that of the whole run
+        start, stop = run.run_start_ms or node.start_ms, run.run_stop_ms or node.stop_ms
+        missing = max(0, node.start_ms - start) + max(0, stop - node.stop_ms)
+        if max(missing, node.longest_ms) > NOT_MEASURED * max(1, stop - start):
+            found = f"{max(missing, node.longest_ms) / 1000:,.0f} s of {(stop - start) / 1000:,.0f} s without a reading"
+            yield Deviation(path, None, found, "readings from run_start to run_stop", "warning")
+            return
+        if not EFFICIENCY[0] <= node.efficiency <= EFFICIENCY[1]:
+            found = f"conversion_eff {node.efficiency:g}, by which the energy is multiplied"
+            yield Deviation(path, None, found, f"{EFFICIENCY[0]:g} to {EFFICIENCY[1]:g}", "warning")
+            return
+
+
+def _node(path: Path) -> NodePower:
+    """Read a node's log. Raises OSError if it cannot be read, and ValueError if it lacks what the summarizer needs."""
+    records = RECORD.findall(read_regular(path, MOST_BYTES))
+    starts = [int(time) for time, key, _ in records if key == b"power_measurement_start"]
+    stops = [int(time) for time, key, _ in records if key == b"power_measurement_stop"]
+    readings = sorted((int(time), float(value)) for time, key, value in records if key == b"power_reading")
+    efficiency = [float(value) for _, key, value in records if key == b"conversion_eff"]
+    start = starts[0] if len(starts) == 1 else 0
+    stop = stops[0] if stops else max((time for time, _ in readings), default=0)
+    inside = [one for one in readings if start <= one[0] <= stop]
+    if len(starts) != 1 or len(stops) > 1 or not inside or stop <= start or min(watts for _, watts in inside) < 0:
+        counts = f"{len(starts)} power_measurement_start, {len(stops)} power_measurement_stop"
+        raise ValueError(f"{counts}, {len(inside)} readings")
+    total, before, longest = 0.0, start, 0
+    for time, watts in inside:
+        total += watts * (time - before)
+        before, longest = time, max(longest, time - before)
+    return NodePower(start, stop, total / (stop - start), max(longest, stop - before), (efficiency or [1.0])[-1])

@@ -1,0 +1,178 @@
+"""Check the evaluations: their places, their values, the curve that they are, and the result that the run states.
+
+A curve far from the published ones of its batch size is a question, in the closed division of gpt3. Distances are from
+the median curve (benchmark/config/reference_curves.py), or from an interpolated curve between two batch sizes, in
+standard deviations of the 117 distinct published logs. Sources: docs/facts/mlperf_review.md 3.5, 3.9, 6.4, 6.5, 6.9,
+7.8.
+"""
+
+import bisect
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from benchmark.config.reference_curves import REFERENCE_CURVES, ReferenceCurve
+from benchmark.judging.results.judged import GPT3
+from benchmark.judging.review.findings import Deviation, Run, Severity, at
+
+CURVES = {GPT3.name: REFERENCE_CURVES["gpt3_175b"]}
+"""Median curves of published runs; those of other benchmarks are only searched for a value that recurs."""
+LAST_VALUES = 6
+"""Number of a curve's last values that extrapolate it for a longer run."""
+FEWEST_VALUES = 6
+MOST_FALL = (0.03, 0.012)
+"""Largest fall below the best value so far, in the first five evaluations and later. Published logs fall at most 0.0152
+and 0.0058."""
+EARLY_EVALUATIONS = 5
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One measure of a curve's distance from the reference: its spread, and the distance that counts as far."""
+
+    words: str
+    deviation: float
+    """Standard deviation over the published runs."""
+    far: float
+    """Distance in deviations, either way, from which a curve is far."""
+
+
+FIRST = Feature("the first value", 1.3e-3, 4)  # published: at most 2.5 deviations
+LEVEL = Feature("the middle of all values after the second", 6.2e-4, 5)  # 3.8
+LAST = Feature("the last value", 6.9e-4, 5)  # 3.1
+
+
+def values(run: Run) -> Iterator[Deviation]:
+    key, since = run.rules.log_keys.progress, "checkpoint" if run.rules.start_samples else "start"
+    for event in run.log.all("eval_accuracy"):
+        if run.tokens_at(event) is None:
+            found = f"eval_accuracy with {key} {event.metadata.get(key)!r:.40}"
+            yield at(run, event, found, f"metadata {key}: {run.rules.unit} trained since the {since}")
+        if event.number is None:
+            yield at(run, event, f"eval_accuracy {event.value!r:.60}", "a finite number")
+
+
+def meets_target(run: Run) -> Iterator[Deviation]:
+    """Check that a run not marked as aborted meets the target; set_rules.py judges aborted runs."""
+    judged, last = run.rules, run.log.last("eval_accuracy")
+    if last is None or run.status == "aborted" or (run.reached is not None and run.judged is not None):
+        return
+    found = [one.log_perplexity for one in run.evaluations if one.log_perplexity is not None]
+    if not any(judged.floor < value <= judged.target for value in found):
+        best = f"best value {min(found)}" if found else "no value"
+        yield at(run, last, best, f"a value above {judged.floor} and at most {judged.target}")
+
+
+def cadence(run: Run) -> Iterator[Deviation]:
+    """Check that an evaluation comes every ceil(interval / batch size) steps, with none left out. An evaluation of the
+    checkpoint may come first, and a restart may repeat some. Where accepted logs have other cadences, those are
+    questions, and a first evaluation one step early, with all others in line with it, is a note."""
+    judged, size = run.rules, run.global_batch_size
+    if size is None:
+        return
+    severity: Severity | None = "warning" if "eval.cadence" in judged.accepted else None
+    interval, due, early = judged.tokens_per_evaluation(size), judged.first_evaluation(size), 0.0
+    for number, one in enumerate(run.evaluations):
+        if one.tokens is None or (one.tokens == 0 and number == 0):
+            continue
+        found = f"an evaluation at {judged.count(one.tokens)} {judged.unit}"
+        step = size * judged.model.seq_length
+        if number == 0 and one.tokens == due - step and severity is not None:
+            early = step
+            yield at(run, one, f"{found}, one step early", judged.count(due), "note")
+        elif (one.tokens + early) % interval or one.tokens + early > due or one.tokens <= 0:
+            steps = f"{judged.eval_interval(size)} steps of {size:g} sequences after the last"
+            if due == judged.first_evaluation(size) > interval:
+                steps = "the first that the rules ask for"
+            yield at(run, one, found, f"{judged.count(due - early)}: {steps}", severity)
+            return  # the ones after it follow from this one
+        due = max(due, one.tokens + early + interval)
+
+
+def stop_status(run: Run) -> Iterator[Deviation]:
+    stop = run.log.first("run_stop")
+    status = None if stop is None else stop.metadata.get("status")
+    if stop is None or (status == "success" and run.reached is not None):
+        return
+    if "status" not in stop.metadata:
+        yield at(run, stop, "run_stop without status", "metadata status 'success' or 'aborted'")
+    elif status not in ("success", "aborted"):
+        due = "'success' or 'aborted'"
+        yield at(run, stop, f"run_stop with status {status!r:.40}", due, "warning")
+    elif status == "aborted" and run.reached is not None:
+        found = f"status aborted, though line {run.reached.line} met the target"
+        yield at(run, stop, found, "success", "warning")
+
+
+def eval_samples(run: Run) -> Iterator[Deviation]:
+    """Check that evaluations take the validation subset, in tokens, documents or sequences: fewer are forbidden. More
+    are a question where no official checker compares the number."""
+    judged, event = run.rules, run.log.first("eval_samples")
+    accepted = (*judged.eval_samples, judged.validation_sequences)
+    if event is None or event.number is None or not judged.eval_samples or event.number in accepted:
+        return
+    due = f"{' or '.join(map(str, judged.eval_samples))}: the whole validation subset"
+    enough = event.number >= min(judged.eval_samples) and "eval.samples" in judged.accepted
+    yield at(run, event, f"eval_samples {event.value!r:.40}", due, "warning" if enough else None)
+
+
+def envelope(run: Run) -> Iterator[Deviation]:
+    """Check all features of the curve, and yield only the farthest: the others follow from it."""
+    size, curves = run.global_batch_size, CURVES.get(run.rules.name)
+    if size is None or run.division == "open" or curves is None:
+        return
+    known = [
+        (one, one.log_perplexity or 0.0) for one in run.evaluations if one.log_perplexity is not None and one.tokens
+    ]
+    rest = [value - expected(curves, size, one.tokens or 0) for one, value in known]
+    found = [(FIRST, known[0][0], rest[0], f"{known[0][1]:.4f}")] if known else []
+    if len(known) >= FEWEST_VALUES:
+        (last, value), level = known[-1], statistics.median(rest[2:])
+        found += [(LEVEL, last, level, f"{level:+.4f} from the curve"), (LAST, last, rest[-1], f"{value:.4f}")]
+    far = [(abs(distance) / feature.deviation, feature, place, words) for feature, place, distance, words in found]
+    far = [(times, feature, place, words) for times, feature, place, words in far if times > feature.far]
+    for times, feature, place, words in sorted(far, key=lambda one: -one[0] / one[1].far)[:1]:
+        due = f"within {feature.far:g} of the median curve at batch size {size:g}"
+        yield at(run, place, f"{feature.words} {words}: {times:.1f} standard deviations off published runs", due)
+
+
+def expected(curves: Sequence[ReferenceCurve], batch_size: float, tokens: float) -> float:
+    """Return the reference's log perplexity at this number of tokens."""
+    sizes = [curve.global_batch_size for curve in curves]
+    place = bisect.bisect_left(sizes, batch_size)
+    if place == 0 or place == len(sizes):
+        return _on_curve(curves[min(place, len(sizes) - 1)], tokens)
+    low, high = curves[place - 1], curves[place]
+    share = (batch_size - low.global_batch_size) / (high.global_batch_size - low.global_batch_size)
+    return (1 - share) * _on_curve(low, tokens) + share * _on_curve(high, tokens)
+
+
+def _on_curve(curve: ReferenceCurve, tokens: float) -> float:
+    """Interpolate a curve linearly; beyond its last value extrapolate, but no farther than twice the curve's length."""
+    values = curve.log_perplexities
+    place = min(max(tokens / curve.tokens_per_value - 1, 0), 2 * len(values))
+    if place >= len(values) - 1:
+        slope = (values[-1] - values[-1 - LAST_VALUES]) / LAST_VALUES
+        return values[-1] + slope * (place - (len(values) - 1))
+    before = int(place)
+    return values[before] + (place - before) * (values[before + 1] - values[before])
+
+
+def sudden(run: Run) -> Iterator[Deviation]:
+    """Check for a value far below all before it, and for a value that recurs to the last digit; neither happens in a
+    published log. After a restart an evaluation may be repeated at the same tokens."""
+    best: float | None = None
+    seen: dict[float, tuple[int, float | None]] = {}
+    for number, one in enumerate(run.evaluations, 1):
+        value = one.log_perplexity
+        if value is None:
+            continue
+        most = MOST_FALL[number > EARLY_EVALUATIONS]
+        if run.rules.name in CURVES and best is not None and value < best - most:
+            found = f"eval_accuracy {value}: {best - value:.4f} below the best before"
+            yield at(run, one, found, f"at most {most}")
+        line, tokens = seen.setdefault(value, (one.line, one.tokens))
+        if tokens != one.tokens:
+            found = f"eval_accuracy {value}: the value of line {line} again"
+            yield at(run, one, found, "a value of its own")
+        best = value if best is None else min(best, value)

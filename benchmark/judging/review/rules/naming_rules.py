@@ -1,0 +1,156 @@
+"""Compare names in logs, folders and results with the system's description (docs/facts/mlperf_review.md 4.5, 6.9, 7.9).
+
+Published results disagree here in many harmless ways (docs/notes/published_oddities.md), so all findings are questions.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmark.config.accelerators import ACCELERATORS
+from benchmark.judging.results.subjects import ResultSet, SubmissionPackage
+from benchmark.judging.review.findings import Deviation, Run, at
+
+COUNTS_IN_NAMES = (
+    re.compile(r"^(\d+)x"),
+    re.compile(r"(?i)(?:^|[-_ ])n(\d+)(?=$|[-_ ])"),
+    re.compile(r"(?i)(?<=[a-z0-9])[-_ ]?x(\d{2,})$"),
+)
+"""Patterns of counts in names: 64xDGX, eos_n64_nemo, h100x512. Other numbers are ignored: racks, clusters, versions."""
+CORES_PER_CHIP = 2
+"""Cores of a TPU v4 or v5p chip: these are sold and named by their cores."""
+NAMED_KEYS = ("submission_org", "submission_platform")
+EMPTY_WORDS = frozenset("inc corp corporation ltd llc gmbh co company systems cloud the of and".split())
+"""Words that do not tell organisations apart."""
+NOT_FILLED_IN = re.compile(
+    r"(?i)\b(todo|fixme|placeholder|fill[ _-]?in|tbd|tba|xxx+)\b|\binsert\b.*\bhere\b|_PLACEHOLDER|^<.*>$|^\$\{?\w+\}?$"
+    r"|^\?+$"
+)
+"""Marks that templates and people leave in a value that is still to be written."""
+SAYS_NOTHING = re.compile(r"(?i)^\s*(unknown|n/?a|not applicable|none|-+|\.+)?\s*$")
+UNSEEN = ("Cf", "Cc", "Co", "Cn", "Zl", "Zp")
+"""Categories of invisible characters; Cf has those that turn the direction of writing."""
+MOST_NAMED = 4096
+
+
+def counts(one: ResultSet) -> Iterator[Deviation]:
+    """Check the numbers of nodes or devices in the names of platform, folder and system against the description's
+    fields."""
+    system = one.system
+    if system is None or system.accelerators is None:
+        return
+    nodes, each = system.count("number_of_nodes") or 0, system.count("accelerators_per_node")
+    by_cores = (system.string("accelerator_model_name") or "").upper().startswith("TPU")
+    allowed = {nodes, system.accelerators, system.accelerators * (CORES_PER_CHIP if by_cores else 1)}
+    due = f"{nodes} nodes x {each} = {system.accelerators} devices, as in systems/{system.path.name}"
+    for path, line, what, text in _names(one):
+        stated = {int(found[1][:9]) for pattern in COUNTS_IN_NAMES for found in pattern.finditer(text)}
+        if stated and not stated & allowed:
+            yield Deviation(path, line, f"{what} {text!r:.60}", due)
+
+
+def accelerators(one: ResultSet) -> Iterator[Deviation]:
+    """Check for names of another accelerator than the description's."""
+    model = "" if one.system is None else one.system.string("accelerator_model_name") or ""
+    due = models_in(model)
+    for path, line, what, text in _names(one) if due else ():
+        stated = models_in(text)
+        if stated and not stated & due:
+            found = f"{what} {text!r:.60} with accelerator_model_name {model!r:.60}"
+            yield Deviation(path, line, found, "one accelerator")
+
+
+def _names(one: ResultSet) -> Iterator[tuple[Path, int | None, str, str]]:
+    """Yield the path, the line, the kind of name, and the name."""
+    for run in one.runs:
+        event = run.log.first("submission_platform")
+        if event is not None and isinstance(event.value, str):
+            yield run.log.path, event.line, "submission_platform", event.value
+    if one.system is not None:
+        yield one.system.path, one.system.line("number_of_nodes"), "folder", one.name
+        name = one.system.string("system_name") or ""
+        if name != one.name:
+            yield one.system.path, one.system.line("system_name"), "system_name", name
+
+
+def submitter(one: ResultSet) -> Iterator[Deviation]:
+    """Check for a log of another organisation than the description's; two spellings of one name are allowed."""
+    due = "" if one.system is None else one.system.string("submitter") or ""
+    for run in one.runs:
+        event = run.log.first("submission_org")
+        if event is None or not isinstance(event.value, str) or placeholder(event.value) or placeholder(due):
+            continue
+        if due and event.value.strip() and not like_name(event.value, due):
+            yield at(run, event, f"submission_org {event.value!r:.60}", f"{due!r:.60}, who submits the system")
+
+
+def placeholders(one: ResultSet) -> Iterator[Deviation]:
+    """Ask once per log about placeholders: whoever fills in one name fills in the others."""
+    for run in one.runs:
+        for key in NAMED_KEYS:
+            event = run.log.first(key)
+            if event is not None and isinstance(event.value, str) and placeholder(event.value):
+                yield at(run, event, f"{key} {event.value!r:.60}", "a name")
+                break
+
+
+def seeds_across(package: SubmissionPackage) -> Iterator[Deviation]:
+    """Ask once about seeds that occur in runs of two systems."""
+    seen: dict[int, str] = {}
+    shared: dict[int, tuple[Run, int]] = {}
+    for one in package.sets:
+        for run in one.runs:
+            for event in run.log.all("seed"):
+                if type(event.value) is int and seen.setdefault(event.value, one.name) != one.name:
+                    shared.setdefault(event.value, (run, event.line))
+    if shared:
+        seed, (run, line) = next(iter(shared.items()))
+        more = f" and {len(shared) - 1} other seeds" if len(shared) > 1 else ""
+        found = f"seed {seed}, that of {seen[seed]}{more}"
+        yield Deviation(run.log.path, line, found, "seeds drawn anew for every run")
+
+
+def unseen_letters(package: SubmissionPackage) -> Iterator[Deviation]:
+    """Check for invisible characters in names, which people compare by eye and tools byte by byte."""
+    places: list[tuple[Path, int | None, object]] = [(package.path, None, package.path.name)]
+    for one in package.sets:
+        places.append((one.path, None, one.name))
+        events = [(run, run.log.first(key)) for run in one.runs for key in NAMED_KEYS]
+        places += [(run.log.path, event.line, event.value) for run, event in events if event is not None]
+    for description in package.descriptions:
+        for name in ("submitter", "system_name", "division", "status", "accelerator_model_name"):
+            places.append((description.path, description.line(name), description.content.get(name)))
+    for path, line, text in places:
+        odd = next(filter(_unseen, text[:MOST_NAMED]), "") if isinstance(text, str) else ""
+        if odd:
+            found = f"{text!a:.60} with a character that cannot be seen, U+{ord(odd):04X}"
+            yield Deviation(path, line, found, "letters that can be seen")
+
+
+def _unseen(letter: str) -> bool:
+    return unicodedata.category(letter) in UNSEEN or (letter.isspace() and letter != " ")
+
+
+def models_in(name: str) -> set[str]:
+    """Return the accelerators of the table that a name can mean."""
+    return {model for model, entry in ACCELERATORS.items() if re.search(entry.pattern, name, re.IGNORECASE)}
+
+
+def placeholder(text: str) -> bool:
+    """Return whether a text is a mark left by a template, or a word that is no name; an empty text is not."""
+    return NOT_FILLED_IN.search(text) is not None or (text.strip() != "" and SAYS_NOTHING.match(text) is not None)
+
+
+def like_name(one: str, other: str) -> bool:
+    """Return whether two names can mean the same organisation: one contains the other, they share a word, or initials
+    match."""
+    words = [[word for word in re.split(r"[^a-z0-9]+", name.lower()) if word] for name in (one, other)]
+    joined = ["".join(found) for found in words]
+    if min(map(len, joined)) < 2:
+        return joined[0] == joined[1] != ""
+    initials = ["".join(word[0] for word in found) for found in words]
+    common = {word for word in words[0] if len(word) > 1} & set(words[1]) - EMPTY_WORDS
+    return bool(common) or any(
+        joined[a] in joined[b] or (initials[b] in words[a][:1] and len(words[b]) > 1) for a, b in ((0, 1), (1, 0))
+    )

@@ -1,0 +1,160 @@
+"""Check the speed: more than the devices can do is an error; blocks, steps and statistics that contradict each other
+are questions. A run is cut at its evaluations and judged by its usual block, so that a restart or a stall affects only
+the block in which it happened.
+
+Sources: docs/facts/mlperf_review.md 6.3, 6.9, 6.11, 7.2, 7.3, 7.8; docs/facts/peers.md 1.0 for the peaks.
+"""
+
+import statistics
+from collections.abc import Iterator
+
+from benchmark.judging.results.run_summary import STEP_TIMING, VALIDATION_TIMING, TimedBlock
+from benchmark.judging.results.score import score
+from benchmark.judging.results.subjects import ResultSet
+from benchmark.judging.review.findings import Deviation, Run, at
+from model.flops import train_flops_per_token
+
+FEWEST = 5
+"""Least number of blocks that have a usual length."""
+BF16_BITS = 16
+"""Bits of the format of the peaks. Numbers of half as many bits are multiplied twice as fast, on every accelerator in
+the table."""
+FASTEST_SYSTEM = 4e19
+"""Most FLOP/s of a system without a description; the fastest published one, 5,120 GB200, has 1.2e19."""
+FAST_BLOCK = 0.75
+"""Least share of the usual block's time; published blocks take at least 0.83 of the median."""
+STEPS_IN_BLOCK = (1.02, 3.0)
+"""Seconds of a block's steps over those of the block: above the first number they contradict each other, above the
+second the steps have another unit. Published logs have at most 0.92, since the block includes the evaluation."""
+NO_TIME = 0.2
+"""Share of the median step below which a step took no time; published steps take at least 0.89."""
+SHORTEST_BLOCK_S = 1.0
+SLOW_BLOCK = 2.0
+"""Time over the usual block's from which a block is slow; published blocks stay below 1.9."""
+
+
+def usual_block(run: Run) -> TimedBlock | None:
+    """Return the block a quarter from the fastest, which stays usual even if half of the blocks were disturbed; None
+    with few blocks."""
+    found = sorted((block for block in run.blocks if block.seconds > 0), key=lambda block: block.seconds)
+    return found[len(found) // 4] if len(found) >= FEWEST else None
+
+
+def usual_tokens_per_s(run: Run) -> float | None:
+    """Return the tokens per second of the usual block; with few blocks, of the whole run."""
+    block = usual_block(run)
+    return run.tokens_per_s if block is None else block.tokens / block.seconds
+
+
+def peak(one: ResultSet) -> Iterator[Deviation]:
+    """Check blocks against the peak of the described devices, in the fastest format that they can train in. Devices
+    with unknown peak are held only to very wide limits."""
+    found = score(one)
+    if one.system is not None and found.accelerators and found.accelerator and not found.peak_tflops:
+        words = f"accelerator_model_name {found.accelerator!r:.60}, whose peak is not known here"
+        place = one.system.path, one.system.line("accelerator_model_name")
+        yield Deviation(*place, words, "one of benchmark/config/accelerators.py", "note")
+    for run in one.runs if one.judged.official else ():
+        usual, stop = usual_tokens_per_s(run), run.log.first("run_stop")
+        if usual is None:
+            continue
+        if not found.accelerators or not found.peak_tflops:
+            if (speed := usual * train_flops_per_token(one.judged.model)) > FASTEST_SYSTEM:
+                due = f"at most {FASTEST_SYSTEM:.1e}; the fastest published system has 1.2e19"
+                words = f"{speed:.1e} FLOP/s of a system that is not known here"
+                yield at(run, stop, words, due, "warning")
+            continue
+        judged = one.judged
+        narrow = BF16_BITS / judged.narrowest_bits
+        most = found.accelerators * found.peak_tflops * 1e12 / train_flops_per_token(one.judged.model)
+        of = f"of the BF16 peak of {found.accelerators:,} devices"
+        due = f"at most {narrow:.0%}: the peak of {judged.narrowest_bits}-bit numbers, the fastest they can train in"
+        over = [block for block in run.blocks if block.tokens > narrow * most * max(block.seconds, 1e-3)]
+        if usual > narrow * most:
+            yield at(run, stop, f"{usual / most:.0%} {of}", due)
+        elif over and not over[0].restarted:
+            share = over[0].tokens / max(over[0].seconds, 1e-3) / most
+            yield at(run, over[0], f"a block at {share:.0%} {of}", due)
+        elif usual < judged.lowest_mfu * most:
+            due = (
+                f"at least {judged.lowest_mfu:.0%}; published results have {100 * judged.published_mfu:.0f} % and more"
+            )
+            yield at(run, stop, f"{usual / most:.1%} {of}", due, "warning")
+
+
+def fast_block(run: Run) -> Iterator[Deviation]:
+    """Check for a block so fast that something was left out of it, or cut out of the log."""
+    usual = usual_block(run)
+    seconds = 0 if usual is None else usual.seconds
+    fast = [block for block in run.blocks if block.seconds < FAST_BLOCK * seconds]
+    if fast and seconds >= SHORTEST_BLOCK_S:
+        more = "" if len(fast) == 1 else f" and {len(fast) - 1} more"
+        found = f"{fast[0].seconds:,.1f} s since the evaluation before{more}"
+        yield at(run, fast[0], found, f"about {seconds:,.1f} s, as the other blocks")
+
+
+def steps_and_blocks(run: Run) -> Iterator[Deviation]:
+    """Check statistics of steps, if a log has them: each step takes time, none is left out, and they fit into the
+    blocks."""
+    timed = [block for block in run.blocks if block.steps]
+    size, length = run.global_batch_size, run.sequence_length
+    if len(timed) < FEWEST or not size or not length:
+        return
+    logged = run.tracked(STEP_TIMING)
+    usual = statistics.median(one.value for one in logged)
+    count = statistics.mode(len(block.steps) for block in timed)
+    idle = next((one for one in logged[2:] if one.value < NO_TIME * usual), None)
+    if idle is not None:
+        found = f"a step of {idle.value:,.3f} s"
+        yield at(run, idle, found, f"about {usual:,.3f} s, as the other steps")
+    few = next((block for block in timed if len(block.steps) < count and not block.restarted), None)
+    if few is not None:
+        found = f"times of {len(few.steps)} steps before this evaluation"
+        yield at(run, few, found, f"{count}, as before the others")
+    for block in timed:
+        seconds = statistics.fmean(block.steps) * block.tokens / (size * length)
+        low, high = (limit * block.seconds for limit in STEPS_IN_BLOCK)
+        if low < seconds < high:
+            found = f"{block.seconds:,.1f} s since the evaluation before, {seconds:,.1f} s of steps by their times"
+            yield at(run, block, found, "a block a little longer than its steps")
+            return
+
+
+def hasty_evaluations(run: Run) -> Iterator[Deviation]:
+    """Check that evaluations take the time and the steps of the whole validation subset."""
+    judged = run.rules
+    usual, size = usual_tokens_per_s(run), run.global_batch_size
+    timed = [one for one in run.evaluations if one.seconds is not None and one.seconds >= 0]
+    if not judged.official or not timed or not usual or not size:
+        return
+    seconds = statistics.median(one.seconds or 0 for one in timed)
+    ratio = judged.validation_sequences * judged.model.seq_length / max(seconds, 1e-3) / usual
+    if ratio > judged.hasty_evaluation:
+        found = f"evaluations of {seconds:,.3f} s: {ratio:,.1f} times the tokens per second of training"
+        yield at(run, timed[0], found, "about 3 times: a forward pass alone")
+    steps = run.tracked(VALIDATION_TIMING)
+    due = judged.steps(judged.validation_sequences, size)
+    if steps and len(steps) < due * len(run.evaluations):
+        found = f"{len(steps)} validation steps in {len(run.evaluations)} evaluations"
+        words = f"{due} each: {judged.validation_sequences:,} sequences, {size:g} at a time"
+        yield at(run, steps[0], found, words)
+
+
+def lost_time(one: ResultSet) -> Iterator[Deviation]:
+    """Ask once for all runs about restarts, stalls and repeated evaluations; their time was on the clock, so that the
+    submitter bore the cost."""
+    words, places = [], []
+    for run in one.runs:
+        usual = usual_block(run)
+        seconds = 0.0 if usual is None else usual.seconds
+        most = max(SLOW_BLOCK * seconds, seconds + SHORTEST_BLOCK_S)
+        slow = [block for block in run.blocks if usual and (block.restarted or block.seconds > most)]
+        told = [f"{len(run.restarts)} restart{'s' * (len(run.restarts) > 1)} logged"] if run.restarts else []
+        if slow:
+            lost = sum(block.seconds - seconds for block in slow)
+            told.append(f"{len(slow)} block{'s' * (len(slow) > 1)} {lost:,.0f} s longer than usual")
+        if told:
+            words.append(f"{run.log.path.name}: {', '.join(told)}")
+            places.append((run.log.path, run.restarts[0].line if run.restarts else slow[0].line))
+    if places:
+        yield Deviation(*places[0], "; ".join(words), "blocks of equal length, in one piece")

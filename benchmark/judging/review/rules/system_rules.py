@@ -1,0 +1,90 @@
+"""Check system descriptions: fields, their types and values (docs/facts/mlperf_review.md 4.5, 4.6, 4.7, 4.8)."""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+
+from benchmark.config.accelerators import ACCELERATORS, accelerator_named
+from benchmark.judging.results.subjects import ResultSet
+from benchmark.judging.results.system_description import FIELDS, STATUSES, SystemDescription, as_count, texts_in
+from benchmark.judging.review.findings import Deviation
+from benchmark.judging.review.rules.naming_rules import NOT_FILLED_IN, SAYS_NOTHING
+
+STRINGS = (
+    "submitter", "system_name", "host_processor_model_name", "host_processor_core_count", "accelerator_model_name",
+    "accelerators_per_node", "framework", "division", "status",
+)  # fmt: skip
+"""Fields that the official checker joins: anything but a string stops it with a TypeError."""
+UNFIT = ("Cc", "Zl", "Zp", "Cs")
+"""Categories of characters with which a value could write a line into the tools' output, or stop the tools."""
+COUNTS = ("number_of_nodes", "accelerators_per_node", "host_processors_per_node")
+"""Fields that the summarizer converts with int()."""
+DEVICES = COUNTS[:2]
+"""Fields that count at least one."""
+NAMES = ("submitter", "system_name", "accelerator_model_name", "framework", "host_processor_model_name")
+MEMORY = re.compile(r"(?i)([\d.,]{1,12})\s*(GB|GiB|MB|MiB|TB)")
+BYTES = {"GB": 1e9, "GIB": 2**30, "MB": 1e6, "MIB": 2**20, "TB": 1e12}
+MEMORY_OFF = (0.85, 1.2)
+"""Range of a device's memory over the model's size; published descriptions have at most 1.07, since drivers count in
+binary units."""
+SINCE = "4.1.0"
+"""First ruleset that allows only the listed statuses; round 4.0 accepted the short words of earlier rounds."""
+
+
+def readable(one: ResultSet) -> Iterator[Deviation]:
+    for system in filter(None, [one.system]):
+        if system.problem is not None:
+            yield Deviation(system.path, 1, system.problem, "a JSON object")
+        for name in system.repeated:
+            yield Deviation(system.path, system.line(name), f"field {name!r} twice", "every field once", "warning")
+
+
+def fields(one: ResultSet) -> Iterator[Deviation]:
+    """Check the mandatory fields: their types, and values that the official tools take."""
+    for system in filter(None, [one.system]):
+        content = system.content
+        for name in (field.name for field in FIELDS) if system.problem is None else ():
+            if name not in content:
+                yield Deviation(system.path, 1, f"no {name}", f"all of {len(FIELDS)} fields")
+        for name in STRINGS:
+            value = content.get(name, "")
+            if not isinstance(value, str):
+                yield _wrong(system, name, value, "a string, in quotes")
+            elif any(unicodedata.category(letter) in UNFIT for letter in value):
+                yield _wrong(system, name, value, "one line of text: the tools print it as it is")
+        for name in COUNTS:
+            count = as_count(content.get(name))
+            if name in content and (count is None or (count < 1 and name in DEVICES)):
+                yield _wrong(system, name, content[name], "a whole number, in quotes")
+        status, division = system.string("status"), system.string("division")
+        if one.ruleset >= SINCE and status is not None and status not in STATUSES:
+            yield _wrong(system, "status", status, " | ".join(STATUSES))
+        if division not in (None, "closed", "open"):
+            yield _wrong(system, "division", division, "'closed' or 'open'")
+
+
+def filled_in(one: ResultSet) -> Iterator[Deviation]:
+    for system in filter(None, [one.system]):
+        for name, value in system.content.items():
+            found = next((text for _, text in texts_in({name: value}) if NOT_FILLED_IN.search(text)), None)
+            if found is not None:
+                yield _wrong(system, name, found, "a value, or an empty string")
+            elif name in NAMES and isinstance(value, str) and SAYS_NOTHING.match(value):
+                yield _wrong(system, name, value, "a name")
+
+
+def memory(one: ResultSet) -> Iterator[Deviation]:
+    """Check for a device memory that its maker does not sell."""
+    for system in filter(None, [one.system]):
+        model = accelerator_named(system.string("accelerator_model_name") or "")
+        due = None if model is None else ACCELERATORS[model].memory_gb
+        text = system.string("accelerator_memory_capacity") or ""
+        found = MEMORY.fullmatch(text.strip())
+        if due is not None and found is not None:
+            size = float(found[1].replace(",", "")) * BYTES[found[2].upper()] / 1e9
+            if not MEMORY_OFF[0] * due <= size <= MEMORY_OFF[1] * due:
+                yield _wrong(system, "accelerator_memory_capacity", text, f"about {due:g} GB of {model}")
+
+
+def _wrong(system: SystemDescription, name: str, value: object, due: str) -> Deviation:
+    return Deviation(system.path, system.line(name), f"{name} {value!r:.80}", due)

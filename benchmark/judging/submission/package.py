@@ -1,0 +1,187 @@
+"""Run ``package``: make the folder of a submission from the results of a benchmark, a system description and the code.
+
+systems/SYSTEM.json   results/SYSTEM/BENCHMARK/result_N.txt   benchmarks/BENCHMARK/implementations/{CODE,SYSTEM}/
+
+The layout is that of docs/facts/mlperf_review.md 4.1. The folder has its final name only when ``review`` has passed it.
+"""
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmark.config.run_config import CONFIG_FILENAME
+from benchmark.judging.results.recorded_run import RecordedRun, settings
+from benchmark.judging.review.findings import Finding
+from benchmark.judging.review.verdict import SubjectReview, review
+from benchmark.judging.submission.package_documents import Contents, write_documents
+from benchmark.judging.submission.package_inputs import (
+    IMPLEMENTATION,
+    PLAIN_NAME,
+    benchmark_of,
+    notes_on_origin,
+    precision_of,
+    read_description,
+    read_results,
+    require_evidence_holds,
+    require_same_origin,
+    require_same_submitter,
+)
+from benchmark.run_record.evidence_chain import EVIDENCE
+from foundation.errors import InputError
+from foundation.git import REPOSITORY, commit_of, tracked_files
+from foundation.outputs.publish import published_folder
+from foundation.regular_files import walk
+
+NOT_NEEDED_TO_RUN = ("tests",)
+MANIFEST = ".manifest.json"
+
+
+def make_package(
+    org: str,
+    system_json: Path,
+    results: Sequence[Path],
+    output: Path,
+    *,
+    ruleset: str | None = None,
+    precision: str | None = None,
+    other_code: bool = False,
+) -> str:
+    """Make the folder ``output``; return the review's verdict on it, with its warnings and notes in lines of their own.
+
+    The ruleset is the newest that has the benchmark, unless given. The precision, fp32 or bf16, is needed for logs
+    outside their run folders, which tell it. With ``other_code``, code other than this repository's made the results.
+    Raises InputError for input that makes no submission, and then leaves nothing behind.
+    """
+    if output.exists():
+        raise InputError(f"{output}: exists; choose another --output or delete it")
+    if not PLAIN_NAME.fullmatch(org):
+        raise InputError(f"--org {org!r}: expected letters, digits and _.+- as in a folder's name")
+    description = read_description(system_json)
+    runs, commit, code = read_results(results), commit_of(), tracked_files()
+    require_same_origin(runs, commit, code, other_code=other_code)
+    told = precision_of(runs, precision)
+    require_same_submitter(org, system_json, description, runs)
+    evidence = require_evidence_holds(runs)
+    benchmark, judged = benchmark_of(runs)
+    contents = Contents(org, benchmark, judged, IMPLEMENTATION, commit, description, runs, told, other_code)
+    with published_folder(output) as folder:
+        assemble(folder, system_json, contents, code)
+        given = {**_given(folder.absolute(), system_json, contents), str(folder.absolute()): str(output)}
+        accepted, warnings = require_accepted(folder, ruleset or judged.rulesets[-1], given)
+    files = sum(entry.kind == "file" for entry in walk(output))
+    tools = ", ".join(dict.fromkeys(check.tool for check in accepted.checks))
+    passed = f"{len(accepted.checks)} official checks ({tools}), ruleset {accepted.ruleset}"
+    lines = [f"{output}: {files} files; review passed: {passed}", *(f"  warning: {one}" for one in warnings)]
+    notes = (*notes_on_origin(runs, commit, other_code=other_code), *evidence)
+    return "\n".join([*lines, *(f"  note: {one}" for one in notes)])
+
+
+def assemble(folder: Path, system_json: Path, contents: Contents, code: Sequence[Path]) -> None:
+    """Fill an empty folder."""
+    system, results = system_json.stem, contents.results
+    name = contents.judged.name
+    logs = folder / "results" / system / name
+    implementations = folder / "benchmarks" / name / "implementations"
+    here = implementations / system
+    for path in (folder / "systems", logs, here):
+        path.mkdir(parents=True)
+    shutil.copyfile(system_json, folder / "systems" / system_json.name)
+    for number, result in enumerate(results):
+        shutil.copyfile(result.path, logs / f"result_{number}.txt")
+    copy_code(implementations / IMPLEMENTATION, code)
+    copy_beside_logs(CONFIG_FILENAME, here / "configs", results)
+    copy_beside_logs(EVIDENCE, here / "evidence", results)
+    write_documents(here, contents, write_manifests(here / "manifests", results))
+    content = {"implementation": IMPLEMENTATION, "commit": contents.commit, "settings": settings(results[0])}
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    (here / f"{system}_{IMPLEMENTATION}.json").write_text(text, encoding="utf-8")
+
+
+def copy_code(destination: Path, code: Sequence[Path]) -> None:
+    """Copy the repository's files as they are now, without tests and without hidden files; the official repository
+    checker refuses hidden files."""
+    for name in code:
+        hidden = any(part.startswith(".") for part in name.parts)
+        if hidden or name.parts[0] in NOT_NEEDED_TO_RUN or not (REPOSITORY / name).is_file():
+            continue
+        (destination / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(REPOSITORY / name, destination / name)
+
+
+def copy_beside_logs(name: str, folder: Path, results: Sequence[RecordedRun]) -> None:
+    """Copy a file of each run's folder as result_N/NAME: its configuration, which its log names as ``config_filename``,
+    or its evidence, from which ``replay`` starts. Runs without the file, and logs outside a run folder, have none."""
+    for number, result in enumerate(results):
+        path, place = result.path.with_name(name), folder / f"result_{number}"
+        if result.config and path.is_file():
+            place.mkdir(parents=True)
+            shutil.copyfile(path, place / name)
+
+
+def write_manifests(folder: Path, results: Sequence[RecordedRun]) -> list[str]:
+    """Write the digests of data and checkpoint as each run recorded them, and copy the manifests of the stages.
+
+    Returns the names of the files; none for results without their runs' folders.
+    """
+    written: list[str] = []
+    for number, result in enumerate(results):
+        if not result.inputs:
+            continue
+        folder.mkdir(exist_ok=True)
+        name = f"inputs_of_result_{number}.json"
+        (folder / name).write_text(json.dumps(result.inputs, indent=1) + "\n", encoding="utf-8")
+        written.append(name)
+        for manifest in _manifests(result.inputs):
+            if manifest.name not in written:
+                shutil.copyfile(manifest, folder / manifest.name)
+                written.append(manifest.name)
+    return written
+
+
+def _manifests(inputs: Mapping[str, Any]) -> Iterator[Path]:
+    for entry in inputs.values():
+        path = Path(str(entry.get("manifest", ""))) if isinstance(entry, dict) else Path()
+        if path.name.endswith(MANIFEST) and path.is_file():
+            yield path
+
+
+def _given(folder: Path, system_json: Path, contents: Contents) -> dict[str, str]:
+    """Return the origin of each file in the folder."""
+    system = system_json.stem
+    logs = folder / "results" / system / contents.judged.name
+    given = {str(logs / f"result_{number}.txt"): str(result.path) for number, result in enumerate(contents.results)}
+    given[str(folder / "systems" / f"{system}.json")] = str(system_json)
+    return given
+
+
+def require_accepted(folder: Path, ruleset: str, given: Mapping[str, str]) -> tuple[SubjectReview, list[str]]:
+    """Return the review of a package that it passes, and its warnings.
+
+    The paths in the folder map to the user's own paths in ``given``. Raises InputError unless ``review`` passes the
+    folder; each refused item is printed in a line.
+    """
+
+    def as_given(text: str) -> str:
+        for inside, outside in given.items():
+            text = text.replace(inside, outside)
+        return " ".join(text.split())
+
+    (subject,) = review([folder], ruleset).subjects
+    problems = [_problem(finding) for finding in subject.of("error")]
+    if not problems:  # the official tools' own words, where no rule of ours says it better
+        failed = [check for check in subject.checks if not check.passed]
+        problems = [f"{check.subject}: {check.tool} checker: {'; '.join(check.complaints[:3])}" for check in failed]
+    if not subject.passed and len(problems) == 1:
+        raise InputError(as_given(problems[0]))
+    if not subject.passed:
+        print("\n".join(f"error: {as_given(problem)}" for problem in problems), file=sys.stderr)
+        raise InputError(f"no package is made: review refuses it for the {len(problems)} reasons above")
+    return subject, [as_given(_problem(finding)) for finding in subject.of("warning")]
+
+
+def _problem(finding: Finding) -> str:
+    also = f" (also in {', '.join(finding.also)})" if finding.also else ""
+    return f"{finding.place}: {finding.found}; expected {finding.due}; {finding.mend or finding.question}{also}"

@@ -1,0 +1,307 @@
+"""Read the status of a run from its folder alone, whose files may be damaged or still growing."""
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from benchmark.launch.next_attempt import INTERRUPTED
+from benchmark.launch.status.wall_time import (
+    AFTER,
+    GAPS,
+    MEANINGS,
+    OWN,
+    Attempt,
+    Kind,
+    TimeMark,
+    attempts_of,
+    wall_time,
+)
+from benchmark.run_record.attempt_folder import attempts_folder, newest_saved
+from benchmark.run_record.recorded_events import RecordedEvent, read_events
+from benchmark.run_record.small_files import read_object
+from foundation.errors import InputError
+from foundation.plain_text import printable
+
+SILENT_S = 1800.0
+"""Seconds without an event after which a run without an end is no longer said to be running."""
+LATEST_STEPS = 21
+"""Number of latest steps whose median is the time of a step."""
+AT_ONCE: Mapping[str, str] = {"requeue": "waiting", "stop": "given up", "again": "starting again"}
+"""State of a run after an attempt, by its launcher's decision."""
+
+
+class Span(NamedTuple):
+    """A stretch of time of one kind; the time before an attempt counts as that attempt's."""
+
+    attempt: int
+    """Index of the attempt."""
+    kind: Kind
+    begin_ms: float
+    end_ms: float
+
+
+@dataclass(frozen=True)
+class AttemptRow:
+    """One attempt. Times are milliseconds; texts are printable."""
+
+    name: str
+    begun_ms: float | None
+    """Time of the attempt's first trace since the epoch; None if the attempt took no time."""
+    ended_ms: float | None
+    """Time of its last trace since the epoch."""
+    kind: str
+    """End of the attempt: "finished"; "interrupted" if it was saved and stopped; the kind of its first incident;
+    "failed" if that is not known; "unknown" if nobody recorded the end; "running" if that attempt is the last."""
+    where: str
+    """Rank, host and phase of the first incident."""
+    said: str
+    """Text of the launcher's line, or of the first incident."""
+    action: str
+    """The launcher's decision; empty if it made none."""
+    steps: int
+    steps_lost: int
+    """Steps among them that were done again later, or are in no checkpoint."""
+    by_kind: Mapping[Kind, float]
+    """Milliseconds of the attempt, and of the time since the attempt before, by kind."""
+    cost_ms: float
+    """Cost of the attempt's end: its own lost time, hang and stop, and all time until the next attempt was ready,
+    without its queue."""
+
+    @property
+    def failed(self) -> bool:
+        return self.kind not in ("finished", "interrupted", "running")
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """The status of a run. Fields that its files do not tell are None."""
+
+    run_dir: Path
+    state: str
+    """One of: running, silent, starting again, waiting (in the queue), given up, stopped (by a person), or the status
+    with which the run has ended, such as success."""
+    step: int | None
+    """Optimizer steps since the initial checkpoint."""
+    steps: int | None
+    """Steps at which the run expects the target, or else the most steps that there may be."""
+    loss: float | None
+    log_perplexity: float | None
+    """Log perplexity of the last evaluation."""
+    step_s: float | None
+    """Median seconds of the last steps."""
+    tokens_per_s: float | None
+    mfu: float | None
+    checkpoint: int | None
+    """Steps of the newest whole checkpoint."""
+    expected_end_s: float | None
+    """Seconds since the epoch at which the run expects the target."""
+    heard_s: float | None
+    """Seconds since the epoch of the last event."""
+    attempts: Sequence[AttemptRow]
+    devices: int | None
+    spans: Sequence[Span]
+    """Spans without gaps from the first trace of the run to the last."""
+    steps_kept: int
+    steps_lost: int
+    steps_skipped: int
+    remarks: Sequence[str]
+    """Remarks that a reader has to know to judge the figures."""
+
+    @property
+    def by_kind(self) -> dict[Kind, float]:
+        """Milliseconds of each kind, in the order of MEANINGS; they add up to ``whole_ms``."""
+        return {kind: sum(row.by_kind[kind] for row in self.attempts) for kind in MEANINGS}
+
+    @property
+    def whole_ms(self) -> float:
+        return sum(self.by_kind.values())
+
+    @property
+    def goodput(self) -> float | None:
+        """Productive time divided by the whole; None if there is no time at all."""
+        return self.by_kind["productive"] / self.whole_ms if self.whole_ms else None
+
+    @property
+    def goodput_without_queue(self) -> float | None:
+        rest = self.whole_ms - self.by_kind["queue"]
+        return self.by_kind["productive"] / rest if rest > 0 else None
+
+    @property
+    def device_hours_lost(self) -> float | None:
+        """Hours that the ends of all attempts cost, times the devices that stood still."""
+        return device_hours(sum(row.cost_ms for row in self.attempts), self.devices)
+
+
+def device_hours(ms: float, devices: int | None) -> float | None:
+    return None if devices is None else ms * devices / 3_600_000
+
+
+def as_utc(time_ms: float) -> str:
+    """Return a time for people: "2026-03-01 12:00:07Z"."""
+    return datetime.fromtimestamp(time_ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def read_status(run_dir: Path, events: Sequence[RecordedEvent] | None = None) -> RunStatus:
+    """Return the status of the run in a folder. ``events``: the contents of its events.jsonl, if they are read already.
+
+    Raises InputError for a folder that holds neither events nor attempts, and for files too large to read.
+    """
+    if not (run_dir / "events.jsonl").is_file() and not attempts_folder(run_dir).is_dir():
+        raise InputError(f"{run_dir}: expected the folder of a run, with events.jsonl or attempts in it")
+    given = read_events(run_dir / "events.jsonl") if events is None else events
+    attempts = attempts_of(run_dir, given)
+    summary = read_object(run_dir / "summary.json")
+    marks = wall_time(attempts)
+    finished = summary is not None or any(
+        event.key == "run_stop" and event.fields.get("status") == "success" for event in given[-50:]
+    )
+    unsaved = [] if finished else _beyond_checkpoint(given, marks)
+    if attempts and attempts[-1].end is not None:
+        for mark in unsaved:  # no later attempt can do more than do it again
+            mark.lose()
+    config = read_object(run_dir / "config.json") or {}
+    heard_s = max((event.time_ms for event in given), default=0) / 1000 or None
+    steps = [event for event in given if event.key == "step"]
+    last = steps[-1] if steps else RecordedEvent(0, "step", None, {})
+    done = last.number("steps")
+    recent = [seconds for event in steps[-LATEST_STEPS:] if (seconds := event.number("step_s")) is not None]
+    eta = next((event for event in reversed(given) if event.key == "eta"), RecordedEvent(0, "eta", None, {}))
+    expected_s, tokens, target = eta.number("seconds"), last.number("trained_tokens"), eta.number("target_tokens")
+    state = _state(attempts, summary, heard_s, time.time())
+    counted = Counter("skipped" if mark.skipped else mark.lost for mark in marks if mark.key == "step")
+    return RunStatus(
+        run_dir,
+        state,
+        step=None if done is None else int(done),
+        steps=round(target * done / tokens) if target and done and tokens else _most_steps(config),
+        loss=last.number("loss"),
+        log_perplexity=next((one.number("log_perplexity") for one in reversed(given) if one.key == "evaluation"), None),
+        step_s=median(recent) if recent else None,
+        tokens_per_s=last.number("tokens_per_s"),
+        mfu=last.number("mfu"),
+        checkpoint=newest_saved(run_dir),
+        expected_end_s=None if expected_s is None or state != "running" else eta.time_ms / 1000 + expected_s,
+        heard_s=heard_s,
+        attempts=_rows(attempts, marks, finished=finished),
+        devices=_devices(attempts, config),
+        spans=_spans(marks),
+        steps_kept=counted[False],
+        steps_lost=counted[True],
+        steps_skipped=counted["skipped"],
+        remarks=_remarks(sum(mark.key == "step" and not mark.lost for mark in unsaved)),
+    )
+
+
+def _state(attempts: Sequence[Attempt], summary: Mapping[str, Any] | None, heard_s: float | None, now_s: float) -> str:
+    if summary is not None:
+        return printable(str(summary.get("status")))
+    end = attempts[-1].end if attempts else None
+    if end is None:
+        return "running" if heard_s is not None and now_s - heard_s < SILENT_S else "silent"
+    if end.action == "stop" and end.status == INTERRUPTED:
+        return "stopped"
+    return AT_ONCE.get(end.action, printable(end.action))
+
+
+def _beyond_checkpoint(events: Sequence[RecordedEvent], marks: Sequence[TimeMark]) -> list[TimeMark]:
+    """Return steps and evaluations after the newest checkpoint that is known to be whole."""
+    saved, tokens, copied = 0.0, 0.0, dict[float, float]()
+    for event in events:
+        if event.key == "step":
+            tokens = event.number("trained_tokens") or tokens
+        elif event.key == "checkpoint":
+            copied[event.number("steps") or 0.0] = tokens
+        elif event.key == "checkpoint_written":
+            saved = copied.get(event.number("steps") or 0.0, saved)
+        elif event.key in ("run_start", "restart"):
+            saved = tokens = event.number("step") or 0.0
+    return [mark for mark in marks if mark.key in ("step", "evaluation") and mark.tokens > saved]
+
+
+def _rows(attempts: Sequence[Attempt], marks: Sequence[TimeMark], *, finished: bool) -> list[AttemptRow]:
+    by_kind: list[dict[Kind, float]] = [dict.fromkeys(MEANINGS, 0.0) for _ in attempts]
+    for mark in marks:
+        by_kind[mark.attempt][mark.kind] += mark.ms
+    rows = []
+    for place, attempt in enumerate(attempts):
+        own = [mark for mark in marks if mark.attempt == place and mark.kind not in GAPS and mark.ms > 0]
+        steps = [mark for mark in marks if mark.attempt == place and mark.key == "step"]
+        is_last = place == len(attempts) - 1
+        kind = "finished" if is_last and finished else _how_ended(attempt, is_last=is_last)
+        cost_ms = sum(by_kind[place][name] for name in OWN) - (by_kind[place]["stop"] if kind == "finished" else 0.0)
+        cost_ms += 0.0 if is_last else sum(by_kind[place + 1][name] for name in AFTER)
+        cause, end = attempt.cause, attempt.end
+        where = "" if cause is None else f"rank {cause.rank} on {cause.host} in {cause.phase}"
+        said = end.reason if end is not None and end.reason else "" if cause is None else cause.line()
+        rows.append(
+            AttemptRow(
+                name=printable(attempt.name),
+                begun_ms=own[0].time_ms - own[0].ms if own else None,
+                ended_ms=own[-1].time_ms if own else None,
+                kind=printable(kind),
+                where=printable(where),
+                said=printable(said),
+                action="" if end is None else printable(end.action),
+                steps=len(steps),
+                steps_lost=sum(mark.lost and not mark.skipped for mark in steps),
+                by_kind=by_kind[place],
+                cost_ms=cost_ms,
+            )
+        )
+    return rows
+
+
+def _how_ended(attempt: Attempt, *, is_last: bool) -> str:
+    stopped = any(event.key == "run_stop" for event in attempt.events)
+    status = None if attempt.end is None else attempt.end.status
+    if attempt.cause is not None and status != INTERRUPTED:
+        return attempt.cause.kind
+    if stopped or status == INTERRUPTED:
+        return "interrupted"
+    if status is not None:
+        return "failed" if status else "finished"
+    return "running" if is_last else "unknown"
+
+
+def _spans(marks: Sequence[TimeMark]) -> list[Span]:
+    """Join neighbours of one attempt and one kind into one span."""
+    found = []
+    for (attempt, kind), same in groupby((one for one in marks if one.ms > 0), lambda one: (one.attempt, one.kind)):
+        together = list(same)
+        found.append(Span(attempt, kind, together[0].time_ms - together[0].ms, together[-1].time_ms))
+    return found
+
+
+def _remarks(unsaved: int) -> list[str]:
+    if not unsaved:
+        return []
+    those = ("step is", "it") if unsaved == 1 else ("steps are", "them")
+    return [f"{unsaved:,} {those[0]} in no whole checkpoint yet: a restart would do {those[1]} again"]
+
+
+def _most_steps(config: Mapping[str, Any]) -> int | None:
+    """Return the steps from the initial checkpoint, which may have had another batch size, to the last sample."""
+    names = ("train_samples", "global_batch_size", "start_iterations", "start_global_batch_size")
+    samples, batch, begun, begun_batch = (_number(config, "benchmark", name) for name in names)
+    if samples is None or not batch or begun is None or begun_batch is None:
+        return None
+    return int(samples // batch - begun * begun_batch // batch)
+
+
+def _devices(attempts: Sequence[Attempt], config: Mapping[str, Any]) -> int | None:
+    """Return the world size from the hosts of an attempt, else from the run's configuration."""
+    sizes = [len(attempt.start.hosts) for attempt in attempts if attempt.start is not None and attempt.start.hosts]
+    nodes, per_node = (_number(config, "system", name) for name in ("nodes", "devices_per_node"))
+    return sizes[-1] if sizes else int(nodes * per_node) if nodes and per_node else None
+
+
+def _number(config: Mapping[str, Any], section: str, name: str) -> float | None:
+    fields = config.get(section)
+    value = fields.get(name) if isinstance(fields, dict) else None
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None

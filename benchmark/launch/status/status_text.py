@@ -1,0 +1,167 @@
+"""``status``: describe one run for people, several as a table, or either as JSON."""
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmark.launch.status.run_status import AttemptRow, RunStatus, as_utc, device_hours, read_status
+from benchmark.launch.status.wall_time import MEANINGS
+from foundation.errors import InputError
+from foundation.plain_text import shortened, table_text
+from foundation.sizes import duration
+
+NOTHING = "-"
+MOST_LETTERS = 200
+"""Most characters of the text about an attempt."""
+FOLLOW_S = 5.0
+COLUMNS = ("run", "state", "step", "loss", "s/step", "MFU", "checkpoint", "attempts", "goodput", "expected end")
+
+
+def status(paths: Sequence[Path], *, as_json: bool, follow: bool) -> None:
+    """Print the status of the runs; with ``follow``, again every few seconds until no run goes on any more.
+
+    Raises InputError if there is no run.
+    """
+    folders = run_folders(paths)
+    while True:
+        found = [read_status(folder) for folder in folders]
+        print(json.dumps(_as_json(found)) if as_json else _text(found), flush=True)
+        if not follow or not any(run.state in ("running", "starting again", "waiting") for run in found):
+            return
+        time.sleep(FOLLOW_S)
+
+
+def run_folders(paths: Sequence[Path]) -> list[Path]:
+    """Return the given run folders, and those one level below other folders. Raises InputError if there is none."""
+    found = []
+    for path in paths:
+        inside = sorted(path.iterdir()) if path.is_dir() and not _is_run(path) else [path]
+        found += [folder for folder in inside if _is_run(folder)]
+    if not found:
+        raise InputError(f"{', '.join(map(str, paths))}: expected the folder of a run, or a folder of such folders")
+    return found
+
+
+def _is_run(path: Path) -> bool:
+    return (path / "events.jsonl").is_file() or (path / "attempts").is_dir()
+
+
+def share(part: float | None) -> str:
+    return NOTHING if part is None else f"{part:.1%}"
+
+
+def headline(run: RunStatus) -> str:
+    """Describe the run's goodput in a sentence."""
+    queue = "" if not run.by_kind["queue"] else f", {share(run.goodput_without_queue)} without the queue"
+    return f"goodput {share(run.goodput)} of {duration(run.whole_ms / 1000)}{queue}"
+
+
+def totals(run: RunStatus) -> str:
+    """Describe all losses of the run in a sentence."""
+    attempts, hours = len(run.attempts), run.device_hours_lost
+    skipped = f", {run.steps_skipped:,} skipped" if run.steps_skipped else ""
+    lost = "" if not hours else f"; {hours:,.3g} device hours lost on {run.devices:,} devices"
+    plural = "" if attempts == 1 else "s"
+    return f"{attempts} attempt{plural}, {run.steps_kept:,} steps kept, {run.steps_lost:,} lost{skipped}{lost}"
+
+
+def words(row: AttemptRow) -> str:
+    """Return the text about the end of an attempt."""
+    return shortened(row.said, MOST_LETTERS)
+
+
+def _text(found: Sequence[RunStatus]) -> str:
+    return (
+        "\n".join(_one(found[0])) if len(found) == 1 else table_text(COLUMNS, [_cells(run) for run in found], right=())
+    )
+
+
+def _cells(run: RunStatus) -> tuple[str, ...]:
+    of = "" if run.steps is None else f"/{run.steps}"
+    end = NOTHING if run.expected_end_s is None else as_utc(1000 * run.expected_end_s)
+    return (
+        shortened(run.run_dir.name or str(run.run_dir), 30),
+        shortened(run.state, 20),
+        NOTHING if run.step is None else f"{run.step}{of}",
+        NOTHING if run.loss is None else f"{run.loss:.4f}",
+        NOTHING if run.step_s is None else f"{run.step_s:.3g}",
+        share(run.mfu),
+        NOTHING if run.checkpoint is None else str(run.checkpoint),
+        str(len(run.attempts)),
+        share(run.goodput),
+        end,
+    )
+
+
+def _one(run: RunStatus) -> Iterator[str]:
+    told = dict(zip(COLUMNS[1:], _cells(run)[1:], strict=True))
+    rate = "" if run.tokens_per_s is None else f", {run.tokens_per_s:,.0f} tokens/s"
+    mfu = "" if told["MFU"] == NOTHING else f", MFU {told['MFU']}"
+    heard = "" if run.heard_s is None else f", last heard of at {as_utc(1000 * run.heard_s)}"
+    quality = "" if run.log_perplexity is None else f", log perplexity {run.log_perplexity:.4f}"
+    yield f"{run.run_dir}: {told['state']}{heard}"
+    yield f"  step {told['step']}, loss {told['loss']}{quality}; {told['s/step']} s a step{rate}{mfu}"
+    expected = "" if told["expected end"] == NOTHING else f"; the target is expected at {told['expected end']}"
+    yield f"  newest checkpoint after step {told['checkpoint']}{expected}"
+    yield f"  {headline(run)}: {totals(run)}"
+    yield ""
+    yield f"  {'time':12}{'':>12}{'share':>8}"
+    for kind, ms in run.by_kind.items():
+        if ms:
+            yield f"  {kind:12}{duration(ms / 1000):>12}{share(ms / run.whole_ms):>8}  {MEANINGS[kind]}"
+    yield ""
+    names = max([7, *(len(shortened(row.name, 40)) for row in run.attempts)])
+    yield f"  {'attempt':{names}}  {'ended':20}  {'how':15}  {'steps':>6}  {'lost':>5}  {'cost':>9}  decided"
+    for row in run.attempts:
+        ended = NOTHING if row.ended_ms is None else as_utc(row.ended_ms)
+        cost = duration(row.cost_ms / 1000) if row.cost_ms else NOTHING
+        line = f"  {shortened(row.name, 40):{names}}  {ended:20}  {shortened(row.kind, 15):15}  {row.steps:6,}  "
+        yield f"{line}{row.steps_lost:5,}  {cost:>9}  {shortened(row.action, 20)}".rstrip()
+        if words(row):
+            yield f"  {'':{names}}  {words(row)}"
+    yield from (f"  {line}" for line in run.remarks)
+
+
+def _as_json(found: Sequence[RunStatus]) -> Any:
+    """Return an object for one run, a list for several."""
+    rows = [_run_as_json(run) for run in found]
+    return rows[0] if len(rows) == 1 else rows
+
+
+def _run_as_json(run: RunStatus) -> dict[str, Any]:
+    """Return the status as JSON values; ``seconds`` holds every kind, and adds up to ``whole_s``."""
+    plain = ("state", "step", "loss", "log_perplexity", "step_s", "tokens_per_s", "mfu", "checkpoint", "devices")
+    return {
+        "run_dir": str(run.run_dir),
+        **{name: getattr(run, name) for name in plain},
+        "steps_at_most": run.steps,
+        "expected_end_s": run.expected_end_s,
+        "heard_s": run.heard_s,
+        "whole_s": run.whole_ms / 1000,
+        "goodput": run.goodput,
+        "goodput_without_queue": run.goodput_without_queue,
+        "seconds": {kind: ms / 1000 for kind, ms in run.by_kind.items()},
+        "steps": {"kept": run.steps_kept, "lost": run.steps_lost, "skipped": run.steps_skipped},
+        "device_hours_lost": run.device_hours_lost,
+        "attempts": [_row_as_json(row, run.devices) for row in run.attempts],
+        "remarks": list(run.remarks),
+    }
+
+
+def _row_as_json(row: AttemptRow, devices: int | None) -> dict[str, Any]:
+    return {
+        "attempt": row.name,
+        "begun_s": None if row.begun_ms is None else row.begun_ms / 1000,
+        "ended_s": None if row.ended_ms is None else row.ended_ms / 1000,
+        "kind": row.kind,
+        "where": row.where or None,
+        "reason": row.said or None,
+        "action": row.action or None,
+        "steps": row.steps,
+        "steps_lost": row.steps_lost,
+        "lost_s": row.cost_ms / 1000,
+        "device_hours_lost": device_hours(row.cost_ms, devices),
+        "seconds": {kind: ms / 1000 for kind, ms in row.by_kind.items()},
+    }

@@ -1,0 +1,136 @@
+"""The files that the attempts at a run leave.
+
+    RUN_DIR/attempts/0003/   attempt.json               when and where it began (rank 0)
+                             ended.json                 how it ended and what was decided (the launcher)
+                             launcher.log               errors of the launcher, and of rank 0
+                             rank_00005.log             output of a process; rank 0 has the launcher's
+                             rank_00005.incident.json   the failure of a process (incidents.py)
+                             rank_00005.stacks.txt      its Python stacks, if it hung
+                             rank_00005.collectives.json   the collectives it waited in, the oldest first
+                             alarm                      who failed first; the watchdogs of the others look for it
+
+An attempt is one start of all processes. A run has several when it was interrupted or failed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmark.run_record.small_files import read_record, write_object
+
+LAUNCHER_LOG = "launcher.log"
+ALARM = "alarm"
+
+
+@dataclass(frozen=True)
+class AttemptStart:
+    """The contents of ``attempt.json``. Times are seconds since the epoch."""
+
+    attempt: str
+    job: str | None
+    """Slurm's number of the job; None outside Slurm."""
+    submitted_s: float | None
+    """Time when the job was submitted or requeued."""
+    launched_s: float | None
+    """Time when the launcher started the processes; None without a launcher."""
+    started_s: float
+    """Time when the operating system started rank 0."""
+    resumed_at: int | None
+    """Optimizer steps of the checkpoint that the attempt goes on from; None if it begins at the initial checkpoint."""
+    hosts: tuple[str, ...]
+    """Host names by rank."""
+
+
+@dataclass(frozen=True)
+class AttemptEnd:
+    """The contents of ``ended.json``."""
+
+    ended_s: float
+    """Seconds since the epoch."""
+    status: int
+    """Exit status of the attempt's processes; if they differ, the one that the launcher or srun chose."""
+    action: str
+    """The decision (next_attempt.py)."""
+    reason: str
+    """The reason for it, in one line for people."""
+    exclude: tuple[str, ...] = ()
+    """Hosts that the next attempt leaves out."""
+
+
+def attempts_folder(run_dir: Path) -> Path:
+    return run_dir / "attempts"
+
+
+def attempt_path(run_dir: Path, attempt: str) -> Path:
+    return attempts_folder(run_dir) / attempt
+
+
+def all_attempts(run_dir: Path) -> list[Path]:
+    """Return the folders of the attempts at a run, the oldest first."""
+    folder = attempts_folder(run_dir)
+    found = [entry for entry in folder.iterdir() if entry.is_dir()] if folder.is_dir() else []
+    return sorted(found, key=lambda entry: (_begun_s(entry), entry.name))
+
+
+def _begun_s(attempt: Path) -> float:
+    start = read_start(attempt)
+    return attempt.stat().st_mtime if start is None else start.launched_s or start.started_s
+
+
+def new_attempt(run_dir: Path) -> str:
+    """Make the folder of the next attempt and return its name, which the launcher hands to all processes.
+
+    Raises OSError if the folder cannot be made.
+    """
+    numbers = [int(entry.name) for entry in all_attempts(run_dir) if entry.name.isdigit()]
+    name = f"{max(numbers, default=0) + 1:04d}"
+    attempt_path(run_dir, name).mkdir(parents=True)
+    return name
+
+
+def newest_saved(run_dir: Path) -> int | None:
+    """Return the optimizer steps of the newest whole checkpoint, or None if there is none.
+
+    A checkpoint folder gets its final name only once it is whole.
+    """
+    folder = run_dir / "checkpoints"
+    names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+    steps = [int(match[1]) for match in (re.fullmatch(r"step_(\d+)", name) for name in names) if match]
+    return max(steps, default=None)
+
+
+def rank_file(attempt: Path, rank: int, suffix: str) -> Path:
+    """Return the path of a rank's file; ``suffix`` is "log", "incident.json", "stacks.txt" or "collectives.json"."""
+    return attempt / f"rank_{rank:05d}.{suffix}"
+
+
+def write_start(attempt: Path, start: AttemptStart) -> None:
+    write_object(attempt / "attempt.json", start)
+
+
+def write_end(attempt: Path, end: AttemptEnd) -> None:
+    write_object(attempt / "ended.json", end)
+
+
+def read_start(attempt: Path) -> AttemptStart | None:
+    """Read ``attempt.json``; None if the attempt ended before it began, or the file is damaged."""
+    return read_record(attempt / "attempt.json", AttemptStart)
+
+
+def read_end(attempt: Path) -> AttemptEnd | None:
+    """Read ``ended.json``; None if no launcher saw the end, or the file is damaged."""
+    return read_record(attempt / "ended.json", AttemptEnd)
+
+
+def raise_alarm(attempt: Path, text: str) -> bool:
+    """Tell the watchdogs of all processes that one failed; return whether this is the attempt's first alarm."""
+    try:
+        handle = os.open(attempt / ALARM, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    except FileExistsError:
+        return False
+    with os.fdopen(handle, "w") as file:
+        file.write(f"{text}\n")
+    return True

@@ -1,0 +1,116 @@
+"""Incidents: the failure of a process, written by it or by its watchdog, and read by the launcher.
+
+One fault makes every process fail, because the others lose their partner; people and the launcher want the first cause.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from benchmark.run_record.attempt_folder import rank_file
+from benchmark.run_record.phases import PHASES
+from benchmark.run_record.small_files import read_record, write_object
+
+IncidentKind = Literal[
+    "exception", "out of memory", "device", "disk", "killed", "hang", "meeting", "input", "check", "lost connection"
+]
+"""device: an error of the accelerator or its links. killed: gone without a word, for example by kill -9 or because the
+host ran out of memory. hang: no sign of life for too long. meeting: not all processes came together. input: bad input
+that a person has to mend. check: a check that ran and failed, for example because copies differ. lost connection:
+another process went away."""
+LONGEST_MESSAGE = 400
+NATIVE = re.compile(r"\[?\S+\.(cc|cpp|cu|h|hpp):\d+\]?:? *| This is typically caused by .*| GLHF!.*")
+"""Parts of PyTorch's messages that help nobody: the line of its own C++ that failed, and good wishes."""
+
+
+@dataclass(frozen=True)
+class Incident:
+    time_s: float
+    """Seconds since the epoch, by the host's clock."""
+    rank: int
+    host: str
+    pid: int
+    kind: IncidentKind
+    steps: int | None
+    """Optimizer steps done since the initial checkpoint; None before the state was loaded."""
+    phase: str
+    message: str
+    """Message in one line."""
+    waits_in: str | None = None
+    """For a hang, the collective that the process waits in; None if its stack shows none."""
+    state: str | None = None
+    """For a hang, the process's state from the kernel, such as "T (stopped)"."""
+
+    def line(self) -> str:
+        """Describe the incident for people."""
+        where = f"rank {self.rank} on {self.host}"
+        when = f"in {self.phase}" if self.steps is None else f"after step {self.steps}, in {self.phase}"
+        state = f" ({self.state})" if self.state and not self.state.startswith(("R", "S")) else ""
+        call = f", waiting in {self.waits_in}" if self.waits_in else ""
+        return f"{where} {when}: {self.kind}: {self.message}{state}{call}"
+
+
+def own_incident(rank: int, host: str, kind: IncidentKind, *, steps: int | None, phase: str, message: str) -> Incident:
+    """Return an incident that happens in this process now."""
+    one_line = " ".join(NATIVE.sub("", message).split())[:LONGEST_MESSAGE]
+    return Incident(time.time(), rank, host, os.getpid(), kind, steps, phase, one_line)
+
+
+def write_incident(attempt: Path, incident: Incident) -> None:
+    """Write the incident into the attempt's folder, unless its process left one already: the first is the cause."""
+    path = rank_file(attempt, incident.rank, "incident.json")
+    if not path.exists():
+        write_object(path, incident)
+
+
+def read_incidents(attempt: Path) -> list[Incident]:
+    """Return all incidents of an attempt, the earliest first; damaged files are passed over."""
+    read = [read_record(path, Incident) for path in sorted(attempt.glob("rank_*.incident.json"))]
+    return sorted((incident for incident in read if incident is not None), key=lambda incident: incident.time_s)
+
+
+def first_cause(incidents: list[Incident]) -> Incident | None:
+    """Return the incident that caused the others, or None if there are no incidents.
+
+    The cause is the earliest incident that is no lost connection. If processes hang, all of them do, and their times
+    say nothing: see :func:`did_not_arrive`.
+    """
+    causes = [incident for incident in incidents if incident.kind not in ("lost connection", "hang")]
+    if causes:
+        return min(causes, key=lambda incident: incident.time_s)
+    hanging = [incident for incident in incidents if incident.kind == "hang"]
+    if hanging:
+        return (did_not_arrive(hanging) or hanging)[0]
+    return min(incidents, key=lambda incident: incident.time_s, default=None)
+
+
+def did_not_arrive(hanging: list[Incident]) -> list[Incident]:
+    """Return the hanging processes that the others wait for.
+
+    The first of these criteria that singles out some processes decides: they are stopped or stuck in the kernel; behind
+    the others' steps; in an earlier phase of the step; in no collective. Returns none if no criterion does.
+    """
+    most_steps = max((incident.steps or 0 for incident in hanging), default=0)
+    last_phase = max((_place(incident.phase) for incident in hanging), default=0)
+    criteria: tuple[Callable[[Incident], bool], ...] = (
+        lambda one: (one.state or "").startswith(("T", "t", "D", "Z")),
+        lambda one: (one.steps or 0) < most_steps,
+        lambda one: _place(one.phase) < last_phase,
+        lambda one: one.waits_in is None,
+    )
+    for late in criteria:
+        found = [incident for incident in hanging if late(incident)]
+        if 0 < len(found) < len(hanging) or (found and len(hanging) == 1):
+            return found
+    return []
+
+
+def _place(phase: str) -> int:
+    names: tuple[str, ...] = PHASES
+    return names.index(phase) if phase in names else 0

@@ -1,0 +1,346 @@
+"""``benchmark replay``: train a stretch of a run, perhaps a stranger's, again and compare it with its evidence.
+
+Nothing in the run's folder is executed. Only the model, the data and the files are read from its configuration; sizes
+are bounded before memory is taken; checkpoints are read without their pickle.
+"""
+
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from benchmark.config.run_config import Benchmark, RunConfig
+from benchmark.config.run_sections import DataOptions
+from benchmark.config.system_config import System
+from benchmark.config.systems import system_called
+from benchmark.run_record.evidence_chain import (
+    Begin,
+    Chain,
+    CheckpointRecord,
+    EvaluationRecord,
+    Fault,
+    Link,
+    Step,
+    broken_links,
+    by_step,
+    gaps,
+    printable,
+    read_chain,
+)
+from benchmark.training.checkpoints.checkpoint_folder import (
+    checkpoint_path,
+    read_progress,
+    whole_checkpoints,
+)
+from benchmark.training.engine.distributed import read_environment
+from benchmark.training.engine.run_progress import Progress, starting_progress
+from benchmark.training.inputs import require_inputs
+from benchmark.training.observers.evidence import input_digests
+from benchmark.training.replay.replayed_run import Stretch, replay_on_ranks
+from benchmark.training.same_run import input_identities
+from foundation.errors import InputError
+from model.architectures import ARCHITECTURES
+from model.decoder_sizes import DecoderSizes
+
+LAYOUT = (
+    *("nodes", "devices_per_node", "micro_batch_size", "tensor_parallel", "pipeline_parallel", "pipeline_chunks"),
+    *("replicas", "recompute"),
+)
+"""Fields of the system that determine the order of sums, and with it the bits."""
+BOUNDS = {
+    "train_samples": 200_000_000,
+    "global_batch_size": 1 << 20,
+    "num_layers": 4096,
+    **dict.fromkeys(("seq_length", "hidden_size", "max_position_embeddings", "ffn_hidden_size"), 1 << 17),
+    "padded_vocab_size": 1 << 22,
+}
+"""Largest accepted values, ten times the benchmark's and more: unchecked numbers must not decide how much memory is
+taken."""
+TOLERANCES: Mapping[str, Mapping[str, float]] = {
+    "fp32": {"loss": 5e-5, "grad_norm": 0.01, "log_perplexity": 5e-5},
+    "bf16": {"loss": 2e-3, "grad_norm": 0.25, "log_perplexity": 2e-3},
+}
+"""Largest relative differences for a replay that computes in another order; measured in docs/evidence.md."""
+EXACT = {"loss": 0.0, "grad_norm": 0.0, "log_perplexity": 0.0}
+COMPARED: tuple[tuple[type[Step] | type[EvaluationRecord], tuple[str, ...]], ...] = (
+    (Step, ("first_sample", "learning_rate", "loss", "grad_norm", "weights")),
+    (EvaluationRecord, ("log_perplexity",)),
+)
+"""Compared fields of a step and of an evaluation."""
+MOST_LINES = 40
+
+
+@dataclass(frozen=True)
+class ReplayOptions:
+    """Options of the command; None and () keep the run's values."""
+
+    run_dir: Path
+    steps: str
+    """Range of steps as FIRST:LAST."""
+    checkpoint: Path | None = None
+    train_data_path: tuple[str, ...] = ()
+    valid_data_path: tuple[str, ...] = ()
+    log: Path | None = None
+    system: str | None = None
+
+
+@dataclass(frozen=True)
+class ReplayResult:
+    """The result of a replay."""
+
+    run_dir: str
+    first: int
+    last: int
+    """Range of steps that was asked for."""
+    start: int | None
+    """Steps of the checkpoint that training started from; None if nothing was trained."""
+    compared_steps: int
+    why_not_exact: str | None
+    """The difference from the run's machinery; None if the same bits are due."""
+    deviations: list[Fault]
+    notes: list[str]
+
+    @property
+    def holds(self) -> bool:
+        return not self.deviations
+
+    def text(self) -> str:
+        """Describe the result in a few lines, with the links that do not hold last."""
+        verdict = "every link holds" if self.holds else f"{len(self.deviations)} links do not hold"
+        how = "nothing was trained"
+        if self.start is not None:
+            origin = f"the checkpoint after {self.start} steps" if self.start else "the initial checkpoint"
+            way = f"with tolerances ({printable(self.why_not_exact)})" if self.why_not_exact else "to the bit"
+            how = f"{self.compared_steps} steps again from {origin}, {way}"
+        lines = [f"{self.run_dir}: steps {self.first} to {self.last}: {how}: {verdict}"]
+        lines += [f"  note: {printable(note)}" for note in self.notes]
+        lines += [f"  {fault.text()}" for fault in self.deviations[:MOST_LINES]]
+        if len(self.deviations) > MOST_LINES:
+            lines.append(f"  and {len(self.deviations) - MOST_LINES} more")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    """The configuration in a begin record."""
+
+    benchmark: Benchmark
+    system: System
+    precision: Literal["bf16", "fp32"]
+    deterministic: bool
+    seed: int
+    train_data_path: tuple[str, ...]
+    valid_data_path: tuple[str, ...]
+    checkpoint: str | None
+
+
+def replay(options: ReplayOptions) -> ReplayResult | None:
+    """Check the chain and the log, train the steps again and compare; return None on ranks other than 0.
+
+    Raises InputError if the input gives no result. Recorded values that do not hold are faults of the result.
+    """
+    environment = read_environment()
+    first, last = _parse_steps(options.steps)
+    chain = read_chain(options.run_dir / "evidence.jsonl")
+    faults, notes = broken_links(chain, _log_of(options)), gaps(chain)
+    counting = chain.counting()
+
+    def ended(start: int | None = None, steps: int = 0, why: str | None = None) -> ReplayResult:
+        return ReplayResult(str(options.run_dir), first, last, start, steps, why, faults, notes)
+
+    if chain.problem is not None:
+        return ended()
+    start = _start_of(options.run_dir, counting, first, last)
+    begun = _begun(counting, start)
+    config = _config(options, begun[1])
+    if other := _other_inputs(config.data, *begun):
+        faults += other
+        return ended()
+    if environment.rank == 0:
+        require_inputs(config.data, config.benchmark, begins=start == 0)
+    progress, saved = starting_progress(config.benchmark, config.data.seed or 0), begun[0]
+    if start:
+        progress = read_progress(checkpoint_path(options.run_dir, start))
+        known = _saved(chain, progress, start)
+        if known is None or progress.seed != config.data.seed:
+            what = f"seed {progress.seed}, {progress.steps} steps, digest {progress.evidence_head or 'none'}"
+            due = f"seed {config.data.seed}, {start} steps and the digest of their record"
+            faults.append(Fault(known.line if known else None, start, "the checkpoint's progress.json", due, what))
+            return ended()
+        saved = known
+    evaluations = [step for step in by_step(counting, EvaluationRecord) if start < step <= last]
+    origin = checkpoint_path(options.run_dir, start) if start else None
+    stretch = Stretch(config, origin, progress, last, evaluations)
+    with tempfile.TemporaryDirectory() as folder:
+        found = replay_on_ranks(stretch, environment, Path(folder))
+    if found is None:
+        return None
+    why = _why_not_exact(counting, start, last, found)
+    faults += _differences(saved, counting, found, EXACT if why is None else TOLERANCES[config.precision])
+    return ended(start, last - start, why)
+
+
+def _log_of(options: ReplayOptions) -> Path:
+    """Return the run's MLPerf log. Raises InputError if there is none, or more than one."""
+    logs = [options.log] if options.log is not None else sorted(options.run_dir.glob("result_*.txt"))
+    if len(logs) != 1 or not logs[0].is_file():
+        raise InputError(f"{options.log or options.run_dir}: no MLPerf log, or several; give the run's with --log")
+    return logs[0]
+
+
+def _parse_steps(text: str) -> tuple[int, int]:
+    """Parse ``FIRST:LAST``. Raises InputError for any other text."""
+    match = re.fullmatch(r"([0-9]{1,9}):([0-9]{1,9})", text)
+    first, last = (int(match[1]), int(match[2])) if match else (1, 0)
+    if first > last:
+        raise InputError(f"steps {text!r:.40}: expected FIRST:LAST, such as 176:192; change --steps")
+    return first, last
+
+
+def _start_of(run_dir: Path, counting: Sequence[Link], first: int, last: int) -> int:
+    """Return the steps of the newest checkpoint at or before ``first``; 0 stands for the initial one.
+
+    Raises InputError if the chain does not have these steps, or there is no checkpoint to start from.
+    """
+    steps = by_step(counting, Step)
+    if not counting or not isinstance(counting[0].record, Begin) or (last and last not in steps):
+        there = f"steps {min(steps)} to {max(steps)}" if steps else "no step"
+        raise InputError(f"{run_dir}: its evidence has {there}, not {last}; change --steps")
+    start = max((saved for saved in whole_checkpoints(run_dir) if saved <= first), default=0)
+    if start < counting[0].record.step:
+        raise InputError(f"{run_dir}: no checkpoint between the evidence's beginning and step {first}; change --steps")
+    return start
+
+
+def _begun(counting: Sequence[Link], start: int) -> tuple[Link, Begin]:
+    """Return the begin record of the attempt that did the first step after ``start``."""
+    return [(one, one.record) for one in counting if isinstance(one.record, Begin) and one.record.step <= start][-1]
+
+
+def _saved(chain: Chain, progress: Progress, start: int) -> Link | None:
+    """Return the record of the checkpoint, or, if a full disk lost it, that of the attempt that went on from it.
+
+    Returns None if the chain has neither.
+    """
+    head = progress.evidence_head
+    for link in chain.links:
+        record = link.record
+        known = link.digest == head and isinstance(record, CheckpointRecord)
+        if (known or (isinstance(record, Begin) and head and record.continues == head)) and record.step == start:
+            return link if progress.steps == start else None
+    return None
+
+
+def _config(options: ReplayOptions, begin: Begin) -> RunConfig:
+    """Return the recorded configuration with the options applied.
+
+    Raises InputError if no run writes such a configuration, or it describes a model beyond all bounds.
+    """
+    where = options.run_dir / "evidence.jsonl"
+    try:
+        found = msgspec.convert(begin.config, _Recorded)
+        found = replace(found, benchmark=replace(found.benchmark, model=_model(begin.config["benchmark"]["model"])))
+    except msgspec.ValidationError as error:
+        raise InputError(f"{where}: configuration of attempt {begin.attempt!a:.40}: {error}") from error
+    for name, most in BOUNDS.items():
+        value: Any = getattr(found.benchmark, name, None) or getattr(found.benchmark.model, name, 1)
+        if not 1 <= value <= most:
+            raise InputError(f"{where}: {name} {value}: expected 1 to {most:,}; no run of this benchmark has it")
+    config = RunConfig(
+        benchmark=found.benchmark,
+        system=found.system if options.system is None else system_called(options.system, found.benchmark.name),
+        precision=found.precision,
+        deterministic=found.deterministic,
+        data=DataOptions(
+            train_data_path=options.train_data_path or found.train_data_path,
+            valid_data_path=options.valid_data_path or found.valid_data_path,
+            checkpoint=options.checkpoint or (Path(found.checkpoint) if found.checkpoint is not None else None),
+            seed=found.seed,
+        ),
+    )
+    config.require_fit()
+    return config
+
+
+def _model(recorded: dict[str, Any]) -> DecoderSizes:
+    """Return the sizes as those of the architecture that has all these fields. Raises msgspec.ValidationError where
+    there is none."""
+    for kind in ARCHITECTURES:
+        if recorded.keys() <= {field.name for field in fields(kind)}:
+            return msgspec.convert(recorded, kind)
+    raise msgspec.ValidationError(f"model: no architecture has just the sizes {', '.join(recorded)}"[:300])
+
+
+def _other_inputs(data: DataOptions, link: Link, begin: Begin) -> list[Fault]:
+    """Return the inputs of the replay that differ from those of the run, as faults."""
+    now, found = input_digests(input_identities(data)), []
+    for name, recorded in begin.inputs.items():
+        if name == "checkpoint" and name not in now:
+            continue  # not needed, or told when it is opened
+        one, other = (value if isinstance(value, dict) else {"": value} for value in (recorded, now.get(name)))
+        for fact in one:
+            unknown = fact == "md5" and None in (one[fact], other.get(fact))
+            if not unknown and one[fact] != other.get(fact):
+                what = f"{fact} of the input {name}".strip()
+                found.append(Fault(link.line, begin.step, what, f"{one[fact]}", f"{other.get(fact)}"))
+    return found
+
+
+def _why_not_exact(counting: Sequence[Link], start: int, last: int, found: Chain) -> str | None:
+    """Describe a difference between the run's machinery and the replay's; None if the same bits are due."""
+    here = found.links[0].record
+    assert isinstance(here, Begin)
+    for place, link in enumerate(counting):
+        then = link.record
+        end = next((one.record.step for one in counting[place + 1 :] if isinstance(one.record, Begin)), last)
+        if not isinstance(then, Begin) or end <= start or then.step >= last:
+            continue  # its steps are none of these
+        one, other = _machinery(then), _machinery(here)
+        for name in dict.fromkeys((*one, *other)):
+            if one.get(name) != other.get(name):
+                return f"{name} was {one.get(name)!s:.60}, is {other.get(name)!s:.60}"
+    return None if here.kernels["deterministic"] else "kernels that do not repeat (--deterministic was not given)"
+
+
+def _machinery(begin: Begin) -> dict[str, Any]:
+    """Return the facts that must be equal for the same bits."""
+    system = begin.config.get("system")
+    return {name: system.get(name) if isinstance(system, dict) else None for name in LAYOUT} | begin.kernels
+
+
+def _differences(saved: Link, counting: Sequence[Link], found: Chain, allowed: Mapping[str, float]) -> list[Fault]:
+    """Compare the records of the run with those of its replay, and the ``saved`` fingerprints with the loaded ones.
+
+    No topology changes those fingerprints.
+    """
+    faults: list[Fault] = []
+    loaded = found.links[0].record
+    assert isinstance(loaded, Begin)
+    assert isinstance(saved.record, Begin | CheckpointRecord)
+    for name in ("weights", "moments"):
+        one, other = getattr(saved.record, name), getattr(loaded, name)
+        if one != other:
+            faults.append(Fault(saved.line, saved.record.step, f"{name} of the checkpoint", one, other))
+    exact = not any(allowed.values())
+    for kind, names in COMPARED:
+        ours, theirs = by_step(found.links, kind), by_step(counting, kind)
+        for step in sorted(ours.keys() & theirs.keys()):
+            link, recorded = theirs[step]
+            for name in names if exact else (name for name in names if name != "weights"):
+                one, other = getattr(recorded, name), getattr(ours[step][1], name)
+                if not _same(one, other, allowed.get(name, 0.0)):
+                    faults.append(Fault(link.line, step, name.replace("_", " "), f"{one}", f"{other}"))
+    return faults
+
+
+def _same(one: Any, other: Any, allowed: float) -> bool:
+    return bool(one == other or (allowed and None not in (one, other) and abs(one - other) <= allowed * abs(other)))
+
+
+def result_fields(result: ReplayResult) -> dict[str, Any]:
+    """Return the result as JSON values for --json."""
+    return {**asdict(result), "exact": result.start is not None and result.why_not_exact is None, "holds": result.holds}

@@ -1,0 +1,145 @@
+"""The processes of a replay: they do the run's steps again with the code that trains, and record them as the run
+did."""
+
+import os
+import sys
+import time
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from benchmark.config.run_config import RunConfig
+from benchmark.config.runtime_variables import runtime_environment
+from benchmark.config.system_config import System
+from benchmark.launch.forked_ranks import run_ranks
+from benchmark.machine.run_environment import use_deterministic_kernels
+from benchmark.run_record.endings import RunEnd
+from benchmark.run_record.evidence_chain import EVIDENCE, Chain, read_chain
+from benchmark.training.checkpoints.checkpoint_reader import load_checkpoint
+from benchmark.training.engine.distributed import (
+    Environment,
+    end_process,
+    joined_world,
+    read_environment,
+    set_environment,
+)
+from benchmark.training.engine.micro_batches import TrainingBatches
+from benchmark.training.engine.run_progress import Progress
+from benchmark.training.engine.train_state import TrainState, begin_state, empty_state, settle_attention
+from benchmark.training.inputs import Data, open_data
+from benchmark.training.observer import StepDone
+from benchmark.training.observers.evidence import Evidence, recorded_config
+from benchmark.training.run_log import RunLog
+from benchmark.training.step import evaluate, train_step
+from foundation.errors import InputError
+from model.decoder_sizes import DecoderSizes
+from model.flops import num_parameters
+
+BYTES_PER_PARAMETER = 16
+"""Bytes of FP32 weights, gradients and two moments."""
+ATTEMPT = "replay"
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """The stretch of a run to train again."""
+
+    config: RunConfig
+    """Configuration whose run folder is the replay's own."""
+    start: Path | None
+    """The run's checkpoint to start from; None for the initial one."""
+    progress: Progress
+    """The run's progress at that checkpoint."""
+    last: int
+    """Steps after which the stretch ends."""
+    evaluations: Collection[int]
+    """Steps after which the run evaluated."""
+
+
+def replay_on_ranks(stretch: Stretch, environment: Environment, folder: Path) -> Chain | None:
+    """Train the stretch and return the chain that it writes into ``folder``; None on ranks other than 0.
+
+    The processes are those that a launcher started, else new ones on this machine. Raises InputError if the devices do
+    not suffice or a process fails.
+    """
+    stretch = replace(stretch, config=replace(stretch.config, run_dir=folder))
+    if environment.world_size > 1:
+        _train(stretch, environment)
+        return read_chain(folder / EVIDENCE) if environment.rank == 0 else None
+    require_room(stretch.config.benchmark.model, stretch.config.system)
+    log = folder / "log.txt"
+    status = run_ranks(_rank, [stretch], processes=stretch.config.system.num_devices, environment={}, log=log)
+    if status:
+        said = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
+        told = [line.removeprefix("error: ") for line in said if line.startswith("error: ")]
+        last = said[-1] if said else "it said nothing"
+        raise InputError(told[0] if told else f"a process of the replay ended with status {status}: {last}")
+    return read_chain(folder / EVIDENCE)
+
+
+def require_room(model: DecoderSizes, system: System) -> None:
+    """Raise InputError if this machine does not have the devices or the memory."""
+    parameters = num_parameters(model)
+    mend = "start replay on each device, as train is started, or choose another layout with --system"
+    on_gpus = system.device == "cuda"
+    if system.nodes > 1 or (on_gpus and torch.cuda.device_count() < system.devices_per_node):
+        gpus = f"; PyTorch sees {torch.cuda.device_count()} GPUs here" if on_gpus else ""
+        raise InputError(f"the layout takes {system.nodes} x {system.devices_per_node} devices{gpus}: {mend}")
+    needed = BYTES_PER_PARAMETER * parameters * system.replicas
+    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if on_gpus:
+        there = sum(torch.cuda.get_device_properties(one).total_memory for one in range(system.devices_per_node))
+    if needed > there:
+        raise InputError(
+            f"{parameters / 1e9:.1f}e9 parameters take {needed / 1e9:,.0f} GB; this machine has {there / 1e9:,.0f}: "
+            f"{mend}"
+        )
+
+
+def _rank(stretch: Stretch) -> None:
+    """Run one process of several; report bad input in one line."""
+    status = 0
+    try:
+        _train(stretch, read_environment())
+    except InputError as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        status = 2
+    end_process(status)
+
+
+def _train(stretch: Stretch, environment: Environment) -> None:
+    """Load, train and evaluate. Raises InputError for a checkpoint or data that do not belong to the run."""
+    config, benchmark, system = stretch.config, stretch.config.benchmark, stretch.config.system
+    set_environment(runtime_environment(system, deterministic=config.deterministic))
+    if config.deterministic:
+        use_deterministic_kernels()
+    with joined_world(system, environment) as world:
+        settle_attention(benchmark.model, system, config.precision, world)
+        progress = stretch.progress
+        state = empty_state(benchmark, system, config.precision, world, progress)
+        if stretch.start is not None:
+            load_checkpoint(state, stretch.start)
+        else:
+            begin_state(state, config.data.checkpoint)
+        data = open_data(config.data, benchmark, progress.seed)
+        log = RunLog(benchmark, system, config.precision, config.logging, progress)
+        recorded = recorded_config(config, progress.seed)
+        evidence = Evidence(config.run_dir / EVIDENCE, recorded, None, ATTEMPT, state, log)
+        evidence.begin()
+        _steps(state, data, evidence, stretch)
+        evidence.end(RunEnd("interrupted", "end of the stretch"))
+
+
+def _steps(state: TrainState, data: Data, evidence: Evidence, stretch: Stretch) -> None:
+    rank, reads = state.world.data_rank, state.world.reads_tokens
+    batches = TrainingBatches(data.training, state.benchmark, state.system, rank=rank, reads=reads)
+    progress = state.progress
+    while progress.steps < stretch.last:
+        began, first_sample = time.perf_counter(), progress.consumed_samples
+        result = train_step(state, batches.at(first_sample))
+        progress.count_step(skipped=result.skipped)
+        evidence.step_done(StepDone(result, first_sample, began))
+        if progress.steps in stretch.evaluations:
+            evidence.evaluated(evaluate(state, data.validation))

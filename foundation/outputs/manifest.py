@@ -1,0 +1,242 @@
+"""Recipes, which hold everything that an output depends on, and manifests, which add records of the written files.
+
+A :class:`Recipe` is everything that changes a byte of an output: the command, its options, the contents of its inputs,
+and the versions of packages that affect it. The same recipe is stored in the manifest of an output
+(``NAME.manifest.json``) and in the folder of an unfinished one, and compared to find out whether an output is already
+made.
+
+A folder counts as one record: the number of its files, the sum of their bytes, and the MD5 of its md5sum-style list.
+"""
+
+import importlib.metadata
+import os
+import platform
+import stat
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from foundation.errors import InputError
+from foundation.json_files import as_json, read_json
+from foundation.outputs.digest import md5_file, md5_samples, md5_text
+from foundation.outputs.publish import beside, walked, write_text
+
+ASKED_AT_ONCE = 16
+"""Files asked for at the same time: a shared disk takes a fraction of a millisecond to answer, and a converted
+checkpoint of 175B parameters has 123,520 files."""
+SMALL_BYTES = 16 << 20
+"""Most bytes of a file that is always read whole, because it takes no time; a tokenizer has a megabyte."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One input of an output."""
+
+    name: str
+    """Path or address as given by the user; it may change while the content stays."""
+    files: int
+    """Number of files: 1, or the number in a folder."""
+    bytes: int
+    """Total bytes of the files."""
+    identity: str = ""
+    """Identity of the content: "md5:…" of all bytes, "head:…" of size, time and ends, "etag:…" of a server."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that an output depends on."""
+
+    stage: str
+    """Name of the command that makes it."""
+    options: Mapping[str, Any]
+    """Every option that changes a byte; JSON values only."""
+    inputs: Sequence[Source]
+    """The inputs, in an order that counts."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Versions of the packages that change bytes."""
+
+    def differences(self, other: "Recipe") -> list[str]:
+        """Describe the differences from ``other``, naming both sides; return nothing if both make the same output."""
+        if self.stage != other.stage:
+            return [f"the command is {self.stage}, not {other.stage}"]
+        found = _differences("", self.options, other.options)
+        found += _differences("version of ", self.versions, other.versions)
+        if len(self.inputs) != len(other.inputs):
+            found.append(f"there are {len(self.inputs):,} inputs, not {len(other.inputs):,}")
+        found += [
+            f"the content of {mine.name} is not that of {theirs.name} as it was"
+            for mine, theirs in zip(self.inputs, other.inputs, strict=False)
+            if (mine.files, mine.bytes, mine.identity) != (theirs.files, theirs.bytes, theirs.identity)
+        ]
+        return found
+
+
+def _differences(kind: str, mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+    """Compare values in the form of JSON, in which a tuple is a list."""
+    one, other = msgspec.json.decode(msgspec.json.encode([mine, theirs]))
+    return [
+        f"{kind}{name} is {_shown(one.get(name))}, not {_shown(other.get(name))}"
+        for name in sorted(one.keys() | other.keys())
+        if one.get(name) != other.get(name)
+    ]
+
+
+def _shown(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"
+
+
+@dataclass(frozen=True)
+class Record:
+    """The record of one output."""
+
+    name: str
+    """Path relative to the manifest's folder."""
+    files: int
+    """Number of files: 1, or the number in a folder."""
+    bytes: int
+    """Total bytes of the files."""
+    md5: str | None
+    """MD5 of the file, or of the folder's md5sum-style list; None if nobody has read it all."""
+    mtime_ns: int
+    """Latest time of modification, to see quickly that nothing changed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest(Recipe):
+    """A recipe, the outputs made by it, and the environment in which they were made."""
+
+    outputs: Sequence[Record]
+    wall_s: float
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Other versions, for information."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """Figures of the output to keep; JSON values."""
+
+
+def manifest_path(output: Path) -> Path:
+    """Return the path of the manifest of ``output`` (a file, a folder or a dataset prefix)."""
+    return beside(output, ".manifest.json")
+
+
+def made_by(
+    recipe: Recipe, outputs: Sequence[Record], *, wall_s: float, facts: Mapping[str, Any] | None = None
+) -> Manifest:
+    """Return the manifest of outputs that this process has made by ``recipe`` in ``wall_s`` seconds."""
+    return Manifest(
+        recipe.stage,
+        recipe.options,
+        recipe.inputs,
+        recipe.versions,
+        outputs=outputs,
+        wall_s=round(wall_s, 3),
+        environment={"python": platform.python_version()},
+        facts=facts or {},
+    )
+
+
+def versions_of(*packages: str) -> dict[str, str]:
+    """Return the installed versions of ``packages``."""
+    return {package: importlib.metadata.version(package) for package in packages}
+
+
+def write_manifest(output: Path, manifest: Manifest) -> None:
+    write_text(manifest_path(output), as_json(manifest))
+
+
+def read_manifest(output: Path) -> Manifest | None:
+    """Read the manifest of ``output``; return None if there is none. Raises InputError if it cannot be read."""
+    path = manifest_path(output)
+    try:
+        return read_json(path, Manifest, mend=f"remove it and make {output.name} again")
+    except FileNotFoundError:
+        return None
+
+
+def require_intact(output: Path) -> Manifest | None:
+    """Read the manifest of ``output`` and compare it with the disk.
+
+    File counts and sizes are compared, and the MD5 of single files up to SMALL_BYTES: these comparisons cost nothing
+    and are never left out. Returns None when there is no manifest. Raises InputError naming the file that is missing or
+    differs. All contents are compared by ``python -m checksums verify``, not here: a checkpoint is 2 TB.
+    """
+    manifest = read_manifest(output)
+    for record in manifest.outputs if manifest else ():
+        if problem := record_problem(output.parent / record.name, record):
+            raise InputError(f"{problem}, {manifest_path(output).name} says otherwise; make it again")
+    return manifest
+
+
+def record_problem(path: Path, record: Record) -> str | None:
+    """Describe how ``path`` differs from its record, beginning with its name; return None if it does not."""
+    if not path.exists():
+        return f"{path}: missing"
+    now = record_of(path, record.name, None)
+    if (now.files, now.bytes) != (record.files, record.bytes):
+        return f"{path}: {now.files:,} files of {now.bytes:,} bytes instead of {record.files:,} of {record.bytes:,}"
+    if record.md5 is not None and now.bytes <= SMALL_BYTES and path.is_file() and md5_file(path) != record.md5:
+        return f"{path}: its MD5 is another"
+    return None
+
+
+def record_of(path: Path, name: str, md5: str | None) -> Record:
+    """Return the record of a file or folder in its present state on disk."""
+    stats = [found for _, found in files_below(path)] if path.is_dir() else [path.stat()]
+    newest = max((found.st_mtime_ns for found in stats), default=0)
+    return Record(name, len(stats), sum(found.st_size for found in stats), md5, newest)
+
+
+def source_of(path: Path, name: str | None = None) -> Source:
+    """Return the input ``path``, a file or a folder, in its present state on disk."""
+    name = str(path) if name is None else name
+    if not path.is_dir():
+        found = path.stat()
+        return Source(name, 1, found.st_size, identity_of(path, found))
+    below = sorted(files_below(path), key=lambda item: item[0])
+    with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+        identities = pool.map(lambda item: identity_of(path / item[0], item[1]), below)
+        lines = [f"{identity}  {inner}\n" for (inner, _), identity in zip(below, identities, strict=True)]
+    return Source(name, len(below), sum(found.st_size for _, found in below), f"md5:{md5_text(''.join(lines))}")
+
+
+def identity_of(path: Path, found: os.stat_result) -> str:
+    """Return the identity of a file's content: for small files, the MD5.
+
+    For large files it is the MD5 of the size, the time of modification, the middle and both ends, where gzip and zip
+    keep sums of everything.
+    """
+    if found.st_size <= 1 << 20:
+        return f"md5:{md5_file(path)}"
+    return f"head:{md5_text(f'{found.st_mtime_ns} {md5_samples(path, samples=3)}')}"
+
+
+def files_below(folder: Path) -> list[tuple[str, os.stat_result]]:
+    """Return all regular files below ``folder``, following links: the path relative to it, and the file's status."""
+    return [(name, found) for name, found in entries_below(folder) if found is not None]
+
+
+def entries_below(folder: Path) -> list[tuple[str, os.stat_result | None]]:
+    """Return everything below ``folder`` that is no folder: the path relative to it, and the file's status.
+
+    The status is None for a link that leads nowhere, and for what is not a regular file. Several folders are read at
+    the same time.
+    """
+    with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+        found = [one for some in pool.map(_stats_of, walked(folder)) for one in some]
+    return [(os.path.relpath(path, folder), one) for path, one in found]
+
+
+def _stats_of(files: tuple[str, Iterable[str]]) -> list[tuple[str, os.stat_result | None]]:
+    found: list[tuple[str, os.stat_result | None]] = []
+    for path in (os.path.join(files[0], name) for name in files[1]):
+        try:
+            one = os.stat(path)  # noqa: PTH116  # a Path for each of 100,000 files takes longer
+        except FileNotFoundError:
+            found.append((path, None))
+        else:
+            found.append((path, one if stat.S_ISREG(one.st_mode) else None))
+    return found

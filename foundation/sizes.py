@@ -1,0 +1,71 @@
+"""Sizes and durations in the form in which people write and read them."""
+
+import math
+import re
+from collections.abc import Sequence
+
+from foundation.errors import InputError
+
+UNITS = {
+    "": 1,
+    **{f"{letter}IB": 1 << 10 * power for power, letter in enumerate("KMGTP", 1)},
+    **{f"{letter}B": 10 ** (3 * power) for power, letter in enumerate("KMGTP", 1)},
+}
+MOST_AXES = 32
+LARGEST_ARRAY = 1 << 60
+"""Most bytes of an array; a million times the benchmark's checkpoint."""
+MOST_WORKERS = 4096
+
+
+def parse_bytes(text: str, option: str) -> int:
+    """Parse a size: '8GiB' -> 8589934592.
+
+    Raises InputError, naming ``option``, for any other text, for less than one byte and for more than any machine has.
+    """
+    match = re.fullmatch(r"\s*([0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})\s*([A-Za-z]*)\s*", text, re.ASCII)
+    if match is None or match[2].upper() not in UNITS:
+        raise InputError(f"{option} {text[:40]!r}: expected a size such as 8GiB or 500MB")
+    size = int(float(match[1]) * UNITS[match[2].upper()])
+    if not 1 <= size <= LARGEST_ARRAY:
+        raise InputError(f"{option} {text[:40]!r}: expected a size from 1 byte to 1 EiB, such as 8GiB")
+    return size
+
+
+def require_between(value: float, low: float, high: float, option: str) -> None:
+    """Raise InputError, naming ``option``, if a number is below ``low``, above ``high`` or NaN."""
+    if not low <= value <= high:  # neither holds of NaN
+        shown = f"{low:.15g} or more" if high == math.inf else f"{low:.15g} to {high:.15g}"
+        raise InputError(f"{option} {value}: expected {shown}")
+
+
+def require_workers(workers: int) -> None:
+    require_between(workers, 1, MOST_WORKERS, "--workers")
+
+
+def require_array(where: object, shape: Sequence[object], itemsize: int, *, mend: str) -> None:
+    """Raise InputError, beginning with ``where`` and ending with ``mend``, for a shape that no array can have.
+
+    Such a shape has too many axes, sizes other than whole numbers of 0 or more, or more bytes than any disk.
+    """
+    if len(shape) > MOST_AXES:
+        raise InputError(f"{where}: {len(shape):,} axes, of which at most {MOST_AXES} are possible; {mend}")
+    sizes = [size for size in shape if type(size) is int and size >= 0]
+    if len(sizes) < len(shape):
+        raise InputError(f"{where}: shape {_shown(shape)}, expected whole numbers of 0 or more; {mend}")
+    if max([itemsize, *sizes]) > LARGEST_ARRAY or itemsize * math.prod(sizes) > LARGEST_ARRAY:
+        raise InputError(f"{where}: shape {_shown(shape)}, more than 1 EiB; {mend}")
+
+
+def _shown(shape: Sequence[object]) -> str:
+    return f"[{', '.join(repr(size)[:24] for size in shape)}]"
+
+
+def duration(seconds: float) -> str:
+    """Return a duration such as "28.47 s", "12 min 30 s" or "1 h 12 min"; a negative one counts as zero."""
+    if seconds < 60:
+        return f"{max(0.0, seconds):.2f} s"
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    minutes = round(seconds / 60)
+    return f"{minutes // 60:,} h {minutes % 60} min"

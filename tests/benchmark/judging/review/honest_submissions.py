@@ -1,0 +1,524 @@
+"""What honest submitters, other frameworks and older rounds do: one change each to a submission without fault.
+
+None of it may be rejected, and restarts and lost time are one question.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmark.judging.results.judged import JUDGED
+from tests.benchmark.judging.review.fixture import PROGRESS, Log, Record, Submission
+
+Change = Callable[[Submission], object]
+GPT3 = ("made", "steps", "tpu")
+MINUTE_MS = 60_000
+
+
+@dataclass(frozen=True)
+class Trial:
+    name: str
+    change: Change
+    bases: tuple[str, ...] = ()
+    """Submissions that it can be tried on; empty: all."""
+
+
+def each(change: Callable[[Log], object]) -> Change:
+    return lambda one: [change(log) for log in one.logs]
+
+
+def run(number: int, change: Callable[[Log], object]) -> Change:
+    return lambda one: change(one.logs[number])
+
+
+def keys(**extra: Any) -> Change:
+    return each(lambda log: [log.insert("init_stop", key, value) for key, value in extra.items()])
+
+
+def fields(**changes: Any) -> Change:
+    return lambda one: one.description.update(changes)
+
+
+def log_bytes(change: Callable[[bytes], bytes]) -> Change:
+    def rewrite(one: Submission) -> None:
+        for number in range(len(one.logs)):
+            one.bytes_of(f"{one.results}/result_{number}.txt", change)
+
+    return rewrite
+
+
+def records(change: Callable[[Record], object]) -> Change:
+    return each(lambda log: [change(record) for record in log.records])
+
+
+def trained(record: Record) -> int:
+    """Return how far training is, as its benchmark's logs count it."""
+    return next(int(record["metadata"][name]) for name in PROGRESS if name in record["metadata"])
+
+
+def abort(log: Log, at: int, whole_block: bool = True) -> None:
+    """End a run by hand after evaluation ``at``, perhaps in a block: no value met the target."""
+    following = log.place("eval_accuracy", at) + 1
+    while log.records[following]["key"] in ("eval_stop", "tracked_stats"):
+        following += 1
+    progress = trained(log.records[log.place("eval_accuracy", at)])
+    ended = log.records[following - 1]["time_ms"] + (5 if whole_block else 40_000)
+    begun = [] if whole_block else [log.copied(following, time_ms=log.records[following]["time_ms"])]
+    stop = log.copied(log.place("run_stop"), time_ms=ended)
+    stop["metadata"]["status"] = "aborted"
+    counts = [one for one in log.records[following:] if one["key"] in ("train_samples", "trained_samples")]
+    rest = [one | {"time_ms": ended + 1, "value": progress} for one in counts]
+    log.records = [*log.records[:following], *begun, stop, *rest]
+
+
+def _aborted_in_block(log: Log) -> None:
+    """Abort in a block, with all of its tokens counted."""
+    step = [record for record in log.records[log.place("block_start", 7) :] if record["key"] == "tracked_stats"][:5]
+    abort(log, 6, whole_block=False)
+    log.records[log.place("run_stop") : log.place("run_stop")] = step
+    tokens = trained(log.records[log.place("eval_accuracy", -1)]) + 5 * 4_194_304
+    stop = max((record["time_ms"] for record in step), default=0)
+    for record in log.records[log.place("run_stop") :]:
+        record["time_ms"] = max(record["time_ms"], stop + 1)
+        if record["key"] in ("train_samples", "trained_samples"):
+            record["value"] = tokens
+
+
+def _aborted_before_any(log: Log) -> None:
+    abort(log, 0)
+    log.without("eval_start", "eval_stop", "eval_accuracy", "block_stop")
+
+
+def _never_converged(log: Log) -> None:
+    for number, value in enumerate(log.values):
+        log.set("eval_accuracy", value + 0.0025, number)
+    log.metadata("run_stop", status="aborted")
+
+
+def _checkpoints(log: Log) -> None:
+    for place in log.places("eval_accuracy")[3:-1:4]:
+        log.shift(place + 1, 4_000)
+
+
+def _slow_evaluations(log: Log) -> None:
+    for number in range(len(log.values)):
+        taken = log.time("eval_accuracy", number) - log.time("eval_start", number)
+        log.shift(log.place("eval_accuracy", number), taken // 2)
+    for record, name in log.tracked(("validation_step_timing in s",)):
+        record["value"] = {name: 1.5 * record["value"][name]}
+
+
+def _zones(one: Submission) -> None:
+    for number, log in enumerate(one.logs):
+        log.shift(0, -number * 11 * 86_400_000)
+
+
+def _spike(log: Log) -> None:
+    for number, more in ((9, 0.012), (10, 0.007), (11, 0.003)):
+        log.set("eval_accuracy", log.values[number] + more, number)
+
+
+def _longer(one: Submission) -> None:
+    """Repeat the last block of a run twice, with values between."""
+    log = one.logs[2]
+    for _ in range(2):
+        before, last = log.places("eval_accuracy")[-2:]
+        piece = [log.copied(place) for place in range(before + 1, last + 1)]
+        taken = log.records[last]["time_ms"] - log.records[before]["time_ms"]
+        more = trained(log.records[last]) - trained(log.records[before])
+        log.shift(last + 1, taken + 3)
+        for record in piece:
+            record["time_ms"] += taken + 3
+        for record in (*piece, *log.records[last + 1 :]):
+            for name in PROGRESS:
+                if name in record["metadata"]:
+                    record["metadata"][name] += more
+            if record["key"] in ("train_samples", "trained_samples"):
+                record["value"] += more
+        log.records[last + 1 : last + 1] = piece
+    for number, above in zip((-3, -2, -1), (6.1e-4, 3.7e-4, -8.7e-4), strict=True):
+        log.set("eval_accuracy", JUDGED[one.benchmark].target + above, number)
+
+
+def _slow_node(log: Log) -> None:
+    log.stretch(lambda _: 1.12)
+    for record, name in log.tracked():
+        record["value"] = {name: 1.12 * record["value"][name]}
+
+
+def _throughput(log: Log) -> None:
+    """Log the throughput at every evaluation, in sequences per second and device."""
+    speed = log.records[log.place("train_samples")]["value"] / (log.time("run_stop") - log.time("run_start"))
+    for number in range(len(log.values)):
+        log.insert("eval_accuracy", "tracked_stats", {"throughput": 1000 * speed / 2048 / 512}, number)
+
+
+def _every_tenth(log: Log) -> None:
+    timed = [id(record) for record, _ in log.tracked()]
+    gone = {*timed} - {*timed[::10]}
+    log.records = [record for record in log.records if id(record) not in gone]
+
+
+def _samples_in_sequences(log: Log) -> None:
+    for number, (record, _) in enumerate(log.tracked()):
+        record["metadata"]["step"] = number
+    for key in ("train_samples", "trained_samples"):
+        for place in log.places(key):
+            log.records[place]["value"] //= 2048
+
+
+def _at_start(one: Submission) -> None:
+    for number, log in enumerate(one.logs):
+        done = {name: 0 for name in PROGRESS if name in log.records[log.place("eval_accuracy")]["metadata"]}
+        log.insert("block_start", "initial_eval_loss", 2.7767 + 1e-4 * number, **done)
+
+
+def _own_order(log: Log) -> None:
+    log.records = [{"rank": 0, "host": "n1", **dict(reversed(record.items()))} for record in log.records]
+
+
+def _no_source(record: Record) -> None:
+    """Leave the code's file and line out, but for seeds: of these the official checker wants them."""
+    for name in ("file", "lineno") if record["key"] != "seed" else ():
+        record["metadata"].pop(name, None)
+
+
+def _behind(log: Log) -> None:
+    for place in log.places("eval_accuracy"):
+        value, stop = log.records[place : place + 2]
+        if stop["key"] == "eval_stop":
+            value["time_ms"], stop["time_ms"] = stop["time_ms"], value["time_ms"]
+            log.records[place : place + 2] = [stop, value]
+
+
+def _seeds_of_ranks(log: Log) -> None:
+    first = log.records[log.place("seed")]["value"]
+    for rank in range(1, 64):
+        log.insert("global_batch_size", "seed", first + 1000 * rank)
+
+
+def _rounding(log: Log) -> None:
+    log.records[log.place("opt_learning_rate_warmup_steps")]["value"] -= 1
+    log.set("opt_end_learning_rate", 0.1)
+
+
+def _floats(log: Log) -> None:
+    for key in ("train_samples", "global_batch_size", "init_checkpoint_step"):
+        log.set(key, float(log.records[log.place(key)]["value"]))
+
+
+def _beside(log: Log) -> None:
+    for number, place in enumerate(log.places("eval_accuracy"), 1):
+        log.records[place]["metadata"] |= {"step_num": 12 * number, "samples_count": 24576 * number}
+
+
+def _several_words(one: Submission) -> None:
+    one.description["submitter"] = name = f"{one.org} & Søn (東京)"
+    each(lambda log: log.set("submission_org", name))(one)
+
+
+def _other_benchmark(one: Submission) -> None:
+    for number in range(10):
+        one.file(f"results/{one.system}/bert/result_{number}.txt", ":::MLLOG not ours\n")
+    one.file("benchmarks/bert/implementations/x/README.md", "bert\n")
+
+
+def _documents(one: Submission) -> None:
+    one.file("documentation/calibration.md", "none\n")
+    one.file("LICENSE", "Apache-2.0\n")
+    one.file(f"{one.code}/parse.py", "for line in open('result_0.txt'):\n    print(':::MLLOG {' in line)\n")
+    one.file(f"{one.code}/docs/run.md", 'It prints `:::MLLOG {"key": "run_start", "value": null}`.\n')
+
+
+def _power(one: Submission) -> None:
+    """Write a node's meter as in v4.0 smc-ac-power, but for a reading every two seconds."""
+    line = ':::MLLOG {"namespace": "", "time_ms": %d, "event_type": "%s", "key": "%s", "value": %s, "metadata": ""}\n'
+    watts = 812.0 * int(one.description["accelerators_per_node"])
+    for number, log in enumerate(one.logs):
+        start, stop = log.time("run_start"), log.time("run_stop")
+        text = line % (start, "INTERVAL_START", "power_measurement_start", "null")
+        for time in (*range(start, stop, 20_000), stop):
+            text += line % (time, "POINT_IN_TIME", "power_reading", f"{watts:g}")
+        text += line % (stop, "INTERVAL_END", "power_measurement_stop", "null")
+        for node in range(int(one.description["number_of_nodes"])):
+            one.file(f"{one.results}/power/result_{number}/node_{node}.txt", text)
+
+
+def _numbered(one: Submission) -> None:
+    def change(package: Path) -> None:
+        for path in sorted((package / one.results).glob("result_*.txt"), reverse=True):
+            path.rename(path.with_name(f"result_5849-{int(path.stem[7:]) + 1}.txt"))
+
+    one.afterwards.append(change)
+
+
+BAR = b"\rEpoch 0: 10%|#  | 1/10 [00:09]\rEpoch 0: 20%|## | 2/10 [00:18]\n"
+COLOURED = b"\x1b[32m[rank0] 2024-10-09 12:00:01,123 INFO\x1b[0m "
+TRIALS: tuple[tuple[str, tuple[str, ...], Change], ...] = (
+    # runs
+    ("third run aborted half-way", (), run(2, lambda log: abort(log, 12))),
+    ("second run aborted in the middle of a block", (), run(1, lambda log: abort(log, 7, whole_block=False))),
+    ("second run aborted in a block, all of its tokens counted", ("steps",), run(1, _aborted_in_block)),
+    ("first run aborted before its first evaluation", (), run(0, _aborted_before_any)),
+    ("one run that did not converge within its longest time", (), run(1, _never_converged)),
+    ("checkpoints written every fourth block, a few seconds each", (), each(_checkpoints)),
+    ("evaluations half as long again", ("steps", "made"), each(_slow_evaluations)),
+    (
+        "times with a fraction of a millisecond", (),
+        records(lambda record: record.update(time_ms=record["time_ms"] + record["time_ms"] % 7 / 20)),
+    ),
+    ("the clock set back by 6 ms by NTP", (), run(0, lambda log: log.shift(log.place("block_start", 7), -6))),
+    ("runs of another time zone, days and years apart within a round", (), _zones),
+    (
+        "initialised for 29 minutes", (),
+        each(lambda log: log.shift(
+            log.place("init_stop"), 29 * MINUTE_MS + log.time("init_start") - log.time("init_stop"))),
+    ),
+    ("run_stop a second after the evaluation", (), each(lambda log: log.shift(log.place("run_stop"), 1_200))),
+    ("a spike in the middle that recovers", (), run(1, _spike)),
+    ("one run of two evaluations more", ("made", "tpu"), _longer),
+    (
+        "drift: steps slower by 3 % at the end than at the start", ("made", "tpu"),
+        each(lambda log: log.stretch(lambda share: 1 + 0.015 * share)),
+    ),
+    ("the first block a minute longer: compiled there", (),
+     each(lambda log: log.shift(log.place("eval_accuracy"), MINUTE_MS))),
+    ("one run 12 % slower: a slow node all along", ("steps",), run(2, _slow_node)),
+    # records
+    ("line ends of Windows", (), log_bytes(lambda content: content.replace(b"\n", b"\r\n"))),
+    (
+        "output of other programs between the records", (),
+        log_bytes(lambda content: content.replace(b"\n", b"\n0: step done \xe2\x9c\x93\n")),
+    ),
+    (
+        "a rank before every record, as srun writes it", (),
+        log_bytes(lambda content: b"".join(b"  0: " + line + b"\n" for line in content.splitlines())),
+    ),
+    (
+        "a time and colours before every record", (),
+        log_bytes(lambda content: b"".join(COLOURED + line + b"\n" for line in content.splitlines())),
+    ),
+    ("a byte order mark before the first record", (), log_bytes(lambda content: b"\xef\xbb\xbf" + content)),
+    (
+        "progress bars with carriage returns between the records", (),
+        log_bytes(lambda content: content.replace(b"\n", b"\n" + BAR)),
+    ),
+    (
+        "ten megabytes of other output between the records", ("made",),
+        log_bytes(lambda content: content.replace(b"\n", b"\n" + 60_000 * b"x" + b"\n")),
+    ),
+    ("a namespace of the framework on every record", (), records(lambda record: record.update(namespace="worker0"))),
+    ("fields of its own in every record, in another order", (), each(_own_order)),
+    ("records without file and line of the code, but for seeds", (), records(_no_source)),
+    (
+        "the run's folder in the file of every record", (),
+        records(lambda record: record["metadata"].update(file=f"/scratch/job_{record['time_ms']}/code/a.py")),
+    ),
+    # keys and values
+    (
+        "informative keys of its own", (),
+        keys(tensor_parallel_size=8, framework_version="2.13", precision="fp8", git_commit="a" * 40,
+             hostnames=["n1", "n2"], power_cap_w=700),
+    ),
+    (
+        "keys of its own: data, optimizer, precisions", (),
+        keys(dataset="c4/en", optimizer="AdamW", precision="bf16-mixed", ema=None),
+    ),
+    (
+        "keys of its own: rates under other names", (),
+        keys(lr=2e-5, min_lr=2e-6, weight_decay=0.1, dropout=0, clip_grad=1.0),
+    ),
+    (
+        "keys of its own: parallel layout", (),
+        keys(tensor_parallel=8, pp=16, dp=4, sequence_parallel=True, vocab_size=51200),
+    ),
+    (
+        "keys of its own: keys of HPU", (),
+        keys(hidden_dropout=0.0, attention_dropout=0.0, num_layers=96, tokenizer="SPM"),
+    ),
+    (
+        "statistics under other names", (),
+        each(lambda log: [log.insert("block_start", "tracked_stats", {name: 9.51}, 4)
+                          for name in ("step_time_ms", "samples_per_second", "tflops", "gpu_temperature")]),
+    ),
+    ("throughput per device and in sequences", ("steps",), each(_throughput)),
+    ("step times of every tenth step only", ("steps",), each(_every_tenth)),
+    ("steps counted in the statistics, and samples in sequences", ("steps", "made"), each(_samples_in_sequences)),
+    (
+        "caches cleared on many nodes, at different times", (),
+        each(lambda log: [log.insert("cache_clear", "cache_clear", True, 0, number % 7 * 90) for number in range(40)]),
+    ),
+    (
+        "init_start of many ranks", (),
+        each(lambda log: [log.insert("init_start", "init_start", None, 0, number * 11) for number in range(30)]),
+    ),
+    ("warm-up rounded down and end rate as a ratio", GPT3, each(_rounding)),
+    ("numbers of samples as floats", (), each(_floats)),
+    ("steps and samples beside the tokens of evaluations", GPT3, each(_beside)),
+    ("validation subset counted in documents", GPT3, each(lambda log: log.set("eval_samples", 24567))),
+    ("train_samples before run_stop", (), each(lambda log: log.move("train_samples", "run_stop"))),
+    ("no eval_start, no eval_stop", (), each(lambda log: log.without("eval_start", "eval_stop"))),
+    ("values logged behind eval_stop", (), each(_behind)),
+    ("the checkpoint evaluated at the start, as a value of its own", (), _at_start),
+    (
+        "seeds from the clock, near each other", (),
+        each(lambda log: log.set("seed", log.records[0]["time_ms"] // 1000)),
+    ),
+    ("a seed of every rank", (), each(_seeds_of_ranks)),
+    # folders and descriptions
+    ("an organisation of several words and signs", (), _several_words),
+    (
+        "names with numbers of racks and clusters", (),
+        lambda one: (each(lambda log: log.set("submission_platform", "gpu-cluster-01_rack-12"))(one),
+                     one.description.update(system_name="phase-2 cluster-03")),
+    ),
+    (
+        "description with fields of its own", (),
+        fields(power_supply="2 x 3 kW", framework_name="ours", network={"switches": 12, "speeds": [400]}),
+    ),
+    ("description: memory in MiB", ("steps", "made"), fields(accelerator_memory_capacity="81559MiB")),
+    ("description: memory with its kind", ("steps", "made"), fields(accelerator_memory_capacity="80 GB HBM3")),
+    ("description: notes about what is to come", (), fields(hw_notes="GPU TDP: 700W. Preview of the next driver.")),
+    ("description: unknown caches", (), fields(host_processor_caches="unknown", accelerator_frequency="N/A")),
+    (
+        "description with line ends of Windows", (),
+        lambda one: one.bytes_of(one.description_path, lambda content: content.replace(b"\n", b"\r\n")),
+    ),
+    (
+        "description written by another tool: escaped, indented by tabs", (),
+        lambda one: one.file(
+            one.description_path,
+            json.dumps({**one.description, "cooling": "eau à 18 °C"}, indent="\t", sort_keys=True)),
+    ),
+    (
+        "counts as numbers where the tools take them", (),
+        lambda one: one.description.update(number_of_nodes=int(one.description["number_of_nodes"])),
+    ),
+    (
+        "description of a system without results", (),
+        lambda one: one.file("systems/other_h100.json", json.dumps(one.description | {"system_name": "other"})),
+    ),
+    ("documents beside it, a licence, scripts and instructions that read logs", (), _documents),
+    ("power logs, as round 4.0 has them", (), _power),
+    ("result files numbered from 1, with an identifier", (), _numbered),
+    ("another benchmark beside it", GPT3, _other_benchmark),
+)  # fmt: skip
+
+
+def _silent(log: Log, block: int, lost_ms: int) -> None:
+    """Log nothing but the time that passed."""
+    log.shift(log.place("eval_accuracy", block), lost_ms)
+
+
+def _restart(log: Log, block: int, lost_ms: int) -> int:
+    """Log a restart at the first record of a block, as this harness does, and return where it is."""
+    place = log.place("eval_accuracy", block - 1) + 1
+    while log.records[place]["key"] in ("eval_stop", "tracked_stats"):
+        place += 1
+    progress = trained(log.records[log.place("eval_accuracy", block - 1)])
+    log.shift(place, lost_ms)
+    restart = log.copied(place, key="restart", value=1, event_type="POINT_IN_TIME")
+    restart["metadata"] = {"file": "x.py", "lineno": 1, "step": progress}
+    log.records.insert(place, restart)
+    return place
+
+
+def _evaluated_again(log: Log, block: int, lost_ms: int, moved: float = 0.0) -> None:
+    """Restart from a checkpoint before the last evaluation, which comes again; on other nodes with a sum in another
+    order."""
+    before, last = (place + 1 for place in log.places("eval_accuracy")[block - 2 : block])
+    again = [log.copied(place) for place in range(before, last)]
+    taken = log.records[last - 1]["time_ms"] - log.records[before - 1]["time_ms"]
+    log.shift(last, lost_ms + taken)
+    for record in again:
+        record["time_ms"] += lost_ms + taken
+    again[-1]["value"] += moved
+    log.records[last:last] = again
+
+
+def _interrupted(log: Log, block: int, lost_ms: int) -> None:
+    """Interrupt an evaluation, which is begun again; where a log has no eval_start, stop before it."""
+    key = "eval_start" if log.places("eval_start") else "eval_accuracy"
+    place = log.place(key, block)
+    again = [log.copied(place)] if key == "eval_start" else []
+    log.shift(place, lost_ms + 1)
+    log.records[place:place] = again
+
+
+def _caches_cleared(log: Log, block: int, lost_ms: int) -> None:
+    """Clear the caches again at the restart, and log it."""
+    place = _restart(log, block, lost_ms)
+    log.records.insert(place, log.copied(log.place("cache_clear"), time_ms=log.records[place]["time_ms"] - 5))
+
+
+def _steps_lost(log: Log, block: int, lost_ms: int) -> None:
+    """Lose the step times of the attempt that broke off."""
+    start, stop = log.place("eval_accuracy", block - 1), log.place("eval_accuracy", block)
+    gone = {id(one) for one in [each for each in log.records[start:stop] if each["key"] == "tracked_stats"][:5]}
+    log.records = [record for record in log.records if id(record) not in gone]
+    _restart(log, block, lost_ms)
+
+
+LOSSES: tuple[tuple[str, Callable[[Log, int, int], object]], ...] = (
+    ("silently", _silent),
+    ("by a restart logged", _restart),
+    ("by a restart that evaluates again", _evaluated_again),
+    ("by a restart that evaluates again on other nodes", partial(_evaluated_again, moved=3e-6)),
+    ("in an interrupted evaluation", _interrupted),
+    ("by a restart that clears caches", _caches_cleared),
+    (
+        "by a restart on a node whose clock is 4 s behind",
+        lambda log, block, lost_ms: log.shift(_restart(log, block, lost_ms), -4_000),
+    ),
+    ("by a restart without its step times", _steps_lost),
+)
+HOW_MUCH = (("3 minutes", 3, (1,)), ("40 minutes", 40, (0, 1, 2)), ("8 hours", 480, (1,)))
+"""Minutes that are lost, and the runs in which they are."""
+
+
+def _lost(change: Callable[[Log, int, int], object], minutes: int, runs: tuple[int, ...]) -> Change:
+    def lose(one: Submission) -> None:
+        for number in runs:
+            log = one.logs[number]
+            block = 3 + (4 + 3 * number) % (len(log.values) - 5)
+            change(log, block, minutes * MINUTE_MS + 17 * number)
+
+    return lose
+
+
+def _every(step: int) -> Callable[[Log], None]:
+    """Stall five minutes in every block, or every second."""
+
+    def change(log: Log) -> None:
+        for block in range(1 if step > 1 else 3, len(log.values) - 4, step):
+            _silent(log, block, 5 * MINUTE_MS)
+
+    return change
+
+
+def _four(log: Log) -> None:
+    for number, block in enumerate((4, 5, 8, 10)):
+        _restart(log, block, (3 + 60 * number) * MINUTE_MS)
+
+
+RESTARTS = [
+    *(
+        Trial(f"{words} lost {how}, in {len(runs)} of the runs", _lost(change, minutes, runs))
+        for how, change in LOSSES
+        for words, minutes, runs in HOW_MUCH
+    ),
+    Trial("four restarts in a run, a block and hours apart", run(0, _four)),
+    Trial(
+        "stopped in the evening, continued the next morning, in all runs",
+        each(lambda log: _restart(log, 12, 14 * 60 * MINUTE_MS)),
+    ),
+    Trial("an hour lost in the first block", run(2, lambda log: _silent(log, 0, 60 * MINUTE_MS))),
+    Trial("an hour lost in the last block", run(2, lambda log: _silent(log, -1, 60 * MINUTE_MS))),
+    Trial("a stall of five minutes in every second block of a run", run(1, _every(2))),
+    Trial("a stall of five minutes in most blocks of a run", run(1, _every(1))),
+]
+"""Runs that went on after a restart, or lost time otherwise."""
+HONEST = [*RESTARTS, *(Trial(name, change, bases) for name, bases, change in TRIALS)]

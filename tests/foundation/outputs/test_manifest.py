@@ -1,0 +1,122 @@
+"""Recipes and manifests: what an output depends on, what was made, and whether that still holds."""
+
+import json
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from foundation.errors import InputError
+from foundation.outputs.digest import md5_file
+from foundation.outputs.manifest import (
+    Recipe,
+    Record,
+    made_by,
+    read_manifest,
+    record_of,
+    require_intact,
+    source_of,
+    versions_of,
+    write_manifest,
+)
+
+
+def made(folder: Path) -> tuple[Recipe, Path]:
+    source, output = folder / "in.txt", folder / "out.txt"
+    source.write_text("in")
+    output.write_text("out")
+    recipe = Recipe("copy", {"mode": 1, "axes": (1, 2)}, [source_of(source)], versions_of("numpy"))
+    write_manifest(output, made_by(recipe, [record_of(output, "out.txt", md5_file(output))], wall_s=1.0))
+    return recipe, output
+
+
+def test_a_manifest_holds_the_recipe(tmp_path: Path) -> None:
+    recipe, output = made(tmp_path)
+    manifest = require_intact(output)
+    assert manifest is not None
+    assert recipe.differences(manifest) == manifest.differences(recipe) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"stage": "move"}, "the command is move, not copy"),
+        ({"options": {"mode": 2, "axes": (1, 2)}}, "mode is 2, not 1"),
+        ({"options": {"mode": 1}}, r"axes is None, not \[1, 2\]"),
+        ({"versions": {"numpy": "1.0"}}, "version of numpy is 1.0, not"),
+        ({"inputs": []}, "there are 0 inputs, not 1"),
+    ],
+)
+def test_a_recipe_that_differs_says_how(change: dict[str, object], told: str, tmp_path: Path) -> None:
+    recipe, output = made(tmp_path)
+    manifest = read_manifest(output)
+    assert manifest is not None
+    (difference,) = replace(recipe, **change).differences(manifest)  # type: ignore[arg-type]
+    assert re.match(told, difference)
+
+
+@pytest.mark.parametrize("size", [10, 3 << 20], ids=["small", "large"])
+@pytest.mark.parametrize("folder", [False, True], ids=["file", "folder"])
+def test_an_input_is_told_by_its_content(size: int, folder: bool, tmp_path: Path) -> None:
+    """Names, places, permissions, links and, of small files, times do not count; any replaced content does."""
+    (tmp_path / "in").mkdir()
+    file = tmp_path / "in" / "a"
+    file.write_bytes(b"x" * size)
+    root = tmp_path / "in" if folder else file
+    before, stats = source_of(root), file.stat()
+    file.chmod(0o600)
+    os.link(file, tmp_path / "link")
+    assert source_of(root).identity == before.identity
+    moved = root.rename(tmp_path / "moved")
+    assert source_of(moved).identity == before.identity
+    file = moved / "a" if folder else moved
+    file.write_bytes(b"y" * size)
+    os.utime(file, ns=(stats.st_atime_ns, stats.st_mtime_ns))
+    assert source_of(moved).bytes == before.bytes
+    assert source_of(moved).identity != before.identity
+
+
+def test_damage_is_named(tmp_path: Path) -> None:
+    _, output = made(tmp_path)
+    output.write_text("OUT")
+    with pytest.raises(InputError, match=r"out\.txt: its MD5 is another, out\.txt\.manifest\.json says otherwise"):
+        require_intact(output)
+    output.write_text("ou")
+    with pytest.raises(InputError, match=r"out\.txt: 1 files of 2 bytes instead of 1 of 3"):
+        require_intact(output)
+    output.unlink()
+    with pytest.raises(InputError, match=r"out\.txt: missing"):
+        require_intact(output)
+    (tmp_path / "out.txt.manifest.json").write_text("{")
+    with pytest.raises(InputError, match=r"out\.txt\.manifest\.json: .*; remove it and make out\.txt again"):
+        require_intact(output)
+    assert require_intact(tmp_path / "never made") is None
+
+
+def test_a_folder_is_one_record(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "a").write_bytes(b"12345")
+    (tmp_path / "sub" / "b").write_bytes(b"678")
+    (tmp_path / "nowhere").symlink_to(tmp_path / "none")
+    os.utime(tmp_path / "a", ns=(5, 5))
+    os.utime(tmp_path / "sub" / "b", ns=(7, 7))
+    assert record_of(tmp_path, "in", None) == Record("in", 2, 8, None, 7)
+    assert record_of(tmp_path / "a", "a", "md5") == Record("a", 1, 5, "md5", 5)
+
+
+def test_a_manifest_of_an_earlier_version_still_says_what_was_made(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("abc")
+    record = {"name": "out", "files": 1, "bytes": 3, "md5": None, "mtime_ns": 1}
+    fields = {
+        "stage": "copy",
+        "options": {},
+        "inputs": [{**record, "name": "in"}],
+        "outputs": [record],
+        "versions": {},
+    }
+    (tmp_path / "out.manifest.json").write_text(json.dumps({**fields, "wall_s": 1.5}))
+    manifest = require_intact(tmp_path / "out")
+    assert manifest is not None
+    assert Recipe("copy", {}, [source_of(tmp_path / "out")]).differences(manifest)
