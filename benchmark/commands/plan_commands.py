@@ -9,8 +9,8 @@ import tyro
 
 from benchmark.config.run_config import RunConfig
 from benchmark.config.run_options import RunOptions
-from benchmark.planning.preflight.slice_run.slice_config import SliceOptions
-from benchmark.planning.run_plans.plan_options import PlannedRun, PlanOptions
+from benchmark.planning.run_plan.plan_options import PlannedRun, PlanOptions
+from benchmark.planning.slice.slice_config import SliceOptions
 from foundation.errors import InputError
 
 
@@ -43,7 +43,7 @@ class PlanCommand:
             object.__setattr__(self, "config", PlannedRun(**vars(self.config)))
 
     def run(self) -> int:
-        from benchmark.planning.run_plans.plan_command import print_plan, print_search
+        from benchmark.planning.run_plan.plan_command import print_plan, print_search
 
         if self.search:
             return print_search(self.config, self.options, as_json=self.json, calibration=self.calibration)
@@ -69,9 +69,9 @@ class SliceCommand:
     """Print JSON."""
 
     def run(self) -> int:
-        from benchmark.planning.preflight.slice_run.run_slice import run_slice
-        from benchmark.planning.preflight.slice_run.slice_result import slice_lines
-        from benchmark.planning.run_plans.plan_command import whole_system
+        from benchmark.planning.run_plan.plan_command import whole_system
+        from benchmark.planning.slice.run_slice import run_slice
+        from benchmark.planning.slice.slice_result import slice_lines
 
         result, calibration = run_slice(self.options)
         if not self.json:
@@ -121,7 +121,7 @@ class MachinePreflightCommand:
 
 
 def _preflight(config: RunConfig | None, *, as_json: bool) -> int:
-    from benchmark.planning.preflight.checks.run_checks import run_checks
+    from benchmark.planning.preflight.run_checks import run_checks
     from benchmark.training.engine.distributed import end_process, read_environment
 
     status = run_checks(config, as_json=as_json)
@@ -155,7 +155,7 @@ class FirstContactCommand:
     """Also print contact.json at the end."""
 
     def run(self) -> int:
-        from benchmark.planning.preflight.first_contact.first_contact import RESULT, first_contact
+        from benchmark.planning.first_contact.first_contact import RESULT, first_contact
 
         if not 0 < self.minutes <= 1440:
             raise InputError(f"minutes {self.minutes:g}: expected more than 0, at most 1,440; change --minutes")

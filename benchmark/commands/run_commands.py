@@ -35,7 +35,7 @@ class TrainCommand:
         return self._dry_run() if self.dry_run else self._train()
 
     def _dry_run(self) -> int:
-        from benchmark.planning.dry_runs.dry_run import dry_run, format_dry_run
+        from benchmark.planning.dry_run.dry_run import dry_run, format_dry_run
 
         result = dry_run(self.config)
         print(json.dumps(asdict(result)) if self.json else format_dry_run(result, self.config))

@@ -1,1 +1,1 @@
-"""Plan a run without its devices: memory, messages, step time and run time."""
+"""Plan what a machine can do and what a run would take, from a check of one node to the score of a system."""

@@ -8,7 +8,7 @@ import torch
 from torch.distributed.tensor.debug import _clear_sharding_prop_cache
 
 from benchmark.config.systems import SYSTEMS
-from benchmark.planning.dry_runs.fake_world import fake_world
+from benchmark.planning.fake_device.fake_world import fake_world
 from model.architectures import architecture_of
 from model.gpt3 import GPT3
 from model.gpt3_config import GPT3Config

@@ -29,7 +29,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from benchmark.config.benchmarks import GPT3_175B
 from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import System
-from benchmark.planning.dry_runs.fake_world import fake_world
+from benchmark.planning.fake_device.fake_world import fake_world
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import TrainState, empty_state

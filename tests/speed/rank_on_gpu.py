@@ -26,8 +26,8 @@ from benchmark.config.benchmarks import GPT3_175B
 from benchmark.config.run_config import RunConfig
 from benchmark.config.runtime_variables import runtime_environment
 from benchmark.config.systems import SYSTEMS
-from benchmark.planning.dry_runs.fake_world import fake_world
-from benchmark.planning.preflight.slice_run.device_rates import event_now
+from benchmark.planning.fake_device.fake_world import fake_world
+from benchmark.planning.slice.device_rates import event_now
 from benchmark.training.engine.distributed import set_environment
 from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import empty_state

@@ -1,1 +1,1 @@
-"""Find out what a machine can do before a job is spent on it: checks, a slice of the model, the first contact."""
+"""Check machines and inputs before a job."""

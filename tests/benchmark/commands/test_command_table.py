@@ -10,8 +10,8 @@ from benchmark.__main__ import main
 from benchmark.commands.command_table import parse
 from benchmark.commands.plan_commands import FirstContactCommand, MachinePreflightCommand, PlanCommand, PreflightCommand
 from benchmark.commands.run_commands import ScheduleCommand
-from benchmark.planning.preflight.first_contact import first_contact
-from benchmark.planning.preflight.first_contact.first_contact import ContactResult, PartResult
+from benchmark.planning.first_contact import first_contact
+from benchmark.planning.first_contact.first_contact import ContactResult, PartResult
 from foundation.errors import InputError
 
 DO_NOT_FIT = ["gpt3_175b", "--global-batch-size", "1537"]

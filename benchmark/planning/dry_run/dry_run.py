@@ -1,0 +1,173 @@
+"""``train --dry-run`` runs one step of each kind of rank with the training code, on fake tensors and a fake world.
+
+Matrix products, collectives, the pipeline's schedule and Adam all run, on tensors that pretend to be on the system's
+devices and have no values (fake_device/). A dry run differs from a real run in the number of micro-batches: it runs two
+small numbers, from which a step of any number follows (examine_rank.py). The figures leave out the CUDA context, NCCL's
+buffers and the allocator's gaps between tensors; ``RESERVE`` is left for these.
+"""
+
+import importlib
+import multiprocessing
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+
+from benchmark.config.run_config import RunConfig
+from benchmark.planning.dry_run.examine_rank import examine, layers_of_rank
+from benchmark.planning.dry_run.rank_report import RankReport, messages_of_step
+from benchmark.planning.fake_device.device_rules import DeviceFault
+from foundation.errors import InputError
+
+RESERVE = 0.1
+"""Share of the device's memory that is left for memory that the dry run does not count."""
+LOSS_BYTES = 64
+"""Largest growth per micro-batch that is taken for its kept loss. CUDA's allocations begin at 512 bytes; those of the
+dry run do not."""
+MEMORY_PARTS = ("parameter", "optimizer", "gathered", "gradient", "activation", "peak")
+
+
+@dataclass(frozen=True)
+class DryRun:
+    reports: list[RankReport]
+    num_microbatches: int
+    """Largest number of micro-batches that was run; the step of the run may have more."""
+    complaint: str | None
+    """Reason why the run does not fit the devices' memory; None if it fits."""
+
+
+def dry_run(config: RunConfig) -> DryRun:
+    """Examine one rank of each kind; the configuration must have passed ``RunConfig.require_fit``.
+
+    Raises DeviceFault if the code does something that a real device would refuse (fake_device/device_rules.py).
+    """
+    if config.system.device == "cpu":
+        importlib.import_module("torch._dynamo")  # fake tensors need it: imported here, not in each process below
+    reports = _examine_apart(config, kinds_of_ranks(config))
+    return DryRun(reports, max(max(report.counted) for report in reports), _complaint(config, reports))
+
+
+def kinds_of_ranks(config: RunConfig) -> dict[str, int]:
+    """Return the number of ranks by kind. Kinds differ in number of layers and in parts at the pipeline's ends."""
+    system = config.system
+    if system.pipeline_parallel == 1:
+        return {"every rank": 0}
+    per_pipeline_rank, last = system.num_devices // system.pipeline_parallel, system.pipeline_parallel - 1
+    kinds = {"first of the pipeline": 0}
+    for rank in range(1, last):
+        kinds.setdefault(f"between, {layers_of_rank(config, rank)} layers", rank * per_pipeline_rank)
+    return {**kinds, "last of the pipeline": last * per_pipeline_rank}
+
+
+def _examine_apart(config: RunConfig, kinds: Mapping[str, int]) -> list[RankReport]:
+    """Examine each kind in a process of its own, of less than 1 GB, because PyTorch makes one world per process.
+
+    All are forked at once from this thread: a pool would fork from another thread, and PyTorch's threads do not survive
+    that. There are at most four kinds.
+    """
+    context, reports = multiprocessing.get_context("fork"), list[RankReport]()
+    with ExitStack() as started:
+        receivers = []
+        for kind, rank in kinds.items():
+            receiver, sender = context.Pipe(duplex=False)
+            process = context.Process(target=_send_examined, args=(sender, config, kind, rank), daemon=True)
+            process.start()
+            sender.close()
+            started.callback(process.join)
+            started.callback(process.kill)
+            receivers.append(receiver)
+        for (kind, rank), receiver in zip(kinds.items(), receivers, strict=True):
+            try:
+                found = receiver.recv()
+            except EOFError:
+                raise ChildProcessError(f"the process that examines rank {rank} ({kind}) has died") from None
+            if isinstance(found, Exception):
+                raise found
+            reports.append(found)
+    return reports
+
+
+def _send_examined(sender: Connection, config: RunConfig, kind: str, rank: int) -> None:
+    """Send the report or the failure. Failures meant for people are sent whole, others as text."""
+    try:
+        sender.send(examine(config, kind, rank))
+    except (DeviceFault, InputError) as failure:
+        sender.send(failure)
+    except Exception:
+        sender.send(RuntimeError(traceback.format_exc()))
+
+
+def _complaint(config: RunConfig, reports: list[RankReport]) -> str | None:
+    """Return the numbers of the most demanding rank if it does not fit; None if all ranks fit."""
+    memory_gb = config.system.memory_gb
+    if memory_gb is None:
+        return None
+    memory = memory_gb * 1e9
+    worst = max(reports, key=lambda report: report.peak_bytes)
+    if worst.peak_bytes <= memory * (1 - RESERVE):
+        return None
+    return (
+        f"rank {worst.rank} ({worst.kind}) needs {worst.peak_bytes / 1e9:.1f} GB: parameters "
+        f"{worst.parameter_bytes / 1e9:.1f}, optimizer {worst.optimizer_bytes / 1e9:.1f}, gathered "
+        f"{worst.gathered_bytes / 1e9:.1f}, gradients {worst.gradient_bytes / 1e9:.1f}, activations "
+        f"{worst.activation_bytes / 1e9:.1f}; {config.system.accelerator} has {memory / 1e9:.0f} GB, of which "
+        f"{RESERVE:.0%} are left for CUDA, NCCL and gaps. Raise --tensor-parallel, --pipeline-parallel or --nodes, "
+        "choose --recompute selective or full, or lower --micro-batch-size"
+    )
+
+
+def format_dry_run(result: DryRun, config: RunConfig) -> str:
+    """Return the reports of a dry run as text."""
+    system = config.system
+    lines = [
+        f"{system.name}: {system.num_devices} devices = pipeline {system.pipeline_parallel} x data "
+        f"{system.data_parallel} ({system.replicas} replicas) x tensor {system.tensor_parallel}; micro-batch "
+        f"{system.micro_batch_size}, {config.num_microbatches} micro-batches per step, "
+        f"recompute {system.recompute}"
+    ]
+    for report in result.reports:
+        few, more = report.counted
+        lines.append(
+            f"rank {report.rank}, {report.kind} ({report.layers} layers; {few} and {more} micro-batches were run)"
+        )
+        sizes = {name: getattr(report, f"{name}_bytes") / 2**30 for name in MEMORY_PARTS}
+        lines += [f"  {name:<12}{size:9.2f} GiB" for name, size in sizes.items()]
+        lines.append(f"  {'':<12}{_growth(report)}")
+        ratio = report.flops_per_micro_batch / report.formula_flops_per_micro_batch
+        lines.append(
+            f"  {'FLOPs':<12}{report.flops_per_micro_batch / 1e12:9.3f} TFLOP per micro-batch, "
+            f"{ratio:.4f} of the formula's {report.formula_flops_per_micro_batch / 1e12:.3f}"
+        )
+        lines += [*_kernel_lines(report), *_message_lines(config, report)]
+        for wait in report.host_waits:
+            lines.append(f"  the host waits once a step: {wait.what} at {wait.where}")
+    return "\n".join(lines)
+
+
+def _growth(report: RankReport) -> str:
+    growth = report.peak_bytes_per_micro_batch, report.after_step_bytes_per_micro_batch
+    if max(growth) <= LOSS_BYTES:
+        return "the same for any number of micro-batches"
+    in_step, kept = (size / 2**20 for size in growth)
+    return f"each further micro-batch adds {in_step:.3f} MiB to the peak, {kept:.3f} MiB are left after the step"
+
+
+def _kernel_lines(report: RankReport) -> Iterator[str]:
+    """Yield the kernels by kind, for one micro-batch and for the work that comes once a step."""
+    yield f"  {'kernels':<24}{'per micro-batch':>22}{'moved, GB':>12}{'once a step':>14}{'moved, GB':>12}"
+    once = {kernel.kind: kernel for kernel in report.per_step.kernels}
+    each = {kernel.kind: kernel for kernel in report.per_micro_batch.kernels}
+    for kind in dict.fromkeys((*each, *once)):
+        yield f"    {kind:<22}" + "".join(
+            f"{found.calls:>{width}}{found.bytes / 1e9:12.3f}" if (found := table.get(kind)) else f"{'':>{width + 12}}"
+            for table, width in ((each, 22), (once, 14))
+        )
+
+
+def _message_lines(config: RunConfig, report: RankReport) -> Iterator[str]:
+    """Yield the messages by kind and axis, and the work that the compute stream has queued when it waits for them."""
+    yield f"  {'messages':<24}{'axis':<22}{'calls/step':>10}{'GiB/step':>11}{'exposed':>9}{'TFLOP beside':>14}"
+    for one in messages_of_step(report.per_micro_batch, report.per_step, config.num_microbatches).values():
+        size, beside = one.bytes / 2**30, one.flops_beside / 1e12
+        yield f"    {one.kind:<24}{one.axis:<22}{one.calls:>10}{size:11.3f}{one.alone:>9}{beside:14.3f}"

@@ -1,0 +1,115 @@
+"""Train small models on a CPU and on the device from the same weights, then save and load it. Losses and norms must
+agree, and loading must restore every bit."""
+
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmark.config.run_config import RunConfig
+from benchmark.planning.slice.made_up_state import made_up_batches, made_up_state
+from benchmark.planning.slice.slice_config import SliceOptions, slice_config
+from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path
+from benchmark.training.checkpoints.checkpoint_reader import load_checkpoint
+from benchmark.training.checkpoints.checkpoint_writer import Checkpointer
+from benchmark.training.engine.adam import local
+from benchmark.training.engine.distributed import Environment, joined_world
+from benchmark.training.engine.train_state import TrainState
+from benchmark.training.step import train_step
+from foundation.errors import CheckFailed
+
+Precision = Literal["fp32", "bf16"]
+STEPS = 4
+MODELS = ("rehearsal", "rehearsal_llama")
+"""Benchmarks whose models train: one of each architecture."""
+LAYERS = 2
+SAVE_LIMIT_S = 60.0
+TOLERANCES: dict[Precision, tuple[float, float]] = {"fp32": (2e-4, 2e-3), "bf16": (5e-3, 5e-2)}
+"""Largest relative difference of losses and of norms. In BF16 a CPU rounds products before it sums them."""
+
+
+@dataclass(frozen=True)
+class TrainedSteps:
+    """Losses and gradient norms of all steps, and the weights and moments from before the steps."""
+
+    losses: list[float]
+    norms: list[float]
+    start: dict[str, Tensor]
+
+
+def trained_as_on_a_cpu(precision: Precision, device: torch.device) -> str:
+    """Train the rehearsals' models with fewer layers on the CPU, then on the device. Raises CheckFailed."""
+    kind: Literal["cuda", "cpu"] = "cuda" if device.type == "cuda" else "cpu"
+    said = []
+    for name in MODELS:
+        with tempfile.TemporaryDirectory() as folder:
+            due = _train(name, "cpu", torch.device("cpu"), precision, Path(folder), None)
+            found = _train(name, kind, device, precision, Path(folder), due.start)
+        said.append(f"{name}: {compared(found, due, precision)}")
+    return f"{'; '.join(said)}; saved and loaded to the bit"
+
+
+def compared(found: TrainedSteps, due: TrainedSteps, precision: Precision) -> str:
+    """Return the difference of the steps from the CPU's; raise CheckFailed if it is too large, or not a number."""
+    said = []
+    for name, most in zip(("losses", "norms"), TOLERANCES[precision], strict=True):
+        theirs = getattr(due, name)
+        error = float(np.max(np.abs(np.subtract(getattr(found, name), theirs) / theirs)))  # NaN where any is
+        if not error <= most:
+            raise CheckFailed(f"{name} of {STEPS} steps are off by {error:.2g} of the CPU's; at most {most:.2g} is due")
+        said.append(f"{name} within {error:.1g}")
+    return f"{STEPS} steps, {', '.join(said)} of the CPU's"
+
+
+def _train(
+    benchmark: str,
+    kind: Literal["cuda", "cpu"],
+    device: torch.device,
+    precision: Precision,
+    folder: Path,
+    start: dict[str, Tensor] | None,
+) -> TrainedSteps:
+    """Train from ``start``, or from made-up weights without it; save the result and load it."""
+    options = SliceOptions(
+        benchmark, device=kind, precision=precision, micro_batches=4, micro_batch_size=2, seq_length=64
+    )
+    config = replace(slice_config(options, LAYERS, ""), run_dir=folder)
+    with joined_world(config.system, Environment(0, 1, device.index or 0, visible_gpus=1)) as world:
+        state = made_up_state(config, world)
+        for name, value in (start or {}).items():
+            _own(state)[name].copy_(value)
+        begun = {name: tensor.cpu().clone() for name, tensor in _own(state).items()}
+        batches, results = made_up_batches(config, world), []
+        for _ in range(STEPS):
+            results.append(train_step(state, batches))
+            state.progress.steps += 1
+        if start:
+            _save_and_load(state, config)
+        return TrainedSteps([one.loss for one in results], [one.grad_norm for one in results], begun)
+
+
+def _save_and_load(state: TrainState, config: RunConfig) -> None:
+    """Raise CheckFailed if a saved and loaded checkpoint differs from the state in any bit."""
+    writer = Checkpointer(state, config.run_dir, config.checkpoints)
+    writer.save()
+    written = writer.wait(SAVE_LIMIT_S)
+    if written is None or written.failure is not None:
+        raise CheckFailed(f"a checkpoint could not be written: {written.failure if written else 'it takes too long'}")
+    loaded = made_up_state(config, state.world)
+    loaded.progress.steps = state.progress.steps
+    for tensor in _own(loaded).values():
+        tensor.fill_(torch.nan)
+    load_checkpoint(loaded, checkpoint_path(config.run_dir, state.progress.steps))
+    theirs = _own(loaded)
+    wrong = [name for name, tensor in _own(state).items() if not torch.equal(tensor, theirs[name])]
+    if wrong:
+        raise CheckFailed(f"{len(wrong)} tensors are not what was saved, such as {wrong[0]}")
+
+
+def _own(state: TrainState) -> dict[str, Tensor]:
+    """Return weights and moments of this process, by name."""
+    return {name: local(tensor) for name, tensor in state.tensors().items()}

@@ -1,1 +1,0 @@
-"""Check machines and inputs before a job."""

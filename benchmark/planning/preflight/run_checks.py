@@ -1,0 +1,115 @@
+"""Run all checks: ``python -m benchmark preflight``."""
+
+import contextlib
+import datetime
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from benchmark.config.run_config import RunConfig
+from benchmark.config.runtime_variables import runtime_environment
+from benchmark.config.system_config import System
+from benchmark.planning.preflight.device_checks import DEVICE_CHECKS
+from benchmark.planning.preflight.machine_checks import MACHINE_CHECKS
+from benchmark.planning.preflight.preflight_check import (
+    GPU,
+    RUN,
+    WORLD,
+    CheckResult,
+    Measured,
+    Place,
+    PreflightCheck,
+    worst,
+)
+from benchmark.planning.preflight.world_checks import WORLD_CHECKS
+from benchmark.training.engine.distributed import joined_world, read_environment, set_environment
+
+PATIENCE = datetime.timedelta(minutes=5)
+"""Time allowed for all processes to come, and for any message."""
+CHECKS = (*MACHINE_CHECKS, *DEVICE_CHECKS, *WORLD_CHECKS)
+
+
+def run_checks(config: RunConfig | None, *, as_json: bool) -> int:
+    """Run every check and print a line for each; return 0 if none failed. All processes must call it.
+
+    Raises InputError when the processes cannot meet.
+    """
+    with _place(config) as place:
+        rows = []
+        for check in CHECKS:
+            row = row_of(check, place)
+            if row is not None:
+                rows.append(row)
+                if not as_json:
+                    mend = f"; mend: {row['mend']}" if row["mend"] else ""
+                    print(f"{row['outcome']:<9}{row['name']:<15}{row['found']}{mend}", flush=True)
+        failed = any(row["outcome"] == "FAILED" for row in rows)
+        if place.environment.rank == 0 and as_json:
+            print(json.dumps({"passed": not failed, "checks": rows}))
+        elif place.environment.rank == 0:
+            counts = Counter(row["outcome"] for row in rows)
+            print("preflight: " + ", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
+        return int(failed) if place.world is None else place.world.from_rank_0(int(failed))
+
+
+@contextlib.contextmanager
+def _place(config: RunConfig | None) -> Iterator[Place]:
+    environment = read_environment()
+    kind = config.system.device if config else "cuda" if torch.cuda.is_available() else "cpu"
+    if environment.world_size == 1:
+        yield Place(config, environment, None, kind)
+        return
+    if config is not None:
+        set_environment(runtime_environment(config.system, deterministic=config.deterministic))
+    count = environment.world_size
+    started = System(name="as started", device=kind, nodes=1, devices_per_node=count, micro_batch_size=1)
+    with joined_world(config.system if config else started, environment, PATIENCE) as world:
+        yield Place(config, environment, world, kind)
+
+
+def row_of(check: PreflightCheck, place: Place) -> dict[str, Any] | None:
+    """Run a check; return its line of the result on rank 0, None elsewhere. All processes must call it."""
+    started = time.perf_counter()
+    finding = _inapplicable(check, place)
+    if finding is None:
+        measured = _measured(check, place)
+        results = [(name, found) for name, found in measured if isinstance(found, CheckResult)]
+        if place.environment.rank == 0:
+            finding = worst(place, results) if results else check.judge(place, measured)
+    if finding is None or place.environment.rank != 0:
+        return None
+    row = {"name": check.name, "protects_from": check.protects_from, **vars(finding)}
+    return {**row, "seconds": round(time.perf_counter() - started, 3)}
+
+
+def _inapplicable(check: PreflightCheck, place: Place) -> CheckResult | None:
+    """Return the reason why there is nothing to measure; all processes return the same."""
+    if check.needs >= RUN and place.config is None:
+        return CheckResult("skipped", "no benchmark was named")
+    if check.needs >= WORLD and place.world is None:
+        return CheckResult("skipped", "one process; start one per device with srun or torchrun")
+    if check.needs >= GPU and place.kind == "cpu":
+        return CheckResult("skipped", "the system has no GPU")
+    return None
+
+
+def _measured(check: PreflightCheck, place: Place) -> Measured:
+    """Return the measurements of the processes that took part; all processes return the same."""
+    rank, local_rank = place.environment.rank, place.environment.local_rank
+    found: tuple[str, Any] | None = None
+    if {"job": rank == 0, "node": local_rank == 0, "process": True}[check.where]:
+        try:
+            found = place.name, check.measure(place)
+        except Exception as error:  # whatever it is, a node where a check cannot run has not passed it
+            said = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            found = place.name, CheckResult("FAILED", said, "see what it names")
+    if place.world is None:
+        return [found] if found else []
+    everywhere: list[tuple[str, Any] | None] = [None] * place.world.size
+    dist.all_gather_object(everywhere, found)
+    return [one for one in everywhere if one is not None]

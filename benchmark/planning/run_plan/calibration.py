@@ -1,0 +1,275 @@
+"""``calibration.json``, the rates that a slice measured on real devices (docs/slice.md), and the constants from it.
+
+All times are seconds, all sizes bytes unless a name says otherwise; every figure was measured on the named device.
+Figures that were not measured are absent: collectives on one device, clocks where NVML does not report them.
+
+The measured rates replace an accelerator's constants; the rest stays as it is in the table. One rate for all matrix
+products is chosen so that the model's times of the measured shapes add up to the measured ones.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+
+from benchmark.planning.step_model.machine_constants import Constant, Rates, names_in, rates, values_of
+from benchmark.planning.step_model.memory_formula import ACCUMULATOR_BYTES
+from benchmark.planning.step_model.operation_times import attention_s, matmul_s
+from foundation.errors import InputError
+from foundation.plain_text import shortened
+from foundation.regular_files import read_regular
+
+FORMAT: Literal[1] = 1
+LARGEST_FILE = 4 << 20
+"""Largest size of the file in bytes: ten times what a slice writes."""
+SPREAD = 0.03
+"""Relative range of a measured rate: rates differ between runs, and between a slice and a whole step's temperature."""
+SHARE_SPREAD = 0.1
+"""Range of a measured share of hidden messages, to both sides: one machine differs from many."""
+MOST_SLOWDOWN = 0.35
+"""Largest slowdown of products beside messages, measured on one H100 for any of its kernels (docs/notes/hopper.md)."""
+MOST_APART = 20.0
+"""Largest factor between a measured rate and the table's; beyond it the rate is refused as no measurement."""
+Size = Annotated[int, msgspec.Meta(ge=1, le=1 << 50)]
+"""Number of anything counted: tokens, bytes, devices."""
+Number = Annotated[float, msgspec.Meta(ge=0)]
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
+"""Positive duration in seconds."""
+MatmulRole = Literal["forward", "input gradient", "weight gradient"]
+"""Role of a matrix product: forward is output = input x weight^T; the input gradient is the gradient of that input; the
+weight gradient is added to an FP32 sum."""
+CollectiveKind = Literal["all-gather", "reduce-scatter", "all-reduce", "send"]
+
+
+@dataclass(frozen=True)
+class MatmulTime:
+    """Time of one matrix product of a block or of the output layer, alone on the device."""
+
+    layer: str
+    """Name of the weight: output, or one of the model's products (model/decoder_sizes.py)."""
+    role: MatmulRole
+    tensor_parallel: Size
+    tokens: Size
+    """Tokens of all samples of a micro-batch."""
+    inputs: Size
+    """Columns of the layer's input on one tensor-parallel rank."""
+    outputs: Size
+    """Columns of the layer's output on one tensor-parallel rank. The product takes 2 x tokens x inputs x outputs FLOPs
+    in every role."""
+    seconds: Seconds
+
+    @property
+    def tflops(self) -> float:
+        return 2e-12 * self.tokens * self.inputs * self.outputs / self.seconds
+
+
+@dataclass(frozen=True)
+class AttentionTime:
+    """Time of causal attention between the matrix products, by the kernel that trains."""
+
+    role: Literal["forward", "backward"]
+    samples: Size
+    heads: Size
+    """Heads on one tensor-parallel rank."""
+    sequence: Size
+    head_size: Size
+    seconds: Seconds
+
+    @property
+    def tflops(self) -> float:
+        """10^12 FLOP/s. The whole S x S square counts, and the backward pass counts as two forward passes, as in
+        model/flops.py."""
+        forward = 4e-12 * self.samples * self.heads * self.sequence**2 * self.head_size
+        return (1 if self.role == "forward" else 2) * forward / self.seconds
+
+
+@dataclass(frozen=True)
+class ElementwiseTime:
+    """Time of one pass over memory."""
+
+    operation: str
+    """Name of the operation (copy, gelu, layer norm, adam ...), as
+    benchmark/planning/slice/device_rates.py lists them."""
+    bytes: Size
+    """Bytes read and written."""
+    seconds: Seconds
+
+    @property
+    def gb_per_s(self) -> float:
+        return self.bytes / self.seconds / 1e9
+
+
+@dataclass(frozen=True)
+class LaunchTime:
+    """Time of a kernel that does next to nothing."""
+
+    host_s: Number
+    """Seconds that queueing one kernel takes on the host, Python and PyTorch's dispatcher included."""
+    device_s: Number
+    """Seconds from one kernel to the next on the device while many are queued."""
+
+
+@dataclass(frozen=True)
+class CollectiveTime:
+    """Time of one message between devices of one machine while nothing else runs; the slowest rank's time."""
+
+    kind: CollectiveKind
+    """Kind of message; send goes from each even rank to the next."""
+    ranks: Size
+    bytes: Size
+    """Bytes of the larger side: the result of an all-gather, the input of a reduce-scatter."""
+    seconds: Seconds
+
+
+@dataclass(frozen=True)
+class SliceStep:
+    """The step that the slice ran, to compare with a plan."""
+
+    layers: Size
+    hidden_size: Size
+    tensor_parallel: Size
+    pipeline_parallel: Size
+    pipeline_chunks: Size
+    data_parallel: Size
+    micro_batch_size: Size
+    micro_batches: Size
+    recompute: str
+    step_s: Seconds
+    """Median seconds of a step."""
+    tflops_per_device: Number
+    by_kind_s: Mapping[str, Number]
+    """Rank 0's seconds of kernels by kind, named as in
+    benchmark/planning/slice/step_times.py; empty on a CPU."""
+    exposed_communication_s: Number | None
+    """Rank 0's seconds in which only communication ran."""
+    host_s_per_micro_batch: Number | None
+    clock_mhz: Number | None
+    """Lowest clock in MHz seen while the steps ran."""
+    power_w: Number | None
+    """Highest power in watts seen while the steps ran."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Everything in ``calibration.json``."""
+
+    format: Literal[1]
+    benchmark: str
+    device: str
+    """Device as the driver names it; "cpu" for a CPU, whose figures a plan cannot use."""
+    accelerator: str
+    """Name in benchmark/config/accelerators.py; empty if the device is not listed there."""
+    true_width: bool
+    """True if the hidden size is the benchmark's."""
+    precision: str
+    """Precision of matrix products and attention: bf16 or fp32."""
+    torch: str
+    cuda: str
+    """Version of CUDA; ``nccl`` is NCCL's version. Both are empty where there is none."""
+    nccl: str
+    matmuls: tuple[MatmulTime, ...]
+    attention: tuple[AttentionTime, ...]
+    elementwise: tuple[ElementwiseTime, ...]
+    launch: LaunchTime
+    collectives: tuple[CollectiveTime, ...]
+    step: SliceStep
+
+
+def write_calibration(calibration: Calibration, path: Path) -> None:
+    """Write the file whole or not at all."""
+    partial = path.with_name(f".partial-{path.name}")
+    partial.write_text(json.dumps(asdict(calibration), indent=1) + "\n")
+    partial.rename(path)
+
+
+def read_calibration(path: Path) -> Calibration:
+    """Read the file; raise InputError, naming the field, if it is missing, too large or of another form."""
+    mend = "expected the calibration.json of a slice; change --calibration, or run the slice again"
+    try:
+        return msgspec.json.decode(read_regular(path, LARGEST_FILE), type=Calibration)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}; {mend}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{path}: {error}; {mend}") from None
+
+
+def calibrated_constants(constants: Mapping[str, Constant], measured: Calibration) -> dict[str, Constant]:
+    """Return the table with the measured rates of the device's accelerator in place of its own.
+
+    Raises InputError for an accelerator that is not in the table, and for rates that no device of its kind reaches.
+    """
+    name = measured.accelerator
+    if name not in names_in(constants, "accelerators"):
+        known = ", ".join(names_in(constants, "accelerators"))
+        raise InputError(f"calibration of {shortened(name, 60) or 'a device'}: constants exist only for {known}")
+    table = rates(values_of(constants), name, "ours")
+    memory_bytes_s = table.device.memory_tb_s * 1e12
+    factors = {
+        "matmul_bf16": _ratio((_matmul(table, each), each.seconds) for each in measured.matmuls),
+        "attention_forward": _ratio(_attention(table, measured, "forward")),
+        "attention_backward": _ratio(_attention(table, measured, "backward")),
+        "memory_tb_s": _ratio((each.bytes / memory_bytes_s, each.seconds) for each in measured.elementwise),
+    }
+    found = dict(constants)
+    for key, factor in factors.items():
+        if factor is None:
+            continue
+        if not 1 / MOST_APART < factor < MOST_APART:
+            raise InputError(f"calibration of {name}: {key} {factor:.3g} times the table's; measure again")
+        old = constants[f"accelerators.{name}.{key}"]
+        value = old.value * factor
+        low, high = value * (1 - SPREAD), value * (1 + SPREAD)
+        found[f"accelerators.{name}.{key}"] = replace(
+            old, value=value, low=low, high=high, source="calibration.json", backed=False
+        )
+    return found | _hidden_share(constants, measured)
+
+
+def _hidden_share(constants: Mapping[str, Constant], measured: Calibration) -> dict[str, Constant]:
+    """Return the share of tensor-parallel messages that products hid; empty if the slice had no such messages."""
+    step, messages_s = measured.step, measured.step.by_kind_s.get("communication", 0.0)
+    if step.tensor_parallel == 1 or step.exposed_communication_s is None or messages_s <= 0:
+        return {}
+    share = min(1.0, max(0.0, 1 - step.exposed_communication_s / messages_s))
+    hidden, slowdown = (constants[f"stacks.ours.{name}"] for name in ("tensor_hidden", "overlap_slowdown"))
+    low, high = max(0.0, share - SHARE_SPREAD), min(1.0, share + SHARE_SPREAD)
+    return {
+        "stacks.ours.tensor_hidden": replace(hidden, value=share, low=low, high=high, source="calibration.json"),
+        "stacks.ours.overlap_slowdown": replace(slowdown, high=max(slowdown.value, MOST_SLOWDOWN)),
+    }
+
+
+def _ratio(pairs: Iterable[tuple[float, float]]) -> float | None:
+    """Return modelled seconds over measured seconds, each summed; None without any pairs."""
+    modelled, taken = 0.0, 0.0
+    for model_s, measured_s in pairs:
+        modelled, taken = modelled + model_s, taken + measured_s
+    return modelled / taken if taken > 0 else None
+
+
+def _matmul(table: Rates, timed: MatmulTime) -> float:
+    sizes = {
+        "forward": (timed.tokens, timed.outputs, timed.inputs),
+        "input gradient": (timed.tokens, timed.inputs, timed.outputs),
+        "weight gradient": (timed.inputs, timed.outputs, timed.tokens),
+    }[timed.role]
+    extra = 2.0 * ACCUMULATOR_BYTES * timed.inputs * timed.outputs if timed.role == "weight gradient" else 0.0
+    return matmul_s(table, sizes, extra=extra)
+
+
+def _attention(table: Rates, measured: Calibration, role: str) -> Iterator[tuple[float, float]]:
+    """Yield the modelled and the measured seconds of each shape of attention."""
+    for timed in measured.attention:
+        if timed.role == role:
+            forward_s, backward_s = attention_s(
+                table,
+                sequences=timed.samples,
+                heads=timed.heads,
+                seq=timed.sequence,
+                head=timed.head_size,
+                kind="cudnn",
+            )
+            yield (forward_s if role == "forward" else backward_s), timed.seconds

@@ -1,0 +1,169 @@
+"""Measure one process of a slice: steps, memory, the parts of a step, and on rank 0 the rates of its device."""
+
+import gc
+import pickle
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmark.config.run_config import RunConfig
+from benchmark.config.runtime_variables import runtime_environment
+from benchmark.machine.gpus import DeviceReading, watch_device
+from benchmark.planning.run_plan.calibration import CollectiveTime
+from benchmark.planning.slice.device_rates import (
+    MeasuredRates,
+    collective_times,
+    device_rates,
+    event_now,
+    synchronize,
+)
+from benchmark.planning.slice.made_up_state import made_up_batches, made_up_state
+from benchmark.planning.slice.step_times import StepTimes, cpu_times, gpu_times
+from benchmark.training.engine.distributed import World, end_process, joined_world, read_environment, set_environment
+from benchmark.training.engine.train_state import settle_attention
+from benchmark.training.observers.garbage_pauses import YOUNG, GarbagePauses
+from benchmark.training.step import StepResult, train_step
+
+WARM_UP = 2
+READING_S = 0.5
+MOST_READINGS = 1000
+
+
+@dataclass(frozen=True)
+class RankMeasurement:
+    """Measurements of one process; the last three are added after the steps."""
+
+    init_s: float
+    """Seconds from the start of the process group to a state with weights."""
+    steps_s: tuple[float, ...]
+    readings: tuple[DeviceReading, ...]
+    """Readings of its GPU during these steps; none on a CPU."""
+    losses: tuple[float, ...]
+    """Losses of all steps, including those of the warm-up."""
+    skipped: int
+    """Number of steps whose gradients were not finite."""
+    peak_bytes: int
+    """Peak bytes; on a CPU, the growth of the process."""
+    reserved_bytes: int | None
+    """Bytes held by PyTorch's allocator; None on a CPU."""
+    times: StepTimes | None = None
+    """Times of one more step, under the profiler."""
+    collectives: tuple[CollectiveTime, ...] = ()
+    rates: MeasuredRates | None = None
+    """Rates of rank 0's device; None on other ranks."""
+
+
+def run_rank(config: RunConfig, steps: int, folder: Path, trace: Path | None, *, only_steps: bool = False) -> None:
+    """Join the slice's processes, measure, and end this process."""
+    set_environment(runtime_environment(config.system, deterministic=config.deterministic))
+    with joined_world(config.system, read_environment()) as world:
+        if only_steps:
+            settle_attention(config.benchmark.model, config.system, config.precision, world)
+            measured_steps(config, world, steps, folder, trace, profiled=False)
+            world.barrier()
+        else:
+            measure(config, world, steps, folder, trace)
+    end_process(0)
+
+
+def measure(config: RunConfig, world: World, steps: int, folder: Path, trace: Path | None) -> RankMeasurement:
+    """Measure, and write the measurements to ``folder`` after each part, so that the steps stay if a later part fails.
+
+    The profiler's trace of rank 0's step goes to ``trace``. All ranks must call it.
+    """
+    settle_attention(config.benchmark.model, config.system, config.precision, world)
+    found = measured_steps(config, world, steps, folder, trace)
+    gc.collect()  # the state, whatever still points at it
+    if world.device.type == "cuda":
+        torch.cuda.empty_cache()
+    found = replace(found, collectives=tuple(collective_times(world)))
+    if world.rank == 0:
+        _leave(found, world, folder)
+        found = replace(found, rates=device_rates(config, world.device))
+    _leave(found, world, folder)
+    world.barrier()
+    return found
+
+
+def _leave(found: RankMeasurement, world: World, folder: Path) -> None:
+    """Write the measurements whole or not at all: the process may be ended meanwhile."""
+    partial = folder / f".rank_{world.rank}"
+    partial.write_bytes(pickle.dumps(found))
+    partial.rename(folder / f"rank_{world.rank}")
+
+
+def read_measurements(folder: Path, processes: int) -> list[RankMeasurement]:
+    """Return the measurements that the processes of this slice wrote, by rank; processes that wrote none are left
+    out."""
+    files = [folder / f"rank_{rank}" for rank in range(processes)]
+    return [pickle.loads(file.read_bytes()) for file in files if file.exists()]
+
+
+def slowest_steps(ranks: Sequence[RankMeasurement]) -> tuple[float, ...]:
+    """Return the seconds of each step, the slowest process's."""
+    return tuple(max(times) for times in zip(*(rank.steps_s for rank in ranks), strict=True))
+
+
+def measured_steps(
+    config: RunConfig, world: World, steps: int, folder: Path, trace: Path | None, *, profiled: bool = True
+) -> RankMeasurement:
+    """Time the steps, and run one more under the profiler if it is to be ``profiled``. All ranks must call it."""
+    started, before, on_gpu = time.perf_counter(), world.peak_memory_bytes(), world.device.type == "cuda"
+    state, batches = made_up_state(config, world), made_up_batches(config, world)
+    synchronize(world.device)
+    init_s = time.perf_counter() - started
+
+    pauses = GarbagePauses()
+    pauses.begin()
+
+    def step() -> StepResult:
+        result = train_step(state, batches)
+        state.progress.steps += 1
+        gc.collect(YOUNG)
+        return result
+
+    results = [step() for _ in range(WARM_UP)]
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats(world.device)
+    watch = watch_device(world.device, interval_s=READING_S, keep=MOST_READINGS)
+    world.barrier()
+    synchronize(world.device)
+    # From the end of each step's work to that of the next; nothing waits between them that does not in a run.
+    ends: list[Any] = [event_now() if on_gpu else time.perf_counter()]
+    for _ in range(steps):
+        results.append(step())
+        ends.append(event_now() if on_gpu else time.perf_counter())
+    synchronize(world.device)
+    if watch is not None:
+        watch.close()
+    found = RankMeasurement(
+        init_s=init_s,
+        steps_s=tuple(first.elapsed_time(last) / 1000 if on_gpu else last - first for first, last in pairwise(ends)),
+        readings=() if watch is None else tuple(reading for _, reading in watch.readings),
+        losses=tuple(result.loss for result in results),
+        skipped=sum(result.skipped for result in results),
+        peak_bytes=world.peak_memory_bytes() - (0 if on_gpu else before),
+        reserved_bytes=torch.cuda.max_memory_reserved(world.device) if on_gpu else None,
+    )
+    _leave(found, world, folder)
+    if profiled:
+        found = replace(found, times=profiled_step(world, step, trace))
+    pauses.end()
+    return found
+
+
+def profiled_step(world: World, step: Callable[[], object], trace: Path | None) -> StepTimes:
+    """Run a step under PyTorch's profiler; rank 0 writes its trace to ``trace``. All ranks must call it."""
+    activities = torch.profiler.ProfilerActivity
+    on_gpu = world.device.type == "cuda"
+    with torch.profiler.profile(activities=[activities.CUDA if on_gpu else activities.CPU]) as profile:
+        step()
+        synchronize(world.device)
+    if trace is not None and world.rank == 0:
+        profile.export_chrome_trace(str(trace))
+    return gpu_times(profile.events() or ()) if on_gpu else cpu_times(profile.key_averages())

@@ -1,0 +1,106 @@
+"""Run ``benchmark slice``: choose the layers, start the processes, and combine their measurements."""
+
+import dataclasses
+import json
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmark.config.run_config import RunConfig
+from benchmark.config.system_config import system_text
+from benchmark.launch.forked_ranks import run_ranks
+from benchmark.planning.run_plan.calibration import Calibration, write_calibration
+from benchmark.planning.slice.rank_measurement import RankMeasurement, read_measurements, run_rank
+from benchmark.planning.slice.slice_config import SliceOptions, slice_config
+from benchmark.planning.slice.slice_devices import (
+    DeviceFacts,
+    chosen_layers,
+    counted_memory,
+    device_facts,
+    fullest_bytes,
+)
+from benchmark.planning.slice.slice_result import calibration_of, slice_result
+from benchmark.planning.slice.tuned_collectives import TimedCollectives, fastest, timed_ways
+from foundation.errors import CheckFailed, InputError
+from foundation.outputs.publish import write_text
+
+CALIBRATION, RESULT, TRACE, LOG = "calibration.json", "slice.json", "trace.json", "slice.log"
+SYSTEM = "system.toml"
+NO_MEMORY = re.compile(r"out of memory|can't allocate memory|MemoryError", re.IGNORECASE)
+"""Messages about lack of memory, as PyTorch, NCCL, a CPU's allocator and Python write them."""
+
+
+def run_slice(options: SliceOptions) -> tuple[dict[str, Any], Calibration | None]:
+    """Run the slice, and write ``CALIBRATION``, ``RESULT`` and, with ``profile``, ``TRACE`` of rank 0 to the output
+    folder; with ``tune_collectives``, ``SYSTEM`` too.
+
+    If the steps ran and a later part failed, the result holds the steps and names the failure; without rates there is
+    no calibration. Raises InputError for a slice that these devices cannot run. Raises CheckFailed if a process fails
+    before the steps are done; unless it lacked memory, ``LOG`` is then in the output folder.
+    """
+    slice_config(options, options.layers or options.least_layers, "")  # complains before anything starts
+    facts = device_facts(options.device, "--device cpu --hidden-size 512 --seq-length 256")
+    if options.device == "cuda" and options.devices > facts.count:
+        raise InputError(
+            f"tensor {options.tensor_parallel} x pipeline {options.pipeline_parallel} x data {options.data_parallel} "
+            f"take {options.devices} devices; PyTorch sees {facts.count} here: lower --tensor-parallel, "
+            "--pipeline-parallel or --data-parallel"
+        )
+    layers = chosen_layers(options, facts)
+    config = slice_config(options, layers, facts.accelerator)
+    options.output.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=options.output) as folder:
+        ranks, problem = _measured(config, options, facts, Path(folder))
+    result = slice_result(options, config, facts, ranks, counted_memory(options, facts, layers), problem)
+    (options.output / RESULT).write_text(json.dumps(result, indent=1) + "\n")
+    for name in (CALIBRATION, SYSTEM):
+        (options.output / name).unlink(missing_ok=True)  # another slice's would be taken for this one's
+    calibration = calibration_of(result, facts, ranks[0])
+    if calibration is not None:
+        write_calibration(calibration, options.output / CALIBRATION)
+    if options.tune_collectives:
+        _tune(config, options, result)
+    return result, calibration
+
+
+def _tune(config: RunConfig, options: SliceOptions, result: dict[str, Any]) -> None:
+    """Time every way to send tensor-parallel messages, into ``RESULT``, and write the fastest to ``SYSTEM``."""
+    timed: list[TimedCollectives] = []
+    for one in timed_ways(config, options.steps, options.output):
+        timed.append(one)
+        result["collectives"] = [each.as_json() for each in timed]
+        write_text(options.output / RESULT, json.dumps(result, indent=1) + "\n")
+        best = dataclasses.replace(config.system, collectives=fastest(timed))
+        write_text(options.output / SYSTEM, system_text(best))
+
+
+def _measured(
+    config: RunConfig, options: SliceOptions, facts: DeviceFacts, folder: Path
+) -> tuple[list[RankMeasurement], str]:
+    """Return the measurements of all processes by rank, and the failure after the steps, if any."""
+    processes, log = config.system.num_devices, folder / "log.txt"
+    trace = options.output / TRACE if options.profile else None
+    status = run_ranks(run_rank, [config, options.steps, folder, trace], processes=processes, environment={}, log=log)
+    measured = read_measurements(folder, processes)
+    if status == 0:
+        return measured, ""
+    said = log.read_text(errors="replace").strip().splitlines() or ["it said nothing"]
+    shutil.copy(log, options.output / LOG)
+    last = f"{said[-1]} ({options.output / LOG} has all)"
+    if len(measured) == processes:
+        return measured, f"after the steps a process ended with status {status}: {last}"
+    layers = config.benchmark.model.num_layers
+    for line in filter(NO_MEMORY.search, said):
+        raise CheckFailed(f"layers {layers}: out of memory, {_counted(options, facts, layers)}; {line[:300]}")
+    raise CheckFailed(f"a process of the slice ended with status {status}: {last}")
+
+
+def _counted(options: SliceOptions, facts: DeviceFacts, layers: int) -> str:
+    """Return the memory that the dry run counts for these layers, and for fewer."""
+    said = f"where the dry run counts {fullest_bytes(options, facts, layers) / 1e9:.1f} GB"
+    fewer = layers - options.pipeline_parallel
+    if fewer < options.least_layers:
+        return f"{said}: raise --tensor-parallel or choose --recompute full"
+    return f"{said}: --layers {fewer} takes {fullest_bytes(options, facts, fewer) / 1e9:.1f} GB"

@@ -1,0 +1,234 @@
+"""Make of a slice's measurements slice.json, the calibration.json that ``plan`` reads, and lines for people.
+
+docs/slice.md explains the fields.
+"""
+
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, fields
+from typing import Any
+
+import torch
+
+from benchmark.config.benchmarks import BENCHMARKS
+from benchmark.config.run_config import RunConfig
+from benchmark.machine.gpus import DeviceReading
+from benchmark.planning.dry_run.rank_report import RankReport
+from benchmark.planning.run_plan.calibration import FORMAT, Calibration, MatmulTime, SliceStep
+from benchmark.planning.slice.rank_measurement import RankMeasurement, slowest_steps
+from benchmark.planning.slice.slice_config import SliceOptions
+from benchmark.planning.slice.slice_devices import DeviceFacts
+from benchmark.planning.slice.step_times import StepTimes
+from benchmark.planning.slice.tuned_collectives import told
+from model.flops import train_flops_per_token
+
+GIB = 2**30
+LAYOUT = ("tensor_parallel", "pipeline_parallel", "pipeline_chunks", "data_parallel", "micro_batch_size")
+
+
+def slice_result(
+    options: SliceOptions,
+    config: RunConfig,
+    facts: DeviceFacts,
+    ranks: Sequence[RankMeasurement],
+    counted: Sequence[RankReport],
+    problem: str,
+) -> dict[str, Any]:
+    """Return the content of slice.json: the slowest process's times, rank 0's kernels, memory by kind of rank.
+
+    The measurements ``ranks`` are in the order of ranks; ``counted`` holds the dry run's reports; ``problem`` names the
+    failure after the steps and is empty without one.
+    """
+    system, model, first = config.system, config.benchmark.model, ranks[0]
+    steps = slowest_steps(ranks)
+    step_s = statistics.median(steps)
+    flops = train_flops_per_token(model)
+    tokens_per_s = config.benchmark.tokens_per_step / step_s
+    tflops = tokens_per_s * flops / system.num_devices / 1e12
+    times = asdict(first.times or StepTimes({}))
+    host_s = times.pop("host_s")
+    return {
+        "benchmark": options.benchmark,
+        "true_width": options.true_width,
+        "layers": model.num_layers,
+        "hidden_size": model.hidden_size,
+        "heads": model.num_attention_heads,
+        "seq_length": model.seq_length,
+        "device": facts.name,
+        "devices": system.num_devices,
+        **{name: getattr(system, name) for name in LAYOUT},
+        "micro_batches": config.num_microbatches,
+        "recompute": system.recompute,
+        "precision": config.precision,
+        "init_s": max(rank.init_s for rank in ranks),
+        "step_s": step_s,
+        "steps_s": steps,
+        "tokens_per_s": tokens_per_s,
+        "flops_per_token": flops,
+        "tflops_per_device": tflops,
+        "peak_tflops": system.peak_tflops,
+        "mfu": None if system.peak_tflops is None else tflops / system.peak_tflops,
+        "memory": [
+            {
+                "rank": one.rank,
+                "kind": one.kind,
+                "peak_bytes": ranks[one.rank].peak_bytes,
+                "dry_run_bytes": one.peak_bytes,
+                "reserved_bytes": ranks[one.rank].reserved_bytes,
+            }
+            for one in counted
+        ],
+        **times,
+        "host_s_per_micro_batch": None if host_s is None else host_s / config.num_microbatches,
+        "clocks": clocks_of([reading for rank in ranks for reading in rank.readings]),
+        "first_loss": first.losses[0],
+        "last_loss": first.losses[-1],
+        "skipped_steps": first.skipped,
+        "problems": [problem] if problem else [],
+    }
+
+
+def clocks_of(readings: Sequence[DeviceReading]) -> dict[str, float] | None:
+    """Return the extremes over all GPUs while the steps ran; None if no GPU reported its clocks and power."""
+    seen = [one for one in readings if one.clock_mhz + one.power_w >= 0]  # neither is NaN
+    if not seen:
+        return None
+    return {
+        "lowest_clock_mhz": min(one.clock_mhz for one in seen),
+        "most_clock_mhz": max(one.most_clock_mhz for one in seen),
+        "highest_power_w": max(one.power_w for one in seen),
+        "most_power_w": max(one.most_power_w for one in seen),
+        "highest_temperature_c": max(one.temperature_c for one in seen),
+    }
+
+
+def calibration_of(result: dict[str, Any], facts: DeviceFacts, first: RankMeasurement) -> Calibration | None:
+    """Return the calibration for ``plan --calibration``; None if rank 0, ``first``, has measured no rates."""
+    if first.rates is None:
+        return None
+    on_gpu, clocks = facts.name != "cpu", result["clocks"] or {}
+    step: dict[str, Any] = {one.name: result.get(one.name) for one in fields(SliceStep)}
+    step |= {"clock_mhz": clocks.get("lowest_clock_mhz"), "power_w": clocks.get("highest_power_w")}
+    if not on_gpu:
+        step["by_kind_s"] = {}
+    nccl = torch.cuda.nccl.version() if on_gpu and torch.distributed.is_nccl_available() else ()  # type: ignore[no-untyped-call]
+    return Calibration(
+        format=FORMAT,
+        benchmark=result["benchmark"],
+        device=facts.name,
+        accelerator=facts.accelerator,
+        true_width=result["true_width"],
+        precision=result["precision"],
+        torch=torch.__version__,
+        cuda=(torch.version.cuda or "") if on_gpu else "",
+        nccl=".".join(map(str, nccl)),
+        collectives=first.collectives,
+        step=SliceStep(**step),
+        **vars(first.rates),
+    )
+
+
+def slice_lines(result: dict[str, Any], calibration: Calibration | None) -> Iterator[str]:
+    """Yield the lines for the terminal, of less than 120 columns; without a calibration, there are none on rates."""
+    whole = BENCHMARKS[result["benchmark"]].model
+    yield (
+        "{benchmark}: {layers} of {of} layers on {devices} x {device}; hidden {hidden_size:,}, {heads} heads, sequence "
+        "{seq_length:,}, {precision}"
+    ).format(**result, of=whole.num_layers)
+    yield (
+        "tensor {tensor_parallel} x pipeline {pipeline_parallel} (chunks {pipeline_chunks}) x data {data_parallel}; "
+        "{micro_batches} micro-batches of {micro_batch_size}; recompute {recompute}"
+    ).format(**result)
+    if not result["true_width"]:
+        yield f"NOT the true width, which is {whole.hidden_size:,}: these figures say nothing of the benchmark's speed"
+    if result["skipped_steps"]:
+        yield f"NOT a sound step: the gradient was not finite in {result['skipped_steps']} steps"
+    yield ""
+    for name, text in (*_speed(result), *_memory(result)):
+        yield f"{name:<16}{text}"
+    yield ""
+    yield from _time(result)
+    if calibration is not None:
+        yield ""
+        yield from _rates(calibration)
+    yield from told(result.get("collectives", ()), "system.toml")
+    yield from (f"NOT measured: {problem}" for problem in result["problems"])
+
+
+def _speed(result: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    low, high = _time_of(min(result["steps_s"])), _time_of(max(result["steps_s"]))
+    yield "step", f"{_time_of(result['step_s'])}, median of {len(result['steps_s'])} ({low} to {high})"
+    yield "throughput", f"{result['tokens_per_s']:,.0f} tokens/s"
+    share = "" if result["mfu"] is None else ", {mfu:.1%} of {peak_tflops:,.1f} (MFU)".format(**result)
+    flops = f"{result['flops_per_token'] / 1e9:,.4g} GFLOP per token, output layer included"
+    yield "model FLOP/s", f"{result['tflops_per_device']:,.4g} TFLOP/s per device{share}; {flops}"
+    yield "loss", "{first_loss:.4f} at first, {last_loss:.4f} at last, on tokens at random".format(**result)
+    yield "start", f"{result['init_s']:.1f} s from the process group's start to a state with weights"
+    if result["clocks"] is not None:
+        yield (
+            "clocks",
+            "{lowest_clock_mhz:,.0f} MHz at least, of {most_clock_mhz:,.0f}; {highest_power_w:,.0f} W at most, of "
+            "{most_power_w:,.0f}; {highest_temperature_c:.0f} °C".format(**result["clocks"]),
+        )
+
+
+def _memory(result: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for one in result["memory"]:
+        peak, counted = one["peak_bytes"] / GIB, f"dry run {one['dry_run_bytes'] / GIB:.2f} GiB"
+        place = f"rank {one['rank']}, {one['kind']}"
+        if one["reserved_bytes"] is None:
+            yield "memory", f"the process grew by {peak:.2f} GiB, libraries included; {counted}; {place}"
+        else:
+            held = f"{one['reserved_bytes'] / GIB:.2f} GiB reserved"
+            ratio = f"ratio {one['peak_bytes'] / one['dry_run_bytes']:.3f}"
+            yield "memory", f"{peak:.2f} GiB at the peak, {counted} ({ratio}); {held}; {place}"
+
+
+def _time(result: dict[str, Any]) -> Iterator[str]:
+    if not result["by_kind_s"]:
+        yield "no kernels: the profiler recorded none (CUPTI missing, or not allowed to this user)"
+        return
+    on_gpu, whole = result["kernels"] is not None, sum(result["by_kind_s"].values())
+    count = f"kernels of one step, rank 0, {result['kernels']:,} of them" if on_gpu else "operators of one step, rank 0"
+    yield f"time in {count}"
+    for kind, seconds in result["by_kind_s"].items():
+        yield f"  {kind:<18}{_time_of(seconds):>10}{seconds / whole:8.1%}"
+    for name in result["unknown_kernels"]:
+        yield f"  of no known kind: {name[:90]}"
+    if on_gpu:
+        yield f"communication   {_time_of(result['communication_s'])}, waiting for other ranks included"
+        yield f"exposed         {_time_of(result['exposed_communication_s'])}: nothing else ran"
+        yield f"idle            {_time_of(result['idle_s'])}: nothing ran"
+    if result["host_s_per_micro_batch"] is not None:
+        yield f"host            {_time_of(result['host_s_per_micro_batch'])} per micro-batch to queue it"
+
+
+def _rates(calibration: Calibration) -> Iterator[str]:
+    yield "rates of rank 0's device, each alone on it"
+    for size in sorted({one.tensor_parallel for one in calibration.matmuls}):
+        own = [one for one in calibration.matmuls if one.tensor_parallel == size]
+        yield f"  matmul, tensor {size:<5}{_mean_tflops(own):10,.4g} TFLOP/s over all shapes; " + ", ".join(
+            f"{role} {_mean_tflops([one for one in own if one.role == role]):,.4g}"
+            for role in dict.fromkeys(one.role for one in own)
+        )
+    for attention in calibration.attention[:2]:
+        name = f"attention {attention.role}"
+        yield f"  {name:<20}{attention.tflops:10,.4g} TFLOP/s, {attention.heads} heads, the whole square counted"
+    for elementwise in calibration.elementwise:
+        yield f"  {elementwise.operation:<20}{elementwise.gb_per_s:10,.4g} GB/s"
+    host_us, device_us = calibration.launch.host_s * 1e6, calibration.launch.device_s * 1e6
+    yield f"  {'launch':<20}{host_us:10,.3g} us of host, {device_us:,.3g} us on the device"
+    largest = max((one.bytes for one in calibration.collectives), default=0)
+    for one in calibration.collectives:
+        if one.bytes == largest:
+            rate = f"{one.bytes / one.seconds / 1e9:,.4g} GB/s of {one.bytes / 2**20:,.0f} MiB, {one.ranks} ranks"
+            yield f"  {one.kind:<20}{rate:>10}"
+
+
+def _mean_tflops(matmuls: list[MatmulTime]) -> float:
+    """Return all FLOPs over all the time."""
+    return sum(one.tflops * one.seconds for one in matmuls) / sum(one.seconds for one in matmuls)
+
+
+def _time_of(seconds: float) -> str:
+    return f"{seconds:.3f} s" if seconds >= 1 else f"{seconds * 1000:.3g} ms"

@@ -1,0 +1,172 @@
+"""Dry runs: what they count is what runs do, and what a step may not do on a GPU."""
+
+import dataclasses
+from functools import cache
+from typing import Any, get_args
+
+import pytest
+
+from benchmark.__main__ import main
+from benchmark.config.benchmarks import GPT3_175B
+from benchmark.config.run_config import RunConfig
+from benchmark.config.systems import SYSTEMS
+from benchmark.planning.dry_run.dry_run import dry_run, kinds_of_ranks
+from benchmark.planning.dry_run.examine_rank import counted_micro_batches, examine
+from benchmark.planning.dry_run.rank_report import RankReport
+from benchmark.training.step import train_step
+from foundation.errors import CheckFailed
+from model.decoder_sizes import Recompute
+from model.flops import num_parameters
+from model.gpt3_config import GPT3Config
+from tests.benchmark.tiny import in_processes
+
+MODEL = GPT3Config(
+    num_layers=4, hidden_size=256, num_attention_heads=8, seq_length=128, vocab_size=1000, padded_vocab_size=1024
+)
+BENCHMARK = dataclasses.replace(GPT3_175B, model=MODEL, global_batch_size=64, start_global_batch_size=64)
+BASE = dataclasses.replace(
+    SYSTEMS["dgxh100_n8"], nodes=1, micro_batch_size=1, tensor_parallel=1, pipeline_parallel=1, recompute="none"
+)
+KINDS = get_args(Recompute)
+KEPT_LOSS_BYTES = 8
+"""Bytes of a micro-batch on ranks that have its loss: the number, and its copy when all are put together."""
+
+
+def config(num_layers: int = MODEL.num_layers, **topology: Any) -> RunConfig:
+    benchmark = dataclasses.replace(BENCHMARK, model=dataclasses.replace(MODEL, num_layers=num_layers))
+    made = RunConfig(benchmark=benchmark, system=dataclasses.replace(BASE, **topology))
+    made.require_fit()
+    return made
+
+
+@cache
+def reports(**topology: Any) -> list[RankReport]:
+    return dry_run(config(**topology)).reports
+
+
+TOPOLOGIES: dict[str, dict[str, Any]] = {
+    "sharded": {},
+    "tensor parallel, replicas": {"tensor_parallel": 2, "replicas": 2, "recompute": "selective"},
+    "pipeline": {"pipeline_parallel": 2, "tensor_parallel": 2},
+    "interleaved": {"pipeline_parallel": 4, "pipeline_chunks": 2, "num_layers": 8},
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "sharded" else pytest.mark.slow) for name in TOPOLOGIES]
+)
+def test_flops_and_parameters_are_the_formulas_and_the_host_waits_once(name: str) -> None:
+    """That nothing is on the wrong device, or only for CPUs, is seen by its not failing."""
+    topology = TOPOLOGIES[name]
+    found = reports(**topology)
+    for report in found:
+        assert report.flops_per_micro_batch == pytest.approx(report.formula_flops_per_micro_batch, rel=1e-12)
+        assert report.optimizer_bytes == 2 * report.parameter_bytes
+        assert report.activation_bytes > 0
+        (wait,) = report.host_waits
+        assert wait.where.startswith("benchmark/training/step.py:") and wait.where.endswith(f"in {train_step.__name__}")
+        assert abs(report.peak_bytes_per_micro_batch) <= KEPT_LOSS_BYTES
+        assert abs(report.after_step_bytes_per_micro_batch) <= KEPT_LOSS_BYTES
+        assert abs(report.after_evaluation_bytes) <= KEPT_LOSS_BYTES
+        assert {one.shape.kernel for one in report.per_micro_batch.attention} == {"cudnn_attention"}
+    pipeline_ranks, layers = topology.get("pipeline_parallel", 1), topology.get("num_layers", MODEL.num_layers)
+    assert [report.rank for report in found] == {1: [0], 2: [0, 4], 4: [0, 2, 6]}[pipeline_ranks]
+    data_parallel = 8 // pipeline_ranks // topology.get("tensor_parallel", 1)
+    by_rank = [found[0]] + [found[1]] * (pipeline_ranks - 2) + [found[-1]] if pipeline_ranks > 1 else found
+    assert sum(report.layers for report in by_rank) == layers
+    stored = sum(report.parameter_bytes for report in by_rank) / 4 * data_parallel / topology.get("replicas", 1)
+    # Replicated LayerNorms, biases and positions count on each tensor-parallel rank, the word table on both ends.
+    copies = 1024 * 256 / topology.get("tensor_parallel", 1) if pipeline_ranks > 1 else 0
+    replicated = (layers * 6 + 2 + 2048) * 256
+    whole = num_parameters(dataclasses.replace(MODEL, num_layers=layers)) - replicated
+    assert stored == pytest.approx(whole / topology.get("tensor_parallel", 1) + replicated + copies, rel=1e-3)
+
+
+def traffic(report: RankReport) -> dict[tuple[str, str], tuple[int, int]]:
+    return {(sent.kind, sent.axis): (sent.calls, sent.bytes) for sent in report.traffic}
+
+
+@pytest.mark.slow
+def test_messages_are_those_of_the_algorithms() -> None:
+    """Counted by hand: 4 layers over 2 pipeline ranks; 2 tensor- and 2 data-parallel ranks, 32 micro-batches."""
+    first, last = reports(**TOPOLOGIES["pipeline"])
+    micro_batches, hidden = 32, 128 * 256 * 2  # bytes of one sample's hidden state, the whole sequence
+    # Each layer gathers twice forward and twice backward; the embedding's sum is scattered, its gradient gathered.
+    assert traffic(first)["all-gather", "tensor"] == (micro_batches * 9, micro_batches * 9 * hidden)
+    assert traffic(first)["reduce-scatter", "tensor"] == (micro_batches * 9, micro_batches * 9 * hidden)
+    assert traffic(first)["all-gather", "shard"][0] == 2 * 12 + 2  # each parameter once a step
+    per_rank = 2 * 12 * 256**2 // 2 + 1024 * 256 // 2 + 2048 * 256
+    assert traffic(first)["all-gather", "shard"][1] == pytest.approx(2 * per_rank, rel=0.01)
+    assert traffic(first)["reduce-scatter", "shard"][1] == 2 * traffic(first)["all-gather", "shard"][1]
+    # Maximum and sum of the logits for each micro-batch; LayerNorms, row biases and positions once a step.
+    in_tracker = {key: calls for key, (calls, _) in traffic(last).items() if key[1] == "tensor"}
+    assert in_tracker["all-reduce", "tensor"] >= 2 * micro_batches
+
+
+@pytest.mark.slow
+def test_recomputation_trades_memory_for_work() -> None:
+    by_kind = {kind: reports(**({} if kind == "none" else {"recompute": kind}))[0] for kind in KINDS}
+    memory = [by_kind[kind].activation_bytes for kind in KINDS]
+    assert memory[0] > 1.2 * memory[1] > 1.2 * 1.2 * memory[2]
+    assert by_kind["selective"].flops_per_micro_batch == by_kind["none"].flops_per_micro_batch
+    blocks = 4 * (16 * 256**2 + 4 * 128 * 256) * 128  # forward, but for the block's last product
+    assert by_kind["full"].flops_per_micro_batch - by_kind["none"].flops_per_micro_batch == blocks
+
+
+@pytest.mark.slow
+def test_memory_that_does_not_suffice_is_refused_with_the_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "--system dgxh100_n8 --num-layers 2 --hidden-size 49152 --num-attention-heads 384 --nodes 1 --dry-run"
+    layout = "--micro-batch-size 1 --pipeline-parallel 1 --tensor-parallel 1"
+    complaint = r"rank 0 \(every rank\) needs .* H100 SXM has 80 GB, .* Raise --tensor-parallel"
+    with pytest.raises(CheckFailed, match=complaint):
+        main(["train", "gpt3_175b", *words.split(), *layout.split()])
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["the", "same", "for", "any", "number", "of", "micro-batches"] in lines
+    kernels = {line[0]: int(line[1]) for line in lines if line and line[0] in ("matmul", "attention")}
+    assert kernels == {"matmul": 2 * 12 + 2 * 3, "attention": 2 * 2}  # logits in two turns
+    assert [line[:2] for line in lines if line[:1] == ["all-gather"]] == [["all-gather", "shard"]]
+    assert ["the", "host", "waits", "once", "a", "step:", ".tolist()", "at"] in [line[:8] for line in lines]
+
+
+@pytest.mark.slow
+def test_work_of_a_micro_batch_by_hand() -> None:
+    """A layer between the ends: four linear layers each, a product forward and two backward. Two of a layer's
+    gathers are made again, for that is selective recomputation."""
+    between = config(3, nodes=3, devices_per_node=2, tensor_parallel=2, pipeline_parallel=3, recompute="selective")
+    (report,) = in_processes(1, examine, between, "some rank", 2)
+    found = report.per_micro_batch
+    tokens, hidden, half = 128, 256, 128
+    forward = {
+        (tokens, 3 * half, hidden),
+        (tokens, hidden, half),
+        (tokens, 4 * half, hidden),
+        (tokens, hidden, 4 * half),
+    }
+    expected: dict[tuple[int, int, int, str], int] = {}
+    for m, n, k in forward:
+        for key in ((m, n, k, "bfloat16"), (m, k, n, "bfloat16"), (n, k, m, "float32")):
+            expected[key] = expected.get(key, 0) + 1
+    shapes = [(one.shape, one.calls) for one in found.matmuls]
+    assert {(s.m, s.n, s.k, s.out_dtype): calls for s, calls in shapes} == expected
+    assert sum(one.calls for one in found.attention) == 2
+    tensor = {(one.kind, one.bytes): one.calls for one in found.messages if one.axis == "tensor"}
+    assert tensor == {("all-gather", tokens * hidden * 2): 6, ("reduce-scatter", tokens * hidden * 2): 4}
+    exposed = sum(one.alone for one in found.messages if one.axis == "tensor")
+    assert exposed < 6  # the others are begun before a product and waited for after it
+    sent = {one.kind: (one.calls, one.bytes) for one in found.messages if one.axis == "pipeline"}
+    assert sent == dict.fromkeys(("send", "receive"), (2, tokens // 2 * hidden * 2))
+
+
+def test_kinds_of_ranks_and_how_much_is_run() -> None:
+    eight = dataclasses.replace(MODEL, num_layers=8)
+    benchmark = dataclasses.replace(BENCHMARK, model=eight, global_batch_size=2048, start_global_batch_size=2048)
+    pipeline = RunConfig(benchmark, dataclasses.replace(SYSTEMS["dgxh100_n64"], pipeline_chunks=1))
+    assert kinds_of_ranks(pipeline) == {
+        "first of the pipeline": 0,
+        "between, 1 layers": 64,
+        "last of the pipeline": 448,
+    }
+    assert [counted_micro_batches(pipeline, rank) for rank in (0, 1, 7)] == [(17, 18), (15, 16), (3, 4)]
+    interleaved = config(pipeline_parallel=2, pipeline_chunks=2)
+    assert [counted_micro_batches(interleaved, rank) for rank in (0, 1)] == [(4, 6), (4, 6)]
+    assert kinds_of_ranks(config(tensor_parallel=2, replicas=2)) == {"every rank": 0}

@@ -1,0 +1,130 @@
+"""``calibration.json``: what is refused, and the rates that take the table's place."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmark.planning.run_plan.calibration import (
+    FORMAT,
+    LARGEST_FILE,
+    AttentionTime,
+    Calibration,
+    CollectiveTime,
+    ElementwiseTime,
+    LaunchTime,
+    MatmulTime,
+    SliceStep,
+    calibrated_constants,
+    read_calibration,
+    write_calibration,
+)
+from benchmark.planning.step_model.machine_constants import committed_constants, rates, values_of
+from benchmark.planning.step_model.operation_times import attention_s, matmul_s
+from foundation.errors import InputError
+
+CALIBRATION = Calibration(
+    format=FORMAT,
+    benchmark="gpt3_175b",
+    device="NVIDIA H100 80GB HBM3",
+    accelerator="H100 SXM",
+    true_width=True,
+    precision="bf16",
+    torch="2.11.0",
+    cuda="12.8",
+    nccl="2.27.3",
+    matmuls=(MatmulTime("h_to_4h", "forward", 4, 2048, 12288, 12288, 0.001),),
+    attention=(AttentionTime("backward", 1, 24, 2048, 128, 0.001),),
+    elementwise=(ElementwiseTime("copy", 2_000_000_000, 0.001),),
+    launch=LaunchTime(5e-6, 2e-6),
+    collectives=(CollectiveTime("all-gather", 4, 1 << 20, 1e-4),),
+    step=SliceStep(2, 12288, 4, 1, 1, 1, 1, 8, "selective", 1.0, 500.0, {"matmul": 0.8}, None, 0.01, None, None),
+)
+CONSTANTS = committed_constants()
+TABLE = rates(values_of(CONSTANTS), "H100 SXM", "ours")
+NOTHING = dataclasses.replace(CALIBRATION, matmuls=(), attention=(), elementwise=())
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "calibration.json"
+    write_calibration(CALIBRATION, path)
+    assert read_calibration(path) == CALIBRATION
+    assert [one.name for one in tmp_path.iterdir()] == ["calibration.json"]
+    assert CALIBRATION.matmuls[0].tflops == pytest.approx(2e-12 * 2048 * 12288**2 / 0.001)
+    assert CALIBRATION.attention[0].tflops == pytest.approx(8e-12 * 24 * 2048**2 * 128 / 0.001)
+    assert CALIBRATION.elementwise[0].gb_per_s == pytest.approx(2000)
+
+
+def changed(**fields: Any) -> bytes:
+    return json.dumps({**dataclasses.asdict(CALIBRATION), **fields}).encode()
+
+
+def matmul(**fields: Any) -> bytes:
+    return changed(matmuls=[{**dataclasses.asdict(CALIBRATION.matmuls[0]), **fields}])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"[]", "Expected `object`, got `array`; expected the calibration.json of a slice; change --calibration"),
+        (changed(format=7), r"Invalid enum value 7 - at `\$\.format`; .* run the slice again"),
+        (changed(launch={"host_s": -1.0, "device_s": 1}), r"Expected `float` >= 0.* at `\$\.launch\.host_s`"),
+        (changed(launch={"host_s": float("nan"), "device_s": 1}), "JSON is malformed"),
+        (matmul(role="back"), r"Invalid enum value 'back' - at `\$\.matmuls\[0\]\.role`"),
+        (matmul(tokens=0), r"Expected `int` >= 1 - at `\$\.matmuls\[0\]\.tokens`"),
+        (matmul(tokens=1 << 60), r"Expected `int` <= 1125899906842624 - at"),
+        (matmul(seconds=0), r"Expected `float` > 0.* - at `\$\.matmuls\[0\]\.seconds`"),
+        (matmul(seconds=10**400), r"Number out of range - at `\$\.matmuls\[0\]\.seconds`"),
+        (b"{", "truncated; expected the calibration.json of a slice; change --calibration"),
+        (b"[" * 100_000, "got `array`"),
+        (b" " * (LARGEST_FILE + 1), "4,194,305 bytes, more than 4,194,304"),
+    ],
+    ids=range(12),
+)
+def test_another_form_is_refused_with_the_field(content: bytes, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "calibration.json"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        read_calibration(path)
+
+
+def device(slower: float) -> Calibration:
+    """Return the calibration of a device that takes ``slower`` times what the table says for everything."""
+    product_s = matmul_s(TABLE, (2048, 9216, 12288))
+    forward_s, backward_s = attention_s(TABLE, sequences=1, heads=24, seq=2048, head=128, kind="cudnn")
+    return dataclasses.replace(
+        NOTHING,
+        matmuls=(MatmulTime("qkv", "forward", 4, 2048, 12288, 9216, slower * product_s),),
+        attention=(
+            AttentionTime("forward", 1, 24, 2048, 128, slower * forward_s),
+            AttentionTime("backward", 1, 24, 2048, 128, slower * backward_s),
+        ),
+        elementwise=(ElementwiseTime("copy", 10**9, slower * 1e9 / TABLE.device.memory_tb_s / 1e12),),
+    )
+
+
+def test_a_slower_device_has_lower_rates() -> None:
+    found = calibrated_constants(CONSTANTS, device(1.25))
+    for key in ("matmul_bf16", "attention_forward", "attention_backward", "memory_tb_s"):
+        name = f"accelerators.H100 SXM.{key}"
+        assert found[name].value == pytest.approx(CONSTANTS[name].value / 1.25)
+        assert found[name].low < found[name].value < found[name].high
+        assert found[name].source == "calibration.json"
+    assert sum(found[name] != CONSTANTS[name] for name in found) == 4
+    assert calibrated_constants(CONSTANTS, NOTHING) == CONSTANTS
+    with pytest.raises(InputError, match="calibration of cpu: constants exist only for A100-80GB"):
+        calibrated_constants(CONSTANTS, dataclasses.replace(NOTHING, accelerator="cpu"))
+    with pytest.raises(InputError, match=r"matmul_bf16 .* times the table's; measure again"):
+        calibrated_constants(CONSTANTS, device(1e-3))
+
+
+def test_messages_that_were_seen_hidden_narrow_the_plan() -> None:
+    step = dataclasses.replace(CALIBRATION.step, by_kind_s={"communication": 0.2}, exposed_communication_s=0.05)
+    found = calibrated_constants(CONSTANTS, dataclasses.replace(NOTHING, step=step))
+    hidden, slowdown = found["stacks.ours.tensor_hidden"], found["stacks.ours.overlap_slowdown"]
+    assert (hidden.low, hidden.value, hidden.high) == pytest.approx((0.65, 0.75, 0.85))
+    assert slowdown.value < slowdown.high == 0.35
+    alone = dataclasses.replace(step, tensor_parallel=1)
+    assert calibrated_constants(CONSTANTS, dataclasses.replace(NOTHING, step=alone)) == CONSTANTS
