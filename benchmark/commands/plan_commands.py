@@ -122,7 +122,8 @@ class MachinePreflightCommand:
 
 def _preflight(config: RunConfig | None, *, as_json: bool) -> int:
     from benchmark.planning.preflight.run_checks import run_checks
-    from benchmark.training.engine.distributed import end_process, read_environment
+    from benchmark.training.engine.distributed import end_process
+    from benchmark.training.engine.rank_environment import read_environment
 
     status = run_checks(config, as_json=as_json)
     if read_environment().world_size > 1:

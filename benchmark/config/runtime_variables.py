@@ -1,8 +1,8 @@
 """The environment variables of NCCL, CUDA and PyTorch that a run sets for itself, with their reasons.
 
 They are set before CUDA and the first process group start (``set_environment`` in
-benchmark/training/engine/distributed.py); one that is set already stays. Not set, for PyTorch does by itself what they
-asked for: TORCH_NCCL_AVOID_RECORD_STREAMS (PyTorch 2.11 warns that it is the default) and
+benchmark/training/engine/rank_environment.py); one that is set already stays. Not set, for PyTorch does by itself what
+they asked for: TORCH_NCCL_AVOID_RECORD_STREAMS (PyTorch 2.11 warns that it is the default) and
 TORCH_NCCL_ASYNC_ERROR_HANDLING. NVTE_* are read by Transformer Engine, which is not used.
 """
 

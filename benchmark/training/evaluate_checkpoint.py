@@ -7,7 +7,8 @@ from benchmark.config.runtime_variables import runtime_environment
 from benchmark.machine.run_environment import use_deterministic_kernels
 from benchmark.training.checkpoints.checkpoint_folder import PROGRESS, read_progress
 from benchmark.training.checkpoints.checkpoint_reader import fill_from_dcp, verify_checkpoint
-from benchmark.training.engine.distributed import joined_world, read_environment, set_environment
+from benchmark.training.engine.distributed import joined_world
+from benchmark.training.engine.rank_environment import read_environment, set_environment
 from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import empty_state, load_initial_weights, settle_attention
 from benchmark.training.inputs import open_validation, require_inputs

@@ -26,7 +26,7 @@ from benchmark.run_record.events.mlperf_log import (
     progress_fields,
 )
 from benchmark.training.checkpoints.checkpoint_choice import CheckpointChoice
-from benchmark.training.engine.distributed import Environment
+from benchmark.training.engine.rank_environment import Environment
 from benchmark.training.engine.run_progress import Progress, starting_progress
 from benchmark.training.observer import Observer
 

@@ -15,8 +15,9 @@ from benchmark.run_record.evidence_chain import EVIDENCE
 from benchmark.run_record.phases import PhaseLog
 from benchmark.training.checkpoints.checkpoint_folder import newest_checkpoint
 from benchmark.training.debugging.debug_observers import debug_environment, debugging
-from benchmark.training.engine.distributed import Environment, joined_world, read_environment, set_environment
+from benchmark.training.engine.distributed import joined_world
 from benchmark.training.engine.micro_batches import TrainingBatches
+from benchmark.training.engine.rank_environment import Environment, read_environment, set_environment
 from benchmark.training.engine.train_state import empty_state, settle_attention
 from benchmark.training.inputs import open_data, provenance, require_inputs
 from benchmark.training.loop import Run, run_loop

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from benchmark.config.run_config import RunConfig
 from benchmark.run_record.phases import Phase
-from benchmark.training.engine.distributed import read_environment
+from benchmark.training.engine.rank_environment import read_environment
 from benchmark.training.process import run_process
 from foundation.errors import run_command
 from tests.drills.acts import ACTS, REPEATED, Arguments, Strike

@@ -26,7 +26,8 @@ from benchmark.launch.watchdog import watched
 from benchmark.run_record.attempt_folder import attempt_path
 from benchmark.run_record.heartbeat import HangLimits, Heartbeat
 from benchmark.run_record.phases import Phase, PhaseLog
-from benchmark.training.engine.distributed import end_process, read_environment
+from benchmark.training.engine.distributed import end_process
+from benchmark.training.engine.rank_environment import read_environment
 from benchmark.training.observers.speed_watch import SpeedWatch
 from benchmark.training.observers.spikes import SpikeGuard
 from benchmark.training.train import train

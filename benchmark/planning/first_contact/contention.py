@@ -20,7 +20,7 @@ import torch
 from benchmark.config.benchmarks import GPT3_175B
 from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS
 from benchmark.planning.slice.device_rates import event_now, layer_shapes, products
-from benchmark.training.engine.distributed import set_environment
+from benchmark.training.engine.rank_environment import set_environment
 
 CTAS = (4, 8, 16, 24)
 MESSAGE_US = 300

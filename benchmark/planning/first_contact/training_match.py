@@ -17,7 +17,8 @@ from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path
 from benchmark.training.checkpoints.checkpoint_reader import load_checkpoint
 from benchmark.training.checkpoints.checkpoint_writer import Checkpointer
 from benchmark.training.engine.adam import local
-from benchmark.training.engine.distributed import Environment, joined_world
+from benchmark.training.engine.distributed import joined_world
+from benchmark.training.engine.rank_environment import Environment
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.step import train_step
 from foundation.errors import CheckFailed

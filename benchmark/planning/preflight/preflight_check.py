@@ -8,7 +8,8 @@ from typing import Any, Literal
 import torch
 
 from benchmark.config.run_config import RunConfig
-from benchmark.training.engine.distributed import Environment, World
+from benchmark.training.engine.distributed import World
+from benchmark.training.engine.rank_environment import Environment
 from foundation.errors import InputError
 
 Outcome = Literal["ok", "skipped", "warning", "FAILED"]

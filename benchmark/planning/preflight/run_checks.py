@@ -27,7 +27,8 @@ from benchmark.planning.preflight.preflight_check import (
     worst,
 )
 from benchmark.planning.preflight.world_checks import WORLD_CHECKS
-from benchmark.training.engine.distributed import joined_world, read_environment, set_environment
+from benchmark.training.engine.distributed import joined_world
+from benchmark.training.engine.rank_environment import read_environment, set_environment
 
 PATIENCE = datetime.timedelta(minutes=5)
 """Time allowed for all processes to come, and for any message."""

@@ -24,7 +24,8 @@ from benchmark.planning.slice.device_rates import (
 )
 from benchmark.planning.slice.made_up_state import made_up_batches, made_up_state
 from benchmark.planning.slice.step_times import StepTimes, cpu_times, gpu_times
-from benchmark.training.engine.distributed import World, end_process, joined_world, read_environment, set_environment
+from benchmark.training.engine.distributed import World, end_process, joined_world
+from benchmark.training.engine.rank_environment import read_environment, set_environment
 from benchmark.training.engine.train_state import settle_attention
 from benchmark.training.observers.garbage_pauses import YOUNG, GarbagePauses
 from benchmark.training.step import StepResult, train_step

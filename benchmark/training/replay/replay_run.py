@@ -36,7 +36,7 @@ from benchmark.training.checkpoints.checkpoint_folder import (
     read_progress,
     whole_checkpoints,
 )
-from benchmark.training.engine.distributed import read_environment
+from benchmark.training.engine.rank_environment import read_environment
 from benchmark.training.engine.run_progress import Progress, starting_progress
 from benchmark.training.inputs import require_inputs
 from benchmark.training.observers.evidence import input_digests

@@ -18,14 +18,9 @@ from benchmark.machine.run_environment import use_deterministic_kernels
 from benchmark.run_record.endings import RunEnd
 from benchmark.run_record.evidence_chain import EVIDENCE, Chain, read_chain
 from benchmark.training.checkpoints.checkpoint_reader import load_checkpoint
-from benchmark.training.engine.distributed import (
-    Environment,
-    end_process,
-    joined_world,
-    read_environment,
-    set_environment,
-)
+from benchmark.training.engine.distributed import end_process, joined_world
 from benchmark.training.engine.micro_batches import TrainingBatches
+from benchmark.training.engine.rank_environment import Environment, read_environment, set_environment
 from benchmark.training.engine.run_progress import Progress
 from benchmark.training.engine.train_state import TrainState, begin_state, empty_state, settle_attention
 from benchmark.training.inputs import Data, open_data

@@ -19,7 +19,7 @@ from benchmark.run_record.events.event import Event
 from benchmark.run_record.events.mlperf_log import MlperfLog
 from benchmark.training.checkpoints.checkpoint_choice import CheckpointChoice
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, progress_as_json, publish_checkpoint
-from benchmark.training.engine.distributed import Environment
+from benchmark.training.engine.rank_environment import Environment
 from benchmark.training.engine.run_progress import Evaluation, starting_progress
 from benchmark.training.run_folder import open_event_log, open_run_folder, summary_path
 from benchmark.training.run_log import RunLog

@@ -13,8 +13,9 @@ from torch import Tensor
 from benchmark.config.run_config import RunConfig
 from benchmark.config.schedule import learning_rate
 from benchmark.training.engine.adam import Adam, local
-from benchmark.training.engine.distributed import joined_world, read_environment
+from benchmark.training.engine.distributed import joined_world
 from benchmark.training.engine.micro_batches import TrainingBatches, read_micro_batch
+from benchmark.training.engine.rank_environment import read_environment
 from benchmark.training.engine.unsound_values import (
     BadMicroBatch,
     NonFiniteStep,

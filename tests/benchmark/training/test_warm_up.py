@@ -11,7 +11,8 @@ from benchmark.config.systems import SYSTEMS
 from benchmark.run_record.phases import Phase, PhaseLog
 from benchmark.training.checkpoints.checkpoint_folder import DIGESTS, checkpoint_path
 from benchmark.training.engine.adam import Adam, local
-from benchmark.training.engine.distributed import joined_world, read_environment
+from benchmark.training.engine.distributed import joined_world
+from benchmark.training.engine.rank_environment import read_environment
 from benchmark.training.warm_up import made_up_batches, training_micro_batches, warm_up
 from checksums.md5_list import read_list
 from foundation.errors import InputError

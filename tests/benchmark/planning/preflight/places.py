@@ -7,7 +7,7 @@ from benchmark.config.benchmarks import GPT3_175B
 from benchmark.config.run_config import RunConfig
 from benchmark.config.systems import SYSTEMS
 from benchmark.planning.preflight.preflight_check import Place
-from benchmark.training.engine.distributed import Environment
+from benchmark.training.engine.rank_environment import Environment
 
 
 def alone(config: RunConfig | None) -> Place:

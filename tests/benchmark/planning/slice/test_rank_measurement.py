@@ -11,7 +11,8 @@ from benchmark.planning.slice.made_up_state import made_up_batches, made_up_stat
 from benchmark.planning.slice.rank_measurement import RankMeasurement, measure, read_measurements
 from benchmark.planning.slice.slice_config import SliceOptions, slice_config
 from benchmark.training.engine.adam import local
-from benchmark.training.engine.distributed import joined_world, read_environment
+from benchmark.training.engine.distributed import joined_world
+from benchmark.training.engine.rank_environment import read_environment
 from tests.benchmark.tiny import in_processes
 
 Parts = dict[str, npt.NDArray[np.float32]]

@@ -13,7 +13,8 @@ from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path
 from benchmark.training.checkpoints.checkpoint_reader import load_checkpoint
 from benchmark.training.checkpoints.checkpoint_writer import Checkpointer
 from benchmark.training.engine.adam import local
-from benchmark.training.engine.distributed import joined_world, read_environment
+from benchmark.training.engine.distributed import joined_world
+from benchmark.training.engine.rank_environment import read_environment
 from benchmark.training.train import train
 from foundation.errors import InputError
 from tests.benchmark.runs import events, figures, loaded_state, system_of

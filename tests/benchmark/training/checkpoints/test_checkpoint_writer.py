@@ -18,7 +18,8 @@ from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, ne
 from benchmark.training.checkpoints.checkpoint_reader import load_checkpoint
 from benchmark.training.checkpoints.checkpoint_writer import ALIGNMENT, Checkpointer, host_copies, packed
 from benchmark.training.engine.adam import local
-from benchmark.training.engine.distributed import joined_world, read_environment
+from benchmark.training.engine.distributed import joined_world
+from benchmark.training.engine.rank_environment import read_environment
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.train import train
 from tests.benchmark.runs import events, figures, loaded_state, run, system_of

@@ -14,8 +14,9 @@ from torch.distributed.tensor import DTensor
 
 from benchmark.config.run_config import RunConfig
 from benchmark.training.engine.adam import gradient_of
-from benchmark.training.engine.distributed import World, joined_world, read_environment
+from benchmark.training.engine.distributed import World, joined_world
 from benchmark.training.engine.micro_batches import read_micro_batch
+from benchmark.training.engine.rank_environment import read_environment
 from benchmark.training.inputs import open_data
 from model.gpt3 import mean_loss, token_losses
 from model.passes.part_pass import MicroBatch

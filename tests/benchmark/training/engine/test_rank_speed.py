@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from benchmark.config.system_config import System
-from benchmark.training.engine.distributed import joined_world, read_environment
+from benchmark.training.engine.distributed import joined_world
+from benchmark.training.engine.rank_environment import read_environment
 from benchmark.training.engine.rank_speed import MOST_BLOCKS, DeviceTimer, HostTimer, OwnCompute, RankTable
 from tests.benchmark.runs import system_of
 from tests.benchmark.tiny import in_processes

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from benchmark.config.run_config import RunConfig
 from benchmark.training.engine import tensor_fingerprint
-from benchmark.training.engine.distributed import joined_world, read_environment
+from benchmark.training.engine.distributed import joined_world
+from benchmark.training.engine.rank_environment import read_environment
 from benchmark.training.engine.tensor_fingerprint import (
     StateFingerprints,
     as_text,

@@ -13,7 +13,8 @@ from benchmark.config.run_config import Precision, RunConfig
 from benchmark.config.system_config import System
 from benchmark.config.systems import SYSTEMS
 from benchmark.training.engine import train_state
-from benchmark.training.engine.distributed import World, joined_world, read_environment
+from benchmark.training.engine.distributed import World, joined_world
+from benchmark.training.engine.rank_environment import read_environment
 from benchmark.training.engine.train_state import TiedTable, settle_attention
 from model.decoder_sizes import DecoderSizes
 from model.passes.attention import CudnnFlash

@@ -11,7 +11,8 @@ from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import System
 from benchmark.training.checkpoints.checkpoint_folder import newest_checkpoint
 from benchmark.training.engine.adam import Adam, local
-from benchmark.training.engine.distributed import joined_world, read_environment
+from benchmark.training.engine.distributed import joined_world
+from benchmark.training.engine.rank_environment import read_environment
 from benchmark.training.observers.copy_audit import audit_replicas
 from benchmark.training.train import train
 from foundation.errors import CheckFailed

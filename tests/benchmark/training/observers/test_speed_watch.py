@@ -16,7 +16,7 @@ from benchmark.run_record.endings import Ending
 from benchmark.run_record.events.event import Event
 from benchmark.run_record.events.event_log import EventLog
 from benchmark.training import train as training
-from benchmark.training.engine.distributed import read_environment
+from benchmark.training.engine.rank_environment import read_environment
 from benchmark.training.engine.rank_speed import HostTimer
 from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.observer import StepDone

@@ -1,0 +1,52 @@
+"""The device of a rank, and the cores near it."""
+
+import os
+
+import torch
+
+from benchmark.config.system_config import System
+from benchmark.machine.process_setup import keep_near
+from benchmark.training.engine.rank_environment import Environment
+from foundation.errors import InputError
+
+
+def device_of(system: System, environment: Environment) -> torch.device:
+    """Return this process's device: the one with its number, or its only visible one if Slurm gave it one of its own.
+
+    The process is bound to the cores near it. Raises InputError when the device does not exist.
+    """
+    if system.device == "cpu":
+        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // system.devices_per_node))
+        return torch.device("cpu")
+    count = torch.cuda.device_count()
+    index = 0 if environment.visible_gpus == count == 1 else environment.local_rank
+    if index >= count:
+        raise InputError(
+            f"system {system.name} needs {system.devices_per_node} CUDA devices per machine; PyTorch sees "
+            f"{count} here. Choose a CPU system such as --system cpu_p1, or mend the driver"
+        )
+    device = torch.device("cuda", index)
+    addresses = [pci_address(torch.device("cuda", number)) for number in range(count)]
+    near = keep_near(addresses[index], addresses)
+    if near:
+        torch.set_num_threads(min(torch.get_num_threads(), len(near)))
+    torch.cuda.set_device(device)  # after it is bound: this allocates memory of the host and starts threads
+    # A product that cuBLAS splits is to be summed in FP32, as all others are. On an H100 this changed neither bits nor
+    # time of any of the benchmark's products (docs/notes/hopper.md).
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    leave_multiprocessors(system.collectives.sm_carveout)
+    return device
+
+
+def leave_multiprocessors(number: int) -> None:
+    """Have matrix products leave so many multiprocessors to messages; 0: none, and cuBLAS as PyTorch chooses it."""
+    if number:
+        torch.backends.cuda.preferred_blas_library("cublaslt")  # cuBLAS itself takes all
+        torch._C._set_sm_carveout_experimental(number)
+
+
+def pci_address(device: torch.device) -> str:
+    """Return an address such as "0000:1b:00.0"; empty if PyTorch does not know it."""
+    properties = torch.cuda.get_device_properties(device)
+    domain, bus, number = (getattr(properties, f"pci_{name}_id", None) for name in ("domain", "bus", "device"))
+    return "" if None in (domain, bus, number) else f"{domain:04x}:{bus:02x}:{number:02x}.0"

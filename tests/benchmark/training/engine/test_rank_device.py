@@ -1,0 +1,61 @@
+"""The device of a rank, and what is set for its products."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from benchmark.config.system_config import System
+from benchmark.training.engine import rank_device
+from benchmark.training.engine.rank_device import device_of, leave_multiprocessors, pci_address
+from benchmark.training.engine.rank_environment import read_environment
+from foundation.errors import InputError
+
+
+def test_products_leave_multiprocessors_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[object] = []
+    monkeypatch.setattr(torch.backends.cuda, "preferred_blas_library", called.append)
+    monkeypatch.setattr(torch._C, "_set_sm_carveout_experimental", called.append)
+    leave_multiprocessors(0)
+    assert called == []
+    leave_multiprocessors(8)
+    assert called == ["cublaslt", 8]
+
+
+@pytest.mark.parametrize(
+    ("visible", "count", "index"),
+    [
+        (None, 8, 3),
+        ("0,1,2,3,4,5,6,7", 8, 3),
+        ("5", 1, 0),  # as Slurm gives each process its own, whatever its number
+        (None, 1, None),  # a machine with one GPU for eight processes
+        ("0,1", 2, None),
+    ],
+)
+def test_device_of_a_process(
+    visible: str | None, count: int, index: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen: list[torch.device] = []
+    near: list[tuple[str, int]] = []
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    place = SimpleNamespace(pci_domain_id=1, pci_bus_id=0x1B, pci_device_id=2)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: place)
+    monkeypatch.setattr(rank_device, "keep_near", lambda own, others: near.append((own, len(others))))
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = True  # as it is by itself
+    process = {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "3", "MASTER_ADDR": "a", "MASTER_PORT": "1"}
+    for name, value in process.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    system = System(name="eight", device="cuda", nodes=1, devices_per_node=8, micro_batch_size=1)
+    assert pci_address(torch.device("cuda", 0)) == "0001:1b:02.0"
+    if index is None:
+        with pytest.raises(InputError, match=f"needs 8 CUDA devices per machine; PyTorch sees {count} here"):
+            device_of(system, read_environment())
+        return
+    assert device_of(system, read_environment()) == torch.device("cuda", index)
+    assert chosen == [torch.device("cuda", index)]
+    assert near == [("0001:1b:02.0", count)]
+    assert not torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction
