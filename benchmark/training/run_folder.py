@@ -3,6 +3,7 @@
 config.json     the resolved configuration          result_N.txt   the MLPerf log
 events.jsonl    every event                         summary.json   how it ended; its presence means finished
 inputs.json     the identities of its inputs (same_run.py)
+manifests/      copies of the manifests of its inputs (benchmark/run_record/input_manifests.py)
 checkpoints/    its checkpoints (checkpoints/checkpoint_folder.py)
 """
 

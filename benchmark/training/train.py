@@ -12,6 +12,7 @@ from benchmark.machine.run_environment import seconds_since_process_start, use_d
 from benchmark.run_record.attempt_folder import attempt_path
 from benchmark.run_record.endings import Ending
 from benchmark.run_record.evidence_chain import EVIDENCE
+from benchmark.run_record.input_manifests import copy_manifests
 from benchmark.run_record.phases import PhaseLog
 from benchmark.training.checkpoints.checkpoint_folder import newest_checkpoint
 from benchmark.training.debugging.debug_observers import debug_environment, debugging
@@ -19,7 +20,7 @@ from benchmark.training.engine.distributed import joined_world
 from benchmark.training.engine.micro_batches import TrainingBatches
 from benchmark.training.engine.rank_environment import Environment, read_environment, set_environment
 from benchmark.training.engine.train_state import empty_state, settle_attention
-from benchmark.training.inputs import open_data, provenance, require_inputs
+from benchmark.training.inputs import input_paths, open_data, provenance, require_inputs
 from benchmark.training.loop import Run, run_loop
 from benchmark.training.observers.evidence import Evidence, recorded_config
 from benchmark.training.observers.observer_list import observers_of
@@ -30,6 +31,7 @@ from benchmark.training.same_run import input_identities
 from benchmark.training.warm_up import warm_up
 from foundation.child_processes import end_with_parent
 from foundation.errors import CheckFailed
+from foundation.outputs.manifest import manifest_path
 
 
 def train(config: RunConfig, environment: Environment | None = None, phases: PhaseLog | None = None) -> Ending:
@@ -75,6 +77,7 @@ def train(config: RunConfig, environment: Environment | None = None, phases: Pha
             data = open_data(config.data, benchmark, state.progress.seed)
             if world.rank == 0:
                 log.events.note("inputs", provenance(config.data))
+                copy_manifests(run_dir, map(manifest_path, input_paths(config.data)))
             if config.deterministic:
                 log.events.note("message", "only kernels that give the same bits each time (--deterministic)")
             evidence = None

@@ -8,12 +8,12 @@ The layout is that of docs/facts/mlperf_review.md 4.1. The folder has its final 
 import json
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmark.config.run_config import CONFIG_FILENAME
-from benchmark.judging.results.recorded_run import RecordedRun, settings
+from benchmark.judging.results.recorded_run import MOST_CONFIG_BYTES, RecordedRun, settings
 from benchmark.judging.review.findings import Finding
 from benchmark.judging.review.verdict import SubjectReview, review
 from benchmark.judging.submission.package_documents import Contents, write_documents
@@ -29,14 +29,20 @@ from benchmark.judging.submission.package_inputs import (
     require_same_origin,
     require_same_submitter,
 )
+from benchmark.judging.submission.published_files import (
+    copy_inside,
+    json_inside,
+    published_config,
+    without_addresses,
+)
 from benchmark.run_record.evidence_chain import EVIDENCE
+from benchmark.run_record.input_manifests import MANIFESTS_FOLDER, MOST_MANIFEST_BYTES, copied_manifests
 from foundation.errors import InputError
 from foundation.git import REPOSITORY, commit_of, tracked_files
 from foundation.outputs.publish import published_folder
 from foundation.regular_files import walk
 
 NOT_NEEDED_TO_RUN = ("tests",)
-MANIFEST = ".manifest.json"
 
 
 def make_package(
@@ -90,10 +96,10 @@ def assemble(folder: Path, system_json: Path, contents: Contents, code: Sequence
         path.mkdir(parents=True)
     shutil.copyfile(system_json, folder / "systems" / system_json.name)
     for number, result in enumerate(results):
-        shutil.copyfile(result.path, logs / f"result_{number}.txt")
+        copy_inside(result.path.parent, result.path.name, target=logs / f"result_{number}.txt")
     copy_code(implementations / IMPLEMENTATION, code)
-    copy_beside_logs(CONFIG_FILENAME, here / "configs", results)
-    copy_beside_logs(EVIDENCE, here / "evidence", results)
+    write_configs(here / "configs", results)
+    copy_evidence(here / "evidence", results)
     write_documents(here, contents, write_manifests(here / "manifests", results))
     content = {"implementation": IMPLEMENTATION, "commit": contents.commit, "settings": settings(results[0])}
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
@@ -101,51 +107,63 @@ def assemble(folder: Path, system_json: Path, contents: Contents, code: Sequence
 
 
 def copy_code(destination: Path, code: Sequence[Path]) -> None:
-    """Copy the repository's files as they are now, without tests and without hidden files; the official repository
+    """Copy the repository's files as they are now, without tests, links and hidden files; the official repository
     checker refuses hidden files."""
     for name in code:
-        hidden = any(part.startswith(".") for part in name.parts)
-        if hidden or name.parts[0] in NOT_NEEDED_TO_RUN or not (REPOSITORY / name).is_file():
+        hidden, source = any(part.startswith(".") for part in name.parts), REPOSITORY / name
+        if hidden or name.parts[0] in NOT_NEEDED_TO_RUN or source.is_symlink() or not source.is_file():
             continue
         (destination / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(REPOSITORY / name, destination / name)
+        shutil.copy(source, destination / name)
 
 
-def copy_beside_logs(name: str, folder: Path, results: Sequence[RecordedRun]) -> None:
-    """Copy a file of each run's folder as result_N/NAME: its configuration, which its log names as ``config_filename``,
-    or its evidence, from which ``replay`` starts. Runs without the file, and logs outside a run folder, have none."""
+def write_configs(folder: Path, results: Sequence[RecordedRun]) -> None:
+    """Write the published part of each run's configuration, which its log names as ``config_filename``, as
+    result_N/config.json. Logs outside a run folder have none."""
     for number, result in enumerate(results):
-        path, place = result.path.with_name(name), folder / f"result_{number}"
-        if result.config and path.is_file():
-            place.mkdir(parents=True)
-            shutil.copyfile(path, place / name)
+        if result.config:
+            config = json_inside(result.path.parent, CONFIG_FILENAME, most=MOST_CONFIG_BYTES)
+            path = folder / f"result_{number}" / CONFIG_FILENAME
+            path.parent.mkdir(parents=True)
+            path.write_text(as_text(published_config(config)), encoding="utf-8")
+
+
+def copy_evidence(folder: Path, results: Sequence[RecordedRun]) -> None:
+    """Copy the evidence of each run that has some, from which ``replay`` starts, as result_N/evidence.jsonl."""
+    for number, result in enumerate(results):
+        if result.config:
+            copy_inside(result.path.parent, EVIDENCE, target=folder / f"result_{number}" / EVIDENCE)
 
 
 def write_manifests(folder: Path, results: Sequence[RecordedRun]) -> list[str]:
-    """Write the digests of data and checkpoint as each run recorded them, and copy the manifests of the stages.
+    """Write the digests of data and checkpoint as each run recorded them, and the manifests in the runs' folders.
 
     Returns the names of the files; none for results without their runs' folders.
     """
-    written: list[str] = []
+    names: list[str] = []
     for number, result in enumerate(results):
         if not result.inputs:
             continue
         folder.mkdir(exist_ok=True)
-        name = f"inputs_of_result_{number}.json"
-        (folder / name).write_text(json.dumps(result.inputs, indent=1) + "\n", encoding="utf-8")
-        written.append(name)
-        for manifest in _manifests(result.inputs):
-            if manifest.name not in written:
-                shutil.copyfile(manifest, folder / manifest.name)
-                written.append(manifest.name)
-    return written
+        contents = {f"inputs_of_result_{number}.json": recorded_inputs(result)}
+        for name in copied_manifests(result.path.parent):
+            place = (result.path.parent, MANIFESTS_FOLDER, name)
+            contents[name] = json_inside(*place, most=MOST_MANIFEST_BYTES)
+        for name, content in contents.items():
+            if name not in names:
+                (folder / name).write_text(as_text(without_addresses(content)), encoding="utf-8")
+                names.append(name)
+    return names
 
 
-def _manifests(inputs: Mapping[str, Any]) -> Iterator[Path]:
-    for entry in inputs.values():
-        path = Path(str(entry.get("manifest", ""))) if isinstance(entry, dict) else Path()
-        if path.name.endswith(MANIFEST) and path.is_file():
-            yield path
+def recorded_inputs(result: RecordedRun) -> dict[str, Any]:
+    """Return the digests of a run's inputs by path, as the run recorded them, and nothing else of the record."""
+    digests = {path: entry.get("md5") if isinstance(entry, dict) else None for path, entry in result.inputs.items()}
+    return {path: None if md5 is None else {"md5": md5} for path, md5 in digests.items()}
+
+
+def as_text(content: Any) -> str:
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
 def _given(folder: Path, system_json: Path, contents: Contents) -> dict[str, str]:

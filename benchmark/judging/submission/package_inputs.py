@@ -54,6 +54,8 @@ def read_results(paths: Sequence[Path]) -> list[RecordedRun]:
     """Read different logs of one benchmark, as many as its rules ask for. Raises InputError for anything else."""
     results = [read_recorded_run(path) for path in paths]
     for number, result in enumerate(results):
+        if result.path.is_symlink():
+            raise InputError(f"{result.path}: a link; a package holds files of the runs' folders alone; give the file")
         if not result.summary.log.events:
             raise InputError(f"{result.path}: no MLLOG record in it; give the result_N.txt that a run wrote")
         name, first = result.summary.benchmark, results[0].summary.benchmark

@@ -46,7 +46,6 @@ def write_inputs(
 ) -> list[str]:
     """Run folders and a system description; returns the options of ``package`` that name them."""
     (folder / f"{made.name}.json").write_text(json.dumps(system_description(made)))
-    (folder / "data.manifest.json").write_text('{"stage": "preprocess"}')
     runs = []
     for number, seed in enumerate(made.seeds):
         run = folder / f"run_{number}"
@@ -66,6 +65,8 @@ def stamp(run: Path, md5: str, commit: str | None) -> None:
     notes = {"environment": {"commit": commit, "torch": "2.13.0"}, "inputs": {"/c4/data": entry}}
     lines = [json.dumps({"time_ms": 1, "key": key, "value": value}) for key, value in notes.items()]
     (run / "events.jsonl").write_text("\n".join(lines) + "\n")
+    (run / "manifests").mkdir(exist_ok=True)
+    (run / "manifests" / "data.manifest.json").write_text('{"stage": "preprocess"}')
 
 
 def refused(folder: Path, options: list[str], *phrases: str) -> None:
@@ -105,8 +106,10 @@ def test_package_passes_every_official_checker_and_holds_all(
     here = made / CODE
     names = {f"{SYSTEM}_pytorch.json", "README.md", "setup.sh", "init_datasets.sh", "run_and_time.sh", "manifests"}
     assert {path.name for path in here.iterdir()} == names | {"configs", "dgxh100_n64.toml"}
-    config = "result_2/config.json"
-    assert (here / "configs" / config).read_bytes() == (inputs / config.replace("result_", "run_")).read_bytes()
+    config = json.loads((here / "configs" / "result_2" / "config.json").read_text())
+    trained = json.loads((inputs / "run_2" / "config.json").read_text())
+    for name in ("benchmark", "system", "precision", "data", "result_number"):
+        assert config[name] == trained[name]
     manifests = {path.name for path in (here / "manifests").iterdir()}
     assert manifests == {"data.manifest.json", *(f"inputs_of_result_{number}.json" for number in range(3))}
     readme = (here / "README.md").read_text()

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from benchmark.judging.results.recorded_run import RecordedRun, read_recorded_run
-from benchmark.judging.submission.package import copy_beside_logs, copy_code, write_manifests
+from benchmark.judging.submission.package import copy_code, copy_evidence, write_manifests
 from benchmark.judging.submission.package_inputs import notes_on_origin, require_evidence_holds, require_same_origin
 from benchmark.run_record.evidence_chain import EVIDENCE, broken_links, read_chain
+from benchmark.run_record.input_manifests import copy_manifests
 from foundation.errors import InputError
 from foundation.git import tracked_files
 from tests.benchmark.judging.report.runs import MadeRun
@@ -46,14 +47,17 @@ def test_code_without_tests_and_hidden_files(tmp_path: Path) -> None:
 
 def test_manifests_of_each_run_and_of_the_stages_once(tmp_path: Path) -> None:
     manifest = tmp_path / "data.manifest.json"
-    manifest.write_text("{}")
-    runs = [run_of(tmp_path / str(number), data("5", manifest)) for number in range(2)]
-    runs.append(run_of(tmp_path / "2", {}))
+    manifest.write_text('{"stage": "preprocess"}')
+    runs = [run_of(tmp_path / str(number), data("5", manifest)) for number in range(3)]
+    runs.append(run_of(tmp_path / "3", {}))
+    for run in runs[:2]:
+        copy_manifests(run.path.parent, [manifest, tmp_path / "missing.manifest.json"])
     folder = tmp_path / "manifests"
-    names = ["inputs_of_result_0.json", "data.manifest.json", "inputs_of_result_1.json"]
+    names = ["inputs_of_result_0.json", "data.manifest.json", "inputs_of_result_1.json", "inputs_of_result_2.json"]
     assert write_manifests(folder, runs) == names
-    assert json.loads((folder / names[0]).read_text()) == data("5", manifest)
-    assert write_manifests(tmp_path / "none", runs[2:]) == []
+    assert json.loads((folder / names[0]).read_text()) == {"/c4/data": {"md5": {"data.bin": "5"}}}
+    assert json.loads((folder / names[1]).read_text()) == {"stage": "preprocess"}
+    assert write_manifests(tmp_path / "none", runs[3:]) == []
     assert not (tmp_path / "none").exists()
 
 
@@ -65,7 +69,7 @@ def test_evidence_is_carried_if_it_fits_its_log(tmp_path: Path) -> None:
     result = read_recorded_run(run)
     (line,) = require_evidence_holds([result])
     assert line.startswith(f"evidence of result_0: {read_chain(run / EVIDENCE).links[-1].record.step} steps, last dig")
-    copy_beside_logs(EVIDENCE, tmp_path / "evidence", [result])
+    copy_evidence(tmp_path / "evidence", [result])
     (path,) = (tmp_path / "evidence" / "result_0").iterdir()
     assert (path.name, broken_links(read_chain(path), result.path)) == (EVIDENCE, [])
     result.path.write_text(result.path.read_text() + "\n")
@@ -75,7 +79,7 @@ def test_evidence_is_carried_if_it_fits_its_log(tmp_path: Path) -> None:
         require_evidence_holds([result])
     (run / EVIDENCE).unlink()
     assert require_evidence_holds([result]) == []
-    copy_beside_logs(EVIDENCE, tmp_path / "none", [result])
+    copy_evidence(tmp_path / "none", [result])
     assert not (tmp_path / "none").exists()
 
 
