@@ -36,8 +36,8 @@
 #   USE_BF16                         true: BF16 with FP32 master weights; false: FP32 [gpt3_175b: false, with a warning;
 #                                    other benchmarks: true]
 #   GBS                              global batch size in samples [benchmark's: 1536; Llama 3.1: 16]
-#   LR, MIN_LR                       peak and final learning rate; set both [benchmark's: 2.0e-5, 2.0e-6; Llama 3.1: 4.0e-4,
-#                                    4.0e-5]
+#   LR, MIN_LR                       peak and final learning rate; set both [benchmark's: 2.0e-5, 2.0e-6; Llama 3.1: of the
+#                                    batch size's reference point, and a tenth of LR]
 #   SEED                             seed of the data order [drawn from the system's randomness]
 #   BENCHMARK, SYSTEM                names in benchmark/config/benchmarks.py and systems.py [gpt3_175b, the benchmark's]
 #   NODES                            nodes the run takes, the job's others are spare [all; up to an eighth more nodes than

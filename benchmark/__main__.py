@@ -13,12 +13,12 @@ def main(arguments: Sequence[str]) -> int | None:
     """``python -m benchmark ARGUMENTS``; returns the exit status."""
     from benchmark.commands.command_table import COMMANDS, help_of, parse
 
-    lines = {name: summary(command) for name, command in COMMANDS.items()}
+    lines = {row.name: summary(row.options) for row in COMMANDS}
     status = told_of_program("benchmark", __doc__, lines, arguments)
     if status is not None:
         return status
-    if (told := help_of(arguments)) is not None:
-        print(told)
+    if (text := help_of(arguments)) is not None:
+        print(text)
         return 0
     return parse(arguments).run()
 

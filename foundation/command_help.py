@@ -10,7 +10,7 @@ import dataclasses
 import inspect
 import textwrap
 import typing
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
@@ -47,14 +47,21 @@ def wants_help(words: Sequence[str]) -> bool:
 
 
 def help_text(
-    prog: str, command: type[Any], *, made: Any = None, shown: Collection[str] | None = None, more: str = ""
+    prog: str,
+    command: type[Any],
+    *,
+    made: Any = None,
+    shown: Collection[str] | None = None,
+    more: str = "",
+    offered: Callable[[Option], bool] | None = None,
 ) -> str:
     """Return the help of ``command``.
 
     ``made``: an instance whose values are the defaults; None if there is none. ``shown``: sections whose options are
-    listed; None lists all. ``more``: text after the program's name.
+    listed; None lists all. ``more``: text after the program's name. ``offered``: whether the command has an
+    option; None: it has all.
     """
-    options = list(options_of(command, made))
+    options = [option for option in options_of(command, made) if offered is None or offered(option)]
     listed = [one for one in options if shown is None or not one.section or one.section in shown]
     named = "".join(f" {one.name}" for one in options if one.positional)
     lines = [f"usage: {prog}{more}{named} [options]", "", _description(command), ""]
@@ -101,6 +108,7 @@ def options_of(command: type[Any], made: Any = None, section: str = "", prefix: 
         while hasattr(hint, "__metadata__"):
             marks += hint.__metadata__
             hint = hint.__origin__
+        hint = _without_none(hint)
         default = getattr(made, field.name) if made is not None else _default(field)
         named = next((mark.name for mark in marks if getattr(mark, "name", None)), field.name)
         if dataclasses.is_dataclass(hint):
@@ -111,6 +119,12 @@ def options_of(command: type[Any], made: Any = None, section: str = "", prefix: 
             yield _option(section, f"{prefix or ''}{named}", hint, default, text, POSITIONAL in marks)
     for name, kind, value, within in inner:
         yield from options_of(kind, value, {"config": "run", "options": section}.get(name, name), within)
+
+
+def _without_none(hint: Any) -> Any:
+    """Return the dataclass of ``Dataclass | None``; any other hint as it is."""
+    kinds = [kind for kind in get_args(hint) if kind is not NoneType]
+    return kinds[0] if len(kinds) == 1 and dataclasses.is_dataclass(kinds[0]) else hint
 
 
 def _default(field: "dataclasses.Field[Any]") -> Any:

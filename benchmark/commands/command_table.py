@@ -1,7 +1,7 @@
-"""The commands by name, and the parsing of their options."""
+"""The table of commands: each row has a name, a class of options whose ``run`` does the work, and its part of a run."""
 
-import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import tyro
@@ -16,7 +16,6 @@ from benchmark.commands.judge_commands import (
 )
 from benchmark.commands.plan_commands import (
     FirstContactCommand,
-    MachinePreflightCommand,
     PlanCommand,
     PreflightCommand,
     SliceCommand,
@@ -29,78 +28,133 @@ from benchmark.commands.run_commands import (
     StatusCommand,
     TrainCommand,
 )
-from benchmark.config.run_options import named_data, parse_run, require_start, run_help
+from benchmark.config.run_options import RunReader, named_run, parse_run, require_start, run_help
 from foundation.cli import Command, choose, one_line_usage_error
 from foundation.command_help import HELP_ALL, help_text, wants_help
 
-COMMANDS: Mapping[str, type[Command]] = {
-    "train": TrainCommand,
-    "evaluate": EvaluateCommand,
-    "schedule": ScheduleCommand,
-    "plan": PlanCommand,
-    "slice": SliceCommand,
-    "preflight": PreflightCommand,
-    "review": ReviewCommand,
-    "replay": ReplayCommand,
-    "rehearse": RehearseCommand,
-    "reference-points": ReferencePointsCommand,
-    "describe-system": DescribeSystemCommand,
-    "package": PackageCommand,
-    "status": StatusCommand,
-    "results": ResultsCommand,
-    "report": ReportCommand,
-}
-"""The commands, in the order in which ``--help`` lists them with the first sentence of their docstrings."""
+MODEL_AND_SYSTEM = ("run", "benchmark", "model", "optimizer", "system", "collectives", "data")
+EVERY_SECTION = (*MODEL_AND_SYSTEM, "checkpoints", "guards", "logging", "debug")
+PLANNED = ("run", "benchmark", "model", "system", "collectives", "checkpoints")
 
-SHOWN: Mapping[str, Collection[str]] = {
-    "train": ("run", "data", "checkpoints", "guards", "logging"),
-    "evaluate": ("run", "data"),
-    "schedule": ("benchmark",),
-    "plan": ("system",),
-    "preflight": ("run", "data"),
-}
-"""Sections of a run whose options ``--help`` lists, by command; ``--help-all`` lists the others, too."""
+
+@dataclass(frozen=True)
+class CommandRow:
+    """One command."""
+
+    name: str
+    options: type[Any]
+    """Dataclass whose fields are the command's own options, and whose ``run`` does the work."""
+    flag: str = ""
+    """Option that chooses this row where several have the name."""
+    reads: Collection[str] = ()
+    """Sections and options of a run that the command reads, after BENCHMARK [--system NAME]; none: it is not about a
+    run."""
+    accepts: Collection[str] = ()
+    """Sections that it takes without reading them, because a job plans a run with the run's own words."""
+    listed: Collection[str] | None = None
+    """Sections that ``--help`` lists; ``--help-all`` lists the others, too. None: all that it reads."""
+    needs_layout: bool = True
+    """The model must fit the system's layout."""
+    needs_benchmark: bool = True
+    """False: the command also does something without BENCHMARK."""
+    trains: bool = False
+    """The run begins as the options say, so that they must name a start and a learning rate that the benchmark has."""
+
+    @property
+    def reader(self) -> RunReader:
+        return RunReader(self.name, self.reads, (*self.reads, *self.accepts), needs_layout=self.needs_layout)
+
+
+COMMANDS: Sequence[CommandRow] = (
+    CommandRow(
+        "train",
+        TrainCommand,
+        reads=EVERY_SECTION,
+        listed=("run", "data", "checkpoints", "guards", "logging"),
+        trains=True,
+    ),
+    CommandRow("evaluate", EvaluateCommand, reads=MODEL_AND_SYSTEM, listed=("run", "data")),
+    CommandRow(
+        "schedule",
+        ScheduleCommand,
+        reads=(
+            *(
+                "--global-batch-size",
+                "--start-iterations",
+                "--start-global-batch-size",
+                "--train-samples",
+                "--max-steps",
+            ),
+            *(
+                "--eval-interval-samples",
+                "--seq-length",
+                "--lr",
+                "--min-lr",
+                "--lr-warmup-samples",
+                "--lr-decay-samples",
+            ),
+        ),
+        needs_layout=False,
+        trains=True,
+    ),
+    CommandRow(
+        "plan",
+        PlanCommand,
+        flag="--search",
+        reads=PLANNED,
+        accepts=EVERY_SECTION,
+        listed=("system",),
+        needs_layout=False,
+    ),
+    CommandRow("plan", PlanCommand, reads=PLANNED, accepts=EVERY_SECTION, listed=("system",)),
+    CommandRow("slice", SliceCommand),
+    CommandRow("preflight", FirstContactCommand, flag="--first-contact"),
+    CommandRow(
+        "preflight", PreflightCommand, reads=EVERY_SECTION, listed=("run", "data"), needs_benchmark=False, trains=True
+    ),
+    CommandRow("review", ReviewCommand),
+    CommandRow("replay", ReplayCommand),
+    CommandRow("rehearse", RehearseCommand),
+    CommandRow("reference-points", ReferencePointsCommand),
+    CommandRow("describe-system", DescribeSystemCommand),
+    CommandRow("package", PackageCommand),
+    CommandRow("status", StatusCommand),
+    CommandRow("results", ResultsCommand),
+    CommandRow("report", ReportCommand),
+)
+"""The rows, in the order in which ``--help`` lists them; of several with one name, the last is listed."""
 
 
 def parse(arguments: Sequence[str]) -> Command:
     """Return the command that ``arguments`` name, with its options. Raises InputError for anything unknown."""
-    command, options = _named(arguments)
-    prog = f"python -m benchmark {arguments[0]}"
-    made: Command
-    if _about_run(command):
-        if command is TrainCommand:
-            benchmark, _, overrides = named_data(prog, options)
+    row, words = _row(arguments), arguments[1:]
+    prog = f"python -m benchmark {row.name}"
+    if row.reads and (row.needs_benchmark or (words and not words[0].startswith("-"))):
+        if row.trains:
+            benchmark, _, overrides = named_run(prog, words)
             require_start(benchmark, overrides)
-        made = parse_run(prog, options, command, on_devices=_on_devices(command, options))
-    else:
-        made = one_line_usage_error(lambda: tyro.cli(command, args=list(options), prog=prog))
-    return made
+        run_command: Any = parse_run(prog, words, row.options, row.reader)
+        if row.trains:
+            run_command.config.require_rates()
+        command: Command = run_command
+        return command
+    command = one_line_usage_error(
+        lambda: tyro.cli(row.options, args=list(words), prog=prog, config=(tyro.conf.AvoidSubcommands,))
+    )
+    return command
 
 
 def help_of(arguments: Sequence[str]) -> str | None:
     """Return the help of the command that ``arguments`` name; None if they do not ask for it."""
-    command, options = _named(arguments)
-    if not wants_help(options):
+    row, words = _row(arguments), arguments[1:]
+    if not wants_help(words):
         return None
-    prog = f"python -m benchmark {arguments[0]}"
-    shown = None if HELP_ALL in options else SHOWN.get(arguments[0])
-    return run_help(prog, options, command, shown) if _about_run(command) else help_text(prog, command)
+    prog = f"python -m benchmark {row.name}"
+    if not row.reads:
+        return help_text(prog, row.options)
+    return run_help(prog, words, row.options, row.reader, None if HELP_ALL in words else row.listed)
 
 
-def _named(arguments: Sequence[str]) -> tuple[Any, Sequence[str]]:
-    """Return the class of the command, and its options."""
-    command, options = COMMANDS[choose(arguments[0], COMMANDS, "command")], arguments[1:]
-    if command is PreflightCommand and "--first-contact" in options:
-        return FirstContactCommand, options
-    if command is PreflightCommand and (not options or options[0].startswith("--json")):
-        return MachinePreflightCommand, options
-    return command, options
-
-
-def _about_run(command: Any) -> bool:
-    return "config" in {field.name for field in dataclasses.fields(command)}
-
-
-def _on_devices(command: type[Command], options: Sequence[str]) -> bool:
-    """Return whether the model has to be distributed over the devices as the options say; a search varies that."""
-    return command is not ScheduleCommand and not (command is PlanCommand and "--search" in options)
+def _row(arguments: Sequence[str]) -> CommandRow:
+    name = choose(arguments[0], dict.fromkeys(row.name for row in COMMANDS), "command")
+    return next(row for row in COMMANDS if row.name == name and (not row.flag or row.flag in arguments))

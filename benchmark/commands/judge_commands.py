@@ -86,8 +86,8 @@ class ReplayCommand:
         from benchmark.training.replay.replay_run import ReplayOptions, replay, result_fields
         from foundation.json_files import as_json
 
-        given = (self.checkpoint, self.train_data_path, self.valid_data_path, self.log, self.system)
-        result = replay(ReplayOptions(self.run_dir, self.steps, *given))
+        moved = (self.checkpoint, self.train_data_path, self.valid_data_path, self.log, self.system)
+        result = replay(ReplayOptions(self.run_dir, self.steps, *moved))
         if result is not None:  # on rank 0
             print(as_json(result_fields(result)) if self.json else result.text())
         end_process(0 if result is None or result.holds else 1)
@@ -192,7 +192,7 @@ class PackageCommand:
     def run(self) -> int:
         from benchmark.judging.submission.package import make_package
 
-        made = make_package(
+        summary = make_package(
             self.org,
             self.system_json,
             self.results,
@@ -201,5 +201,5 @@ class PackageCommand:
             precision=self.precision,
             other_code=self.other_code,
         )
-        print(made)
+        print(summary)
         return 0

@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 import tyro
 
 from benchmark.config.run_config import RunConfig
-from benchmark.config.run_options import RunOptions
 from benchmark.planning.run_plan.plan_options import PlannedRun, PlanOptions
 from benchmark.planning.slice.slice_config import SliceOptions
 from foundation.errors import InputError
@@ -76,15 +75,15 @@ class SliceCommand:
         result, calibration = run_slice(self.options)
         if not self.json:
             print("\n".join(slice_lines(result, calibration)), flush=True)
-        planned, problem = None, None
+        plan_lines, problem = None, None
         try:
-            planned = whole_system(calibration) if calibration is not None else None
-        except InputError as error:  # rates that no such device can have: what was measured is told all the same
+            plan_lines = whole_system(calibration) if calibration is not None else None
+        except InputError as error:  # rates that no such device can have; the measurements are printed all the same
             problem = f"no plan: {error}"
         if self.json:
-            print(json.dumps({**result, "whole_system": planned or problem}))
-        elif planned or problem:
-            print(planned or problem)
+            print(json.dumps({**result, "whole_system": plan_lines or problem}))
+        elif plan_lines or problem:
+            print(plan_lines or problem)
         return int(bool(result["problems"]) or problem is not None)
 
 
@@ -101,34 +100,19 @@ class PreflightCommand:
     Exit status: 0 every check that applies ran and none failed, 1 one failed, 2 bad input.
     """
 
-    config: RunOptions
+    config: Annotated[tyro.conf.OmitArgPrefixes[RunConfig | None], tyro.conf.arg(name="run")] = None
     json: bool = False
     """Print JSON."""
 
     def run(self) -> int:
-        return _preflight(self.config, as_json=self.json)
+        from benchmark.planning.preflight.run_checks import run_checks
+        from benchmark.training.engine.distributed import end_process
+        from benchmark.training.engine.rank_environment import read_environment
 
-
-@dataclass(frozen=True)
-class MachinePreflightCommand:
-    """Options of ``preflight`` without a benchmark."""
-
-    json: bool = False
-    """Print JSON."""
-
-    def run(self) -> int:
-        return _preflight(None, as_json=self.json)
-
-
-def _preflight(config: RunConfig | None, *, as_json: bool) -> int:
-    from benchmark.planning.preflight.run_checks import run_checks
-    from benchmark.training.engine.distributed import end_process
-    from benchmark.training.engine.rank_environment import read_environment
-
-    status = run_checks(config, as_json=as_json)
-    if read_environment().world_size > 1:
-        end_process(status)
-    return status
+        status = run_checks(self.config, as_json=self.json)
+        if read_environment().world_size > 1:
+            end_process(status)
+        return status
 
 
 @dataclass(frozen=True)
@@ -160,9 +144,9 @@ class FirstContactCommand:
 
         if not 0 < self.minutes <= 1440:
             raise InputError(f"minutes {self.minutes:g}: expected more than 0, at most 1,440; change --minutes")
-        found = first_contact(self.device, self.output, self.minutes, self.benchmark)
+        contact = first_contact(self.device, self.output, self.minutes, self.benchmark)
         if self.json:
-            print(json.dumps({"passed": found.passed, **asdict(found)}))
+            print(json.dumps({"passed": contact.passed, **asdict(contact)}))
         else:
-            print(f"{'all works' if found.passed else 'NOT all works'}: {self.output / RESULT}")
-        return int(not found.passed)
+            print(f"{'all works' if contact.passed else 'NOT all works'}: {self.output / RESULT}")
+        return int(not contact.passed)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from benchmark.config.run_config import Benchmark, LogKeys, OptimizerConfig, TokenFiles
+from benchmark.config.run_config import Benchmark, LogKeys, OptimizerConfig, ReferenceRate, TokenFiles
 from model.gpt3_config import GPT3Config
 from model.llama31_config import Llama31Config
 
@@ -76,6 +76,7 @@ LLAMA_OPTIMIZER = OptimizerConfig(
     lr_decay_samples=1_200_000 * 16,
     adam_eps=1e-5,
     decays_vectors=False,
+    lr_schedule="steps",
 )
 LLAMA_LOG_KEYS = LogKeys(optimizer="adamw", weight_decay="opt_adamw_weight_decay", progress="samples_count")
 
@@ -105,6 +106,14 @@ LLAMA31_8B = Benchmark(
     evaluation_sequences=1024,
     labels_last_token=True,
     log_keys=LLAMA_LOG_KEYS,
+    reference_rates=(  # docs/facts/llama31_8b.md 2
+        ReferenceRate(16, 4.0e-4, 256),
+        ReferenceRate(32, 8.0e-4, 4_096),
+        ReferenceRate(64, 8.0e-4, 6_144),
+        ReferenceRate(96, 1.0e-3, 16_348),
+        ReferenceRate(128, 2.0e-3, 32_768),
+    ),
+    peak_over_final_rate=10,
     samples_to_target=((16, 161_109), (32, 178_859), (64, 226_645), (96, 278_640), (128, 344_747)),
 )
 
@@ -129,6 +138,7 @@ REHEARSAL_LLAMA = replace(
     eval_interval_samples=12288 // 96,
     target_log_perplexity=2.44,
     evaluation_sequences=128,
+    reference_rates=(),
     samples_to_target=((16, 1_323),),  # of benchmark/judging/results/rehearsal_llama_points.json
 )
 

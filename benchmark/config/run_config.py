@@ -35,6 +35,9 @@ class OptimizerConfig:
     """Linear warm-up."""
     lr_decay_samples: int
     """End of the cosine."""
+    lr_schedule: tyro.conf.Suppress[Literal["samples", "steps"]] = "samples"
+    """Rule of the learning rate: ``samples`` is Megatron's, 0 in the first step of a warm-up; ``steps`` is NeMo's,
+    whose first step has 1 / (warm-up steps + 1) of the peak (docs/facts/llama31_8b.md 2)."""
     adam_beta1: float = 0.9
     adam_beta2: float = 0.95
     adam_eps: float = 1e-8
@@ -78,6 +81,21 @@ class TokenFiles:
 
 
 @dataclass(frozen=True)
+class ReferenceRate:
+    """The learning rate of an official reference point."""
+
+    global_batch_size: int
+    lr: float
+    """Peak learning rate."""
+    lr_warmup_samples: int
+
+    @property
+    def words(self) -> str:
+        """Return the options that choose the rate at another batch size."""
+        return f"--lr {self.lr:g} --lr-warmup-samples {self.lr_warmup_samples}"
+
+
+@dataclass(frozen=True)
 class Benchmark:
     """A benchmark names the model, the point where training begins, and the quality to reach."""
 
@@ -110,6 +128,10 @@ class Benchmark:
     log_keys: tyro.conf.Suppress[LogKeys] = LogKeys()
     initial_log_perplexity: tyro.conf.Suppress[tuple[float, float] | None] = None
     """Mean and standard deviation over runs of what the initial checkpoint must evaluate to."""
+    reference_rates: tyro.conf.Suppress[tuple[ReferenceRate, ...]] = ()
+    """Learning rates of the official reference points, by ascending batch size."""
+    peak_over_final_rate: tyro.conf.Suppress[float | None] = None
+    """Peak over final learning rate where the rules fix it; None: both are free."""
     samples_to_target: tyro.conf.Suppress[tuple[tuple[int, int], ...]] = ()
     """Global batch sizes, ascending, and the samples that reference runs took on average to reach the target with
     them; empty where that is not known."""
@@ -127,6 +149,35 @@ class Benchmark:
                 f"train_samples {self.train_samples} end at step {self.last_iteration}, not after the initial "
                 f"checkpoint's {self.start_iteration}; raise --train-samples"
             )
+
+    def at_batch_size(self, size: float | None) -> "Benchmark":
+        """Return the benchmark with the learning rate of its reference point at a batch size, if it has one there."""
+        for rate in self.reference_rates:
+            if rate.global_batch_size == size:
+                optimizer = replace(self.optimizer, lr=rate.lr, lr_warmup_samples=rate.lr_warmup_samples)
+                sized = replace(self, global_batch_size=rate.global_batch_size, optimizer=optimizer)
+                return sized.at_peak_rate(rate.lr)
+        return self
+
+    def at_peak_rate(self, lr: float | None) -> "Benchmark":
+        """Return the benchmark with the final learning rate that belongs to a peak, where the rules fix it."""
+        if lr is None or self.peak_over_final_rate is None or not lr > 0:
+            return self
+        min_lr = float(f"{lr / self.peak_over_final_rate:.12g}")  # 6e-05, not 5.9999999999999995e-05
+        return replace(self, optimizer=replace(self.optimizer, lr=lr, min_lr=min_lr))
+
+    def require_reference_rate(self, size: float) -> None:
+        """Raise InputError, with the neighbouring reference points, for a batch size that has none."""
+        sizes = [rate.global_batch_size for rate in self.reference_rates]
+        if not sizes or size in sizes:
+            return
+        below = [rate for rate in self.reference_rates if rate.global_batch_size < size][-1:]
+        above = [rate for rate in self.reference_rates if rate.global_batch_size > size][:1]
+        neighbours = "; ".join(f"{rate.global_batch_size} has {rate.words}" for rate in (*below, *above))
+        raise InputError(
+            f"global_batch_size {size:g}: {self.name} has reference points at {listed(sizes)} only ({neighbours}); "
+            "give both --lr and --lr-warmup-samples"
+        )
 
     @property
     def start_samples(self) -> int:
@@ -242,6 +293,18 @@ class RunConfig:
         if system.device == "cuda":
             require_head_size(model, self.precision, system.tensor_parallel)
 
+    def require_rates(self) -> None:
+        """Raise InputError for a final learning rate that the benchmark's rules do not allow in the closed division."""
+        optimizer, ratio = self.benchmark.optimizer, self.benchmark.peak_over_final_rate
+        if ratio is None or self.logging.submission_division == "open":
+            return
+        if not math.isclose(optimizer.min_lr * ratio, optimizer.lr, rel_tol=1e-6):
+            raise InputError(
+                f"min_lr {optimizer.min_lr:g}: the rules of {self.benchmark.name} ask for 1/{ratio:g} of lr "
+                f"{optimizer.lr:g}, which is {optimizer.lr / ratio:g}; leave --min-lr out, or add "
+                "--submission-division open"
+            )
+
     @property
     def num_microbatches(self) -> int:
         return self.system.num_microbatches(self.benchmark.global_batch_size)
@@ -258,6 +321,8 @@ class RunConfig:
             f"{system.name}: {devices}, tensor parallel {system.tensor_parallel}, pipeline parallel {stages}, "
             f"data parallel {system.data_parallel}, micro-batch size {system.micro_batch_size}"
         )
+        rates = benchmark.optimizer
+        yield f"learning rate {rates.lr:g} to {rates.min_lr:g}, warm-up of {rates.lr_warmup_samples:,} samples"
         yield f"data {' '.join(data.train_data_path)}, evaluated on {' '.join(data.valid_data_path)}, seed {seed}"
         own = "of the run itself" if benchmark.start_iterations else "none, or of the run itself"
         yield f"checkpoint {data.checkpoint or own}, run folder {self.run_dir}"

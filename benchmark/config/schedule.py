@@ -8,18 +8,38 @@ from typing import Any
 from benchmark.config.run_config import Benchmark, OptimizerConfig
 
 
-def learning_rate(samples: int, config: OptimizerConfig) -> float:
-    """Learning rate after ``samples`` samples since step 0: linear warm-up, cosine, constant. Float64 throughout.
+def learning_rate(samples: int, optimizer: OptimizerConfig, global_batch_size: int) -> float:
+    """Return the learning rate of the step that follows ``samples`` samples since step 0.
 
-    The order of the operations is the reference's, so that the result is equal to the last bit.
+    It warms up linearly, follows a cosine and stays at its end, in float64 throughout. The order of the operations is
+    the reference's, so that GPT-3's rates are equal to the last bit.
     """
-    if config.lr_warmup_samples > 0 and samples <= config.lr_warmup_samples:
-        return config.lr * float(samples) / float(config.lr_warmup_samples)
-    if samples > config.lr_decay_samples:
-        return config.min_lr
-    ratio = float(samples - config.lr_warmup_samples) / float(config.lr_decay_samples - config.lr_warmup_samples)
-    coefficient = 0.5 * (math.cos(math.pi * ratio) + 1.0)
-    return config.min_lr + coefficient * (config.lr - config.min_lr)
+    if optimizer.lr_schedule == "steps":
+        return _rate_by_steps(samples // global_batch_size, optimizer, global_batch_size)
+    if optimizer.lr_warmup_samples > 0 and samples <= optimizer.lr_warmup_samples:
+        return optimizer.lr * float(samples) / float(optimizer.lr_warmup_samples)
+    if samples > optimizer.lr_decay_samples:
+        return optimizer.min_lr
+    return _cosine(
+        samples - optimizer.lr_warmup_samples, optimizer.lr_decay_samples - optimizer.lr_warmup_samples, optimizer
+    )
+
+
+def _rate_by_steps(step: int, optimizer: OptimizerConfig, global_batch_size: int) -> float:
+    """Return NeMo's learning rate of step ``step``, counted from 0 (docs/facts/llama31_8b.md 2)."""
+    warmup_steps = math.ceil(optimizer.lr_warmup_samples / global_batch_size)
+    decay_end = optimizer.lr_decay_samples // global_batch_size
+    if step <= warmup_steps:
+        return optimizer.lr * (step + 1) / (warmup_steps + 1)
+    if step > decay_end:
+        return optimizer.min_lr
+    return _cosine(step - warmup_steps, decay_end - warmup_steps, optimizer)
+
+
+def _cosine(elapsed: int, length: int, optimizer: OptimizerConfig) -> float:
+    """Return the rate ``elapsed`` samples or steps after the warm-up, of a cosine that is ``length`` of them long."""
+    coefficient = 0.5 * (math.cos(math.pi * (float(elapsed) / float(length))) + 1.0)
+    return optimizer.min_lr + coefficient * (optimizer.lr - optimizer.min_lr)
 
 
 @dataclass(frozen=True)
@@ -47,18 +67,18 @@ def scheduled_steps(benchmark: Benchmark) -> Iterator[ScheduledStep]:
     """
     size, sequence = benchmark.global_batch_size, benchmark.model.seq_length
     for step in range(1, benchmark.last_iteration - benchmark.start_iteration + 1):
-        before = benchmark.start_samples + (step - 1) * size
+        consumed_samples = benchmark.start_samples + (step - 1) * size
         yield ScheduledStep(
             iteration=benchmark.start_iteration + step,
-            consumed_samples=before + size,
+            consumed_samples=consumed_samples + size,
             trained_tokens=step * size * sequence,
-            learning_rate=learning_rate(before, benchmark.optimizer),
+            learning_rate=learning_rate(consumed_samples, benchmark.optimizer, size),
             evaluates=step % benchmark.eval_interval == 0,
         )
 
 
 def schedule_as_json(benchmark: Benchmark) -> dict[str, Any]:
-    """Every step, for scripts."""
+    """Return every step, for scripts."""
     return {
         "benchmark": benchmark.name,
         "global_batch_size": benchmark.global_batch_size,
@@ -70,7 +90,7 @@ def schedule_as_json(benchmark: Benchmark) -> dict[str, Any]:
 
 
 def format_schedule(benchmark: Benchmark) -> str:
-    """Every step, a line each."""
+    """Return a table with a line per step."""
     lines = [f"{'iteration':>9} {'consumed samples':>16} {'trained tokens':>15} {'learning rate':>23}"]
     for step in scheduled_steps(benchmark):
         row = f"{step.iteration:>9} {step.consumed_samples:>16} {step.trained_tokens:>15} {step.learning_rate:>23.16e}"

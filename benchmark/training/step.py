@@ -101,7 +101,7 @@ def train_step(
     enter("passes")
     square_sum, loss, *sums = accumulate(state, batches, flags).tolist()
     norm = math.sqrt(square_sum) if math.isfinite(square_sum) else square_sum
-    rate = learning_rate(state.progress.scheduled_samples, state.benchmark.optimizer)
+    rate = learning_rate(state.progress.scheduled_samples, state.benchmark.optimizer, state.benchmark.global_batch_size)
     skipped = not math.isfinite(norm)
     enter("update")
     nonfinite = find_nonfinite(state) if skipped else None

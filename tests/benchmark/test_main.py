@@ -11,20 +11,27 @@ from benchmark.commands.command_table import COMMANDS
 from benchmark.config.benchmarks import BENCHMARKS
 from tests.support import REPOSITORY, assert_refused, command_here
 
-ABOUT_RUNS = ("train", "evaluate", "schedule", "plan", "preflight")
+NAMES = list(dict.fromkeys(row.name for row in COMMANDS))
+ABOUT_RUNS = {
+    "train": "--adam-beta1 NUMBER     [0.9]",
+    "evaluate": "--adam-beta1 NUMBER     [0.9]",
+    "plan": "--vocab-size N",
+    "preflight": "--keep-every N",
+}
+"""Commands about runs, with an option that only ``--help-all`` lists."""
 
 
 def test_list_of_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("usage: python -m benchmark COMMAND [options]\n")
-    assert [line.split()[0] for line in shown.splitlines() if line.startswith("  ")] == list(COMMANDS)
-    assert {"train", "evaluate", "review", "report", "reference-points"} <= set(COMMANDS)
+    assert [line.split()[0] for line in shown.splitlines() if line.startswith("  ")] == NAMES
+    assert {"train", "evaluate", "review", "report", "reference-points"} <= set(NAMES)
     assert main([]) == 2
     assert capsys.readouterr().out == shown
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", NAMES)
 def test_every_command_has_help_with_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([name, "--help"]) == 0
     _, found, example = " ".join(capsys.readouterr().out.split()).partition("Example: ")
@@ -40,14 +47,21 @@ def test_commands_about_runs_have_their_options_first_and_the_others_on_demand(
     shown = capsys.readouterr().out
     assert shown.startswith(f"usage: python -m benchmark {name} BENCHMARK [--system NAME] [options]")
     assert f"BENCHMARK: {', '.join(BENCHMARKS)}." in shown and "(rehearsal: cpu_p2)" in shown
-    assert "--adam-beta1" not in shown
-    told = re.search(r"--help-all lists (\d+) more options: ", shown)
-    assert told is not None
+    assert ABOUT_RUNS[name] not in shown
+    hidden = re.search(r"--help-all lists (\d+) more options: ", shown)
+    assert hidden is not None
     assert main([name, "--help-all"]) == 0
     everything = capsys.readouterr().out
-    assert "--adam-beta1 NUMBER     [0.9]" in everything
+    assert ABOUT_RUNS[name] in everything
     count = len(re.findall(r"^  --", everything, re.MULTILINE)) - len(re.findall(r"^  --", shown, re.MULTILINE))
-    assert count == int(told[1])
+    assert count == int(hidden[1])
+
+
+def test_help_of_schedule_lists_the_options_that_it_reads(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schedule", "rehearsal", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("usage: python -m benchmark schedule BENCHMARK [options]")
+    assert len(re.findall(r"^  --", shown, re.MULTILINE)) == 12
 
 
 def test_help_and_version_need_no_pytorch() -> None:

@@ -29,12 +29,12 @@ def complaint(command: str, *options: str) -> str:
     try:
         import torch
 
-        from benchmark.config.run_options import named_data, require_start
+        from benchmark.config.run_options import named_run, require_start
         from foundation.errors import InputError
     except Exception as error:  # a broken installation can fail in any way
         return f"{found}: import fails: {type(error).__name__}: {' '.join(str(error).split())}"
     try:
-        benchmark, chosen, overrides = named_data(command, options)
+        benchmark, chosen, overrides = named_run(command, options)
         if command == "train":
             require_start(benchmark, overrides)
     except InputError as error:

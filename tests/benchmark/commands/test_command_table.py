@@ -8,7 +8,7 @@ import pytest
 
 from benchmark.__main__ import main
 from benchmark.commands.command_table import parse
-from benchmark.commands.plan_commands import FirstContactCommand, MachinePreflightCommand, PlanCommand, PreflightCommand
+from benchmark.commands.plan_commands import FirstContactCommand, PlanCommand, PreflightCommand
 from benchmark.commands.run_commands import ScheduleCommand
 from benchmark.planning.first_contact import first_contact
 from benchmark.planning.first_contact.first_contact import ContactResult, PartResult
@@ -39,10 +39,10 @@ def test_fp8_is_a_precision_of_a_plan_alone() -> None:
 
 
 def test_preflight_without_a_benchmark_checks_the_machine() -> None:
-    assert parse(["preflight", "--json"]) == MachinePreflightCommand(json=True)
+    assert parse(["preflight", "--json"]) == PreflightCommand(json=True)
     named = parse(["preflight", "rehearsal", "--json"])
     assert isinstance(named, PreflightCommand)
-    assert named.json
+    assert named.json and named.config is not None
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import math
+from fractions import Fraction
 
 import pytest
 
@@ -17,17 +19,17 @@ def test_learning_rate_is_the_references_to_the_last_bit(name: str) -> None:
     rows = content if isinstance(content, list) else content["rows"]
     assert len(rows) > 10
     for row in rows:
-        assert learning_rate(row["num_steps"], GPT3_175B.optimizer).hex() == row["lr_hex"], row
+        assert learning_rate(row["num_steps"], GPT3_175B.optimizer, 1536).hex() == row["lr_hex"], row
 
 
 def test_learning_rate_of_the_checkpoint() -> None:
     """What the 4,000 steps ended with, as stored in common.pt, and the benchmark's first values
     (docs/facts/reference.md e)."""
     original = dataclasses.replace(GPT3_175B.optimizer, lr=6e-5, min_lr=6e-6)
-    assert learning_rate(6_144_000, original) == 5.984178321979609e-05
-    assert learning_rate(6_144_000, GPT3_175B.optimizer) == 1.9947261073265366e-05
+    assert learning_rate(6_144_000, original, 1536) == 5.984178321979609e-05
+    assert learning_rate(6_144_000, GPT3_175B.optimizer, 1536) == 1.9947261073265366e-05
     larger = dataclasses.replace(GPT3_175B.optimizer, lr=3e-5, min_lr=3e-6)
-    assert learning_rate(6_144_000, larger) == 2.9920891609898046e-05
+    assert learning_rate(6_144_000, larger, 1536) == 2.9920891609898046e-05
 
 
 @pytest.mark.parametrize(
@@ -55,9 +57,27 @@ def test_llamas_cosine_ends_at_the_same_step_in_every_batch_size(
     rates = benchmark.optimizer
     assert benchmark.eval_interval == interval
     assert (rates.lr_decay_samples - warm_up) // size == decay_steps
-    assert learning_rate(1_200_000 * size, rates) == rates.min_lr
+    assert learning_rate(1_200_000 * size, rates, size) == rates.min_lr
     half_way = (rates.lr_decay_samples + warm_up) // 2
-    assert learning_rate(half_way, rates) == pytest.approx((rates.lr + rates.min_lr) / 2, rel=1e-6)
+    assert learning_rate(half_way, rates, size) == pytest.approx((rates.lr + rates.min_lr) / 2, rel=1e-5)
+
+
+@pytest.mark.parametrize("size", [16, 32, 64, 96, 128])
+def test_llamas_rates_are_nemos(size: int) -> None:
+    """The formula of docs/facts/llama31_8b.md 2, in exact fractions but for the cosine, at each reference point."""
+    benchmark = LLAMA31_8B.at_batch_size(size)
+    peak, final = benchmark.optimizer.lr, benchmark.optimizer.lr / 10
+    warmup_steps = -(-benchmark.optimizer.lr_warmup_samples // size)
+    for number in (*range(1, 501), 1_199_999, 1_200_000):  # steps, from 1
+        if number <= warmup_steps + 1:
+            expected = float(Fraction(number, warmup_steps + 1)) * peak
+        else:
+            angle = math.pi * float(Fraction(number - 1 - warmup_steps, 1_200_000 - warmup_steps))
+            expected = final + (peak - final) / 2 * (1 + math.cos(angle))
+        rate = learning_rate((number - 1) * size, benchmark.optimizer, size)
+        assert rate == pytest.approx(expected, abs=1e-12 * peak)
+    first = next(scheduled_steps(benchmark))
+    assert first.learning_rate == pytest.approx(peak / (warmup_steps + 1), rel=1e-12)
 
 
 def test_rehearsals_evaluate_as_often_as_their_benchmarks() -> None:

@@ -170,7 +170,7 @@ def test_step_with_a_bad_gradient_or_loss_changes_nothing(seen: dict[str, list[S
 
 def test_learning_rate_is_that_of_the_samples_before_the_step(seen: dict[str, list[Seen]], inputs: Inputs) -> None:
     optimizer = inputs.config(Path("run")).benchmark.optimizer
-    rates = [learning_rate(48_000 + 12 * number, optimizer) for number in range(5)]
+    rates = [learning_rate(48_000 + 12 * number, optimizer, 12) for number in range(5)]
     assert [step.learning_rate for step in seen["alone"][0].steps] == rates
 
 
