@@ -48,6 +48,8 @@
 #   CHAIN                            1: while this job runs, the next one waits in the queue [0]
 #   CHAIN_OPTIONS                    more options of sbatch for that one, separated by spaces []
 #   NEW_SNAPSHOT                     1: run the code as it is now, not as it was when the run began [0]
+#   SNAPSHOT_FILES                   files that git does not track and the run needs, relative to the repository,
+#                                    separated by spaces []
 #   CPU_BIND                         srun --cpu-bind [none: each process keeps to the cores near its GPU]
 #   CUDA_DEVICE_MAX_CONNECTIONS      hardware queues of a GPU [1; on Blackwell unset]
 #   MASTER_ADDR, MASTER_PORT         where the processes meet [the first node, 20000 + a number by job and attempt]
@@ -66,11 +68,38 @@ if [[ -n ${SLURM_JOB_ID:-} ]]; then
 else
   REPOSITORY=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 fi
-# A run goes on with the code it began with, which is in its folder.
+# Print the first path through which somebody other than this user and root may change the code in folder $1. A folder
+# above it with the sticky bit, such as /tmp, is safe. benchmark/launch/slurm/code_trust.py decides in the same way.
+writable_by_others() {
+  local folder=$1 private=-1 members
+  if [[ $(realpath "$folder") != "$folder" ]]; then
+    echo "$folder"
+    return
+  fi
+  if [[ $EUID != 0 && $(id -gn) == "$(id -un)" ]]; then # a group of its own, if it has no other member
+    members=$(getent group "$(id -g)" | cut -d: -f4) || members=unknown
+    [[ -z $members || $members == "$(id -un)" ]] && private=$(id -g)
+  fi
+  local others=(! -uid "$EUID" ! -uid 0) written=(-perm /002 -o -perm /020 ! -gid "$private")
+  find "$folder" \( "${others[@]}" -o "${written[@]}" -o ! -type f ! -type d \) -print -quit 2>/dev/null || echo "$folder"
+  while [[ $folder != / ]]; do
+    folder=$(dirname "$folder")
+    find "$folder" -maxdepth 0 \( "${others[@]}" -o ! -perm -1000 \( "${written[@]}" \) \) -print 2>/dev/null ||
+      echo "$folder"
+  done
+}
+
+# A run goes on with the code it began with, which is in its folder, unless somebody else may have changed that.
 CODE=$REPOSITORY
 if [[ -n ${SLURM_JOB_ID:-} && $# -ge 3 && -f $1/snapshot/code/environment.sh ]] &&
   [[ ${NEW_SNAPSHOT:-0} != 1 || ${SLURM_RESTART_COUNT:-0} != 0 ]]; then
   CODE=$(realpath "$1")/snapshot/code
+  written=$(writable_by_others "$CODE")
+  if [[ -n $written ]]; then
+    printf 'warning: others may write %q, so %q does not run; the code of %q does\n' \
+      "${written%%$'\n'*}" "$CODE" "$REPOSITORY" >&2
+    CODE=$REPOSITORY
+  fi
 fi
 if [[ ! -f $CODE/environment.sh ]]; then
   echo "error: $CODE is not the repository; submit from its folder" >&2
@@ -164,6 +193,8 @@ launch+=(--cpu-bind "${CPU_BIND:-none}")
 [[ ${NEW_SNAPSHOT:-0} == 1 ]] && launch+=(--new-snapshot)
 [[ ${DRY_RUN:-0} == 1 ]] && launch+=(--dry-run)
 [[ ${CHAIN:-0} == 1 ]] && launch+=(--chain "--chain-options=${CHAIN_OPTIONS:-}")
+read -ra files <<<"${SNAPSHOT_FILES:-}"
+for file in "${files[@]}"; do launch+=("--snapshot-file=$file"); done
 for argument in "$LOG_DIR" "${@:2}"; do launch+=("--script=$argument"); done
 options=("${BENCHMARK:-gpt3_175b}" --run-dir "$LOG_DIR")
 options+=(--data-folder "$COM_DIR")
@@ -185,5 +216,7 @@ MIN_LR --min-lr
 SEED --seed
 OPTIONS
 read -ra more <<<"${TRAIN_OPTIONS:-}"
+# Where the group may not write the run's folder, it may not write what the run makes in it: the code's bytecode, too.
+if [[ ! -d $LOG_DIR || -z $(find "$LOG_DIR" -maxdepth 0 -perm /020) ]]; then umask g-w,o-w; fi
 cd "$CODE"
 exec "$PYTHON" -m benchmark.launch "${launch[@]}" -- "${COMMAND:-train}" "${options[@]}" "${more[@]}"

@@ -37,6 +37,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("--chain-options", default="", help="more options of sbatch for that one")
     add("--script", action="append", default=[], help="an argument of run_gpt3.sh, for that one")
     add("--new-snapshot", action="store_true", help="copy the code anew")
+    add("--snapshot-file", action="append", default=[], help="an untracked file that belongs to the code")
     add("--cpu-bind", default="none", help="as srun has it")
     add("--address", help="where the processes meet; the first node unless given")
     add("--dry-run", action="store_true", help="print the srun line")

@@ -16,6 +16,7 @@ from benchmark.run_record.attempt_folder import (
     LAUNCHER_LOG,
     AttemptEnd,
     attempt_path,
+    make_run_folder,
     new_attempt,
     newest_saved,
     write_end,
@@ -81,7 +82,7 @@ def alone_in(run_dir: Path, place: RunPlace) -> Iterator[None]:
     of the other launcher.
     """
     try:
-        run_dir.mkdir(parents=True, exist_ok=True)
+        make_run_folder(run_dir)
         noted = (run_dir / "launcher").open("a+", encoding="utf-8")
     except OSError as error:
         raise Refused(f"{error.filename}: {error.strerror}; choose another folder for the run") from None

@@ -2,8 +2,9 @@
 
 python -m benchmark.machine.environment_snapshot FILE
 
-The file is JSON with versions, packages, variables, limits, devices and their links. Secrets are left out of the
-variables: they are recognised by the variable's name, by the look of its value, and within URLs.
+The file is JSON with versions, packages, variables, limits, devices and their links. It records the variables of
+Slurm, NCCL, CUDA, PyTorch and this project, and no others, because any variable may hold a secret. In a recorded value,
+parts that look secret are left out.
 """
 
 import importlib.metadata
@@ -25,21 +26,30 @@ from benchmark.machine.run_environment import run_environment
 from foundation.outputs.publish import write_text
 
 LEFT_OUT = "(left out)"
+PREFIXES = tuple("SLURM SBATCH_ SRUN_ NCCL_ CUDA_ CUBLAS_ CUDNN_ NVIDIA_ TORCH PYTORCH_ GLOO_ OMP_ MKL_ KMP_".split())
+"""Beginnings of the names of Slurm's, NCCL's, CUDA's and PyTorch's variables."""
+OURS = frozenset(
+    """BENCHMARK CHAIN COMMAND COM_DIR CPU_BIND DRY_RUN EXIT_MARGIN_MINUTES EXTERNAL_GBS EXTERNAL_MODEL_CHECKPOINT_DIR
+    EXTERNAL_TRAINING_ITERATIONS GBS LR MASTER_ADDR MASTER_PORT MIN_LR NEW_SNAPSHOT NODES SEED SNAPSHOT_FILES SYSTEM
+    USE_BF16 ATTEMPT LAUNCHED_S LAUNCH_ID LOCAL_RANK NODE_NAME RANK SUBMITTED_S WORLD_SIZE""".split()
+)
+"""Our variables: those of run_gpt3.sh and of ranks. Not recorded: TRAIN_OPTIONS and CHAIN_OPTIONS, which hold commands;
+config.json has the options."""
 SECRET_NAME = re.compile(
-    r"KEY|TOKEN|SECRET|PASS(W|PHRASE|$)|PASSWD|(?<!OLD)(?<!^)PWD|CREDENTIAL|AUTH|COOKIE|PRIVATE|SIGNATURE|LICENSE"
-    r"|SESSION|BEARER|WEBHOOK|DSN$|CONNECTION_STRING",
-    re.IGNORECASE,
+    r"(?<!_P)KEY|TOKEN|JWT|SECRET|PASS|PW(D|$)|CRED|AUTH|COOKIE|WEBHOOK|COMMENT|MAIL|EXPORT", re.IGNORECASE
 )
+"""Pattern of names that are not recorded although they begin with one of PREFIXES: SLURM_JWT is
+a key, and SLURM_EXPORT_ENV holds values of other variables."""
 SECRET_VALUE = re.compile(
-    r"\b(hf|ghp|gho|ghs|ghu|glpat|xox[abprs]|sk|pk|rk|nvapi)[-_][\w-]{10,}|\bgithub_pat_\w{10,}|\b(AKIA|ASIA)[A-Z0-9]{12,}"
-    r"|\beyJ[\w-]{10,}\.[\w-]+|-----BEGIN|\b(Bearer|Basic) [\w+/=.-]{8,}"
+    r"\b(hf|ghp|gho|ghs|ghu|glpat|xox[abprs]|sk|pk|rk|nvapi)[-_][\w-]{10,}|\bgithub_pat_\w{10,}"
+    r"|\b(AKIA|ASIA)[A-Z0-9]{12,}|\beyJ[\w-]{10,}\.[\w-]+|-----BEGIN|\b(Bearer|Basic) [\w+/=.-]{8,}"
+    r"|(^|\s)(-u|--user)[ =]?\S+:\S+"
 )
-"""Pattern of the keys that services hand out."""
-IN_URL = re.compile(r"(?<=://)[^/@\s]+@")
-ASSIGNED = re.compile(
-    r"(?i)\b([\w.-]*(?:password|passwd|pwd|token|secret|api_?key|sig|signature|credential)s?)=[^&;,\s]+"
-)
-"""Pattern of a secret within a URL, or within a list of settings."""
+"""Pattern of the keys that services hand out, and of names with passwords."""
+IN_URL = re.compile(r"(?<=://)[^/@\s]+@|(?<=[?&])[^\s]+")
+"""Pattern of the secret parts of an address: a name with a password, and a query."""
+ASSIGNED = re.compile(r"(?i)\b([\w.-]*(?:password|passwd|pwd?|token|secret|key|sig|signature|cred\w*))=[^&;,\s]+")
+"""Pattern of a secret within a list of settings."""
 LONGEST_VALUE = 20_000
 
 
@@ -53,7 +63,7 @@ def environment_snapshot(variables: Mapping[str, str]) -> dict[str, Any]:
         "platform": platform.platform(),
         "versions": run_environment("cuda"),
         "packages": installed_packages(),
-        "variables": without_secrets(variables),
+        "variables": recorded_variables(variables),
         "limits": limits(),
         "cores": sorted(os.sched_getaffinity(0)),
         "processors": ask("lscpu"),
@@ -71,15 +81,19 @@ def installed_packages() -> dict[str, str]:
     return dict(sorted(found.items(), key=lambda item: item[0].lower()))
 
 
-def without_secrets(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables by name; values that are or may be secret are left out, whole or in part."""
-    return {name: _without_secret(name, variables[name]) for name in sorted(variables) if "BASH_FUNC_" not in name}
+def recorded_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that the snapshot records, without secret parts."""
+    return {name: _without_secret(variables[name]) for name in sorted(variables) if _is_recorded(name)}
 
 
-def _without_secret(name: str, value: str) -> str:
-    if SECRET_NAME.search(name) or SECRET_VALUE.search(value):
+def _is_recorded(name: str) -> bool:
+    return name in OURS or (name.startswith(PREFIXES) and not SECRET_NAME.search(name))
+
+
+def _without_secret(value: str) -> str:
+    if SECRET_VALUE.search(value):
         return LEFT_OUT
-    value = IN_URL.sub(f"{LEFT_OUT}@", value)
+    value = IN_URL.sub(lambda match: f"{LEFT_OUT}@" if match[0].endswith("@") else LEFT_OUT, value)
     return ASSIGNED.sub(rf"\1={LEFT_OUT}", value)[:LONGEST_VALUE]
 
 

@@ -23,6 +23,8 @@ from benchmark.run_record.small_files import read_record, write_object
 
 LAUNCHER_LOG = "launcher.log"
 ALARM = "alarm"
+RUN_FOLDER_MODE = 0o750
+"""Mode of a new run folder, which an existing folder does not get."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,11 @@ class AttemptEnd:
     """The reason for it, in one line for people."""
     exclude: tuple[str, ...] = ()
     """Hosts that the next attempt leaves out."""
+
+
+def make_run_folder(run_dir: Path) -> None:
+    """Make the folder of a run, unless it exists. Raises OSError."""
+    run_dir.mkdir(RUN_FOLDER_MODE, parents=True, exist_ok=True)
 
 
 def attempts_folder(run_dir: Path) -> Path:

@@ -16,7 +16,7 @@ import torch
 
 from benchmark.config.run_config import RunConfig
 from benchmark.launch.watchdog import STACKS_SIGNAL, watched
-from benchmark.run_record.attempt_folder import attempt_path, raise_alarm, rank_file
+from benchmark.run_record.attempt_folder import attempt_path, make_run_folder, raise_alarm, rank_file
 from benchmark.run_record.endings import ENDINGS, Ending
 from benchmark.run_record.heartbeat import HangLimits, Heartbeat
 from benchmark.run_record.incidents import Incident, IncidentKind, own_incident, write_incident
@@ -69,6 +69,7 @@ def run_process(config: RunConfig) -> NoReturn:
 def _train_watched(config: RunConfig, environment: Environment) -> NoReturn:
     """Train under the watchdog. Raises OSError if the files that watch the process cannot be written."""
     attempt = attempt_path(config.run_dir, environment.attempt)
+    make_run_folder(config.run_dir)
     attempt.mkdir(parents=True, exist_ok=True)
     terminal = os.dup(sys.stderr.fileno())
     if environment.rank > 0:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from benchmark.config.run_config import RunConfig
 from benchmark.machine.run_environment import run_environment
+from benchmark.run_record.attempt_folder import make_run_folder
 from benchmark.run_record.endings import STOP_NOTE
 from benchmark.run_record.events.console import Console
 from benchmark.run_record.events.event import Sink
@@ -48,7 +49,7 @@ def open_run_folder(
         progress = starting_progress(benchmark, config.data.seed or 0)
         yield RunLog(benchmark, system, config.precision, config.logging, progress)
         return
-    folder.mkdir(parents=True, exist_ok=True)
+    make_run_folder(folder)
     refuse_finished(folder)
     with ExitStack() as stack:
         stack.enter_context(only_one_in(folder, "choose another --run-dir"))

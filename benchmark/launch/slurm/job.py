@@ -228,7 +228,7 @@ def _train(job: SlurmJob) -> int:
             left = seconds_left(number)
             raise Refused(f"the job's time is up in {left} s, within EXIT_MARGIN_MINUTES={options.margin_minutes}")
         new = options.new_snapshot and restarts == "0"
-        job.steps.code = run_from_snapshot(options.repository, job.run_dir, new=new)
+        job.steps.code = run_from_snapshot(options.repository, job.run_dir, new=new, more_files=options.snapshot_file)
         job.prepare()
         job.steps.note_surroundings(job.nodes.names)
         job.steps.write_plan()

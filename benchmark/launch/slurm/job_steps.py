@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
@@ -23,6 +24,9 @@ TASK = (
     'trap "" USR1 USR2; export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS; '
     'export NODE_NAME=$SLURMD_NODENAME; exec "$@"'
 )
+
+FREE_TEXT = re.compile(r"^\s*(SubmitLine|Comment|AdminComment|SystemComment|Extra|MailUser)=.*\n", re.MULTILINE)
+"""Lines of ``scontrol show job`` that hold texts of people, perhaps secret ones."""
 
 
 class JobSteps:
@@ -91,8 +95,9 @@ class JobSteps:
         file = self._options.run_dir / "snapshot" / f"job_{self._number}_{restarts}"
         asked: list[list[str]] = [["scontrol", "--version"], ["scontrol", "show", "job", self._number]]
         asked += [["sinfo", "--Node", "--long", f"--nodes={','.join(nodes)}"], ["scontrol", "show", "topology"]]
+        facts = FREE_TEXT.sub("", "".join(f"{ask(*words)}\n" for words in asked))
         with suppress(OSError):
-            file.with_suffix(".txt").write_text("".join(f"{ask(*words)}\n" for words in asked), encoding="utf-8")
+            file.with_suffix(".txt").write_text(facts, encoding="utf-8")
         json = str(file.with_suffix(".json"))
         noting = self.beside(self._options.python, "-m", "benchmark.machine.environment_snapshot", json)
         noting.communicate()

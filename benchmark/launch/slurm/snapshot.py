@@ -3,75 +3,120 @@
 LOG_DIR/snapshot/code/                 the code that runs; code.1, code.2, ...: earlier code, before a NEW_SNAPSHOT
 LOG_DIR/snapshot/git.txt, git.diff     commit and state of the checkout, and how it differed from the commit
 LOG_DIR/snapshot/job_JOB_RESTARTS.txt  the job and its nodes as Slurm has them, the network's topology
-LOG_DIR/snapshot/job_JOB_RESTARTS.json versions, packages, variables (no secrets), devices: environment_snapshot.py
+LOG_DIR/snapshot/job_JOB_RESTARTS.json versions, packages, variables by an allow-list, devices: environment_snapshot.py
+
+The copy holds the files that git tracks and those of SNAPSHOT_FILES, because other files of a checkout may be secret.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import stat
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from benchmark.launch.keep_running import Refused, say
+from benchmark.launch.slurm.code_trust import distrust
 
 MOST_BYTES = 1 << 20
 """Most bytes of a copied file: code is smaller, data is larger."""
 DIFF_BYTES = 10_000_000
-NO_CODE = (".venv", ".git", "runs", "build", "__pycache__")
-"""Folders that are left out of a copy made without git."""
+MOST_NAMED = 5
+"""Most untracked files that a line names."""
+PACKAGES = ("benchmark", "checkpoint_convert", "checksums", "data_prep", "foundation", "model")
+TOP_FILES = ("run_gpt3.sh", "environment.sh", "pyproject.toml", "requirements.lock", "requirements-dev.lock")
+SUFFIXES = frozenset(".py .typed .json .toml .csv .yaml .j2 .js .css .md .md5 .log".split())
+"""Suffixes of the packages' files. With PACKAGES and TOP_FILES they name the code where git is missing."""
 
 
-def run_from_snapshot(repository: Path, run_dir: Path, *, new: bool) -> Path:
-    """Return the run's own copy of the code, made now if there is none or a ``new`` one is wanted. Raises Refused."""
+def run_from_snapshot(repository: Path, run_dir: Path, *, new: bool, more_files: Sequence[str] = ()) -> Path:
+    """Return the folder of the code to run: the run's copy, or the repository if others may write the copy.
+
+    The copy is made if there is none or a ``new`` one is wanted. ``more_files``: untracked files that belong to the
+    code, relative to the repository. Raises Refused.
+    """
     snapshot = run_dir / "snapshot"
-    code, now = snapshot / "code", _commit(repository)
+    code, commit_now = snapshot / "code", _commit(repository)
     if new and code.is_dir():
         numbers = (number for number in range(1, 10_000) if not (snapshot / f"code.{number}").exists())
         code.rename(snapshot / f"code.{next(numbers)}")
     if not code.is_dir():
         try:
-            snapshot.mkdir(parents=True, exist_ok=True)
-            _copy_code(repository, run_dir, code, now)
+            with _umask(0o027):
+                snapshot.mkdir(parents=True, exist_ok=True)
+                _copy_code(repository, code, commit_now, more_files)
+                branch = _git(repository, "rev-parse", "--abbrev-ref", "HEAD")
+                state = _git(repository, "status", "--short")
+                (snapshot / "git.txt").write_bytes(b"commit %s\nbranch %s%s" % (commit_now.encode(), branch, state))
+                (snapshot / "git.diff").write_bytes(_git(repository, "diff", "HEAD", "--binary")[:DIFF_BYTES])
         except (OSError, shutil.Error) as error:
             mend = "see that the disk has room"
             raise Refused(f"{snapshot}: the code could not be copied there ({error}); {mend}") from error
-        branch, state = _git(repository, "rev-parse", "--abbrev-ref", "HEAD"), _git(repository, "status", "--short")
-        (snapshot / "git.txt").write_bytes(b"commit %s\nbranch %s%s" % (now.encode(), branch, state))
-        (snapshot / "git.diff").write_bytes(_git(repository, "diff", "HEAD", "--binary")[:DIFF_BYTES])
-    noted = code / ".commit"
-    commit = noted.read_text(encoding="utf-8").strip() if noted.is_file() else ""
+    commit_file = code / ".commit"
+    commit = commit_file.read_text(encoding="utf-8").strip() if commit_file.is_file() else ""
+    reason = distrust(code)
+    if reason is not None:
+        say(f"code: {repository}, commit {commit_now or 'unknown'}; the run's copy does not run, for {reason}")
+        if commit != commit_now:
+            say(f"code: the run began with commit {commit or 'unknown'}, which is not what runs")
+        return repository
     say(f"code: {code}, commit {commit or 'unknown'}")
-    if now and now != commit:
-        say(f"code: the checkout is at {now} by now, which is not what runs; NEW_SNAPSHOT=1 takes it")
+    if commit_now and commit_now != commit:
+        say(f"code: the checkout is at {commit_now} by now, which is not what runs; NEW_SNAPSHOT=1 takes it")
     return code
 
 
-def _copy_code(repository: Path, run_dir: Path, code: Path, commit: str) -> None:
+@contextmanager
+def _umask(mask: int) -> Iterator[None]:
+    earlier = os.umask(mask)
+    os.umask(mask | earlier)
+    try:
+        yield
+    finally:
+        os.umask(earlier)
+
+
+def _copy_code(repository: Path, code: Path, commit: str, more_files: Sequence[str]) -> None:
     """Copy the checkout as it is now, with changed files; the copy is whole or not there at all."""
-    partial = code.with_name("code.partial")
+    partial, root = code.with_name("code.partial"), repository.resolve()
     shutil.rmtree(partial, ignore_errors=True)
-    for name in _files_of_git(repository) if commit else _files_without_git(repository, run_dir):
-        source, copy = repository / name, partial / name
-        if source.is_file() and source.stat().st_size < MOST_BYTES:
+    for name in more_files:
+        if root not in (repository / name).resolve().parents or not (repository / name).is_file():
+            raise Refused(f"SNAPSHOT_FILES: {name}: expected a file in {repository}")
+    for name in [*(_tracked_files(repository) if commit else _files_without_git(repository)), *more_files]:
+        source, copy = (repository / name).resolve(), partial / name
+        if root in source.parents and source.is_file() and source.stat().st_size < MOST_BYTES:
             copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, copy, follow_symlinks=False)
+            shutil.copy2(source, copy)  # the content of a link
+            copy.chmod(stat.S_IMODE(source.stat().st_mode) & 0o750)
     (partial / ".commit").write_text(f"{commit}\n" if commit else "", encoding="utf-8")
     partial.rename(code)
+    untracked = set(_git_names(repository, "--others", "--exclude-standard")) - set(more_files)
+    if commit and untracked:
+        names = ", ".join(sorted(untracked)[:MOST_NAMED]) + (" ..." if len(untracked) > MOST_NAMED else "")
+        mend = "SNAPSHOT_FILES names those that the run needs"
+        say(f"code: files that git does not track are not copied: {names}; {mend}")
 
 
-def _files_of_git(repository: Path) -> list[str]:
-    """Return the files that git tracks or does not ignore."""
-    listed = _git(repository, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    return [os.fsdecode(name) for name in listed.split(b"\0") if name]
+def _tracked_files(repository: Path) -> list[str]:
+    return _git_names(repository, "--cached")
 
 
-def _files_without_git(repository: Path, run_dir: Path) -> Iterator[str]:
-    """Yield the files of a checkout, except those in folders that hold no code."""
-    for folder, folders, files in os.walk(repository):
-        folders[:] = [name for name in folders if name not in NO_CODE and Path(folder, name) != run_dir]
-        yield from (os.path.relpath(os.path.join(folder, name), repository) for name in files)
+def _git_names(repository: Path, *options: str) -> list[str]:
+    return [os.fsdecode(name) for name in _git(repository, "ls-files", "-z", *options).split(b"\0") if name]
+
+
+def _files_without_git(repository: Path) -> Iterator[str]:
+    """Yield the code's files in a checkout without git, by the names of packages and the suffixes of files."""
+    yield from TOP_FILES
+    for package in PACKAGES:
+        for folder, folders, files in os.walk(repository / package):
+            folders[:] = [name for name in folders if not name.startswith((".", "__pycache__"))]
+            names = [name for name in files if not name.startswith(".") and Path(name).suffix in SUFFIXES]
+            yield from (os.path.relpath(os.path.join(folder, name), repository) for name in names)
 
 
 def _commit(repository: Path) -> str:

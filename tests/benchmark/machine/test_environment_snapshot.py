@@ -2,62 +2,86 @@
 
 import json
 import os
+import re
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
-from benchmark.machine.environment_snapshot import LEFT_OUT, environment_snapshot, without_secrets
-from tests.support import forked_command
+from benchmark.machine.environment_snapshot import LEFT_OUT, environment_snapshot, recorded_variables
+from tests.support import REPOSITORY, forked_command
 
-SECRETS = {
+NOT_RECORDED = {
     "WANDB_API_KEY": "abc",
+    "MY_LOGGING_PASSPHRASE_FOR_WANDB": "0123456789abcdef0123456789abcdef01234567",
     "HF_TOKEN": "abc",
-    "AWS_SECRET_ACCESS_KEY": "abc",
-    "DB_PASSWORD": "abc",
-    "MYSQL_PWD": "abc",
-    "PGPASS": "abc",
-    "SSH_AUTH_SOCK": "/tmp/agent",
-    "GOOGLE_APPLICATION_CREDENTIALS": "/home/key.json",
-    "SLACK_WEBHOOK": "https://hooks.example.com/abc",
-    "TRAIN_OPTIONS": "--notify ghp_0123456789abcdef0123",
-    "NOTE": "AKIAIOSFODNN7EXAMPLE",
-    "HEADER": "Bearer abcdefghijkl",
-    "JWT": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc",
+    "ALERTS": "https://hooks.slack.com/services/T0/B0/abc",
+    "STORAGE": "DefaultEndpointsProtocol=https;AccountName=me;AccountKey=abc==",
+    "REGISTRY_CREDS": "me:abc",
+    "DB_PW": "abc",
+    "FETCH": "curl -u me:abc https://example.com",
+    "TRAIN_OPTIONS": "--after-checkpoint /home/me/notify.sh --wandb online",
+    "CHAIN_OPTIONS": "--comment abc",
+    "SLURM_JWT": "abc",
+    "SLURM_EXPORT_ENV": "ALL,STORAGE=abc",
+    "HOME": "/home/me",
 }
-PLAIN = {
+RECORDED = {
     "COM_DIR": "/data/tokens",
-    "PWD": "/work",
-    "OLDPWD": "/home",
-    "NCCL_DEBUG": "INFO",
-    "PATH": "/usr/bin:/bin",
+    "CUDA_VISIBLE_DEVICES": "0,1",
     "MASTER_PORT": "20001",
+    "NCCL_DEBUG": "INFO",
+    "NCCL_IB_PKEY": "0x8001",
+    "OMP_NUM_THREADS": "4",
+    "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
     "SEED": "7",
+    "SLURM_JOB_ID": "5",
+    "TORCH_NCCL_TRACE_BUFFER_SIZE": "100",
 }
 
 
-@pytest.mark.parametrize("name", SECRETS)
-def test_secrets_are_left_out(name: str) -> None:
-    assert without_secrets({name: SECRETS[name]}) == {name: LEFT_OUT}
+def test_only_listed_variables_are_recorded() -> None:
+    assert recorded_variables({**NOT_RECORDED, **RECORDED}) == RECORDED
 
 
-def test_what_is_no_secret_stays() -> None:
-    assert without_secrets(PLAIN) == PLAIN
+SECRET_VALUES = [
+    "ghp_0123456789abcdef0123",
+    "AKIAIOSFODNN7EXAMPLE",
+    "Bearer abcdefghijkl",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc",
+    "curl -u me:hunter2 https://example.com",
+]
 
 
-def test_credentials_within_values() -> None:
-    found = without_secrets(
-        {
-            "HTTPS_PROXY": "http://me:hunter2@proxy:3128",
-            "PIP_INDEX_URL": "https://index.example.com/simple?user=me&token=hunter2&x=1",
-            "SETTINGS": "host=db password=hunter2 port=1",
-            "BASH_FUNC_module%%": "() { hunter2; }",
-        }
+@pytest.mark.parametrize("value", SECRET_VALUES)
+def test_a_recorded_variable_with_a_secret_value(value: str) -> None:
+    assert recorded_variables({"SLURM_JOB_NAME": value}) == {"SLURM_JOB_NAME": LEFT_OUT}
+
+
+@pytest.mark.parametrize(
+    ("value", "masked"),
+    [
+        ("http://me:hunter2@host:1", f"http://{LEFT_OUT}@host:1"),
+        ("https://host/data?sig=hunter2", f"https://host/data?{LEFT_OUT}"),
+        ("host=db password=hunter2 port=1", f"host=db password={LEFT_OUT} port=1"),
+        ("AccountName=me;AccountKey=hunter2==;x=1", f"AccountName=me;AccountKey={LEFT_OUT};x=1"),
+    ],
+)
+def test_secret_parts_of_a_recorded_value(value: str, masked: str) -> None:
+    assert recorded_variables({"COM_DIR": value}) == {"COM_DIR": masked}
+
+
+def test_variables_of_a_job_are_recorded_but_for_commands() -> None:
+    head = (
+        (REPOSITORY / "run_gpt3.sh")
+        .read_text()
+        .partition("# Variables of a job")[2]
+        .partition("# Variables of the reh")[0]
     )
-    assert "hunter2" not in json.dumps(found)
-    assert found["HTTPS_PROXY"] == f"http://{LEFT_OUT}@proxy:3128"
-    assert found["PIP_INDEX_URL"].startswith("https://index.example.com/simple?user=me&token=")
-    assert found["SETTINGS"].endswith("port=1")
+    rows = re.findall(r"^#   ([A-Z][A-Z0-9_, ]+?)  ", head, flags=re.MULTILINE)
+    names = {name for row in rows for name in row.split(", ")}
+    assert len(names) > 20
+    assert names - set(recorded_variables(dict.fromkeys(names, "1"))) == {"TRAIN_OPTIONS", "CHAIN_OPTIONS"}
 
 
 @pytest.mark.slow
@@ -69,7 +93,7 @@ def test_command_writes_it_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     found = json.loads(text)
     assert found["packages"]["torch"] == version("torch")
     assert found["limits"]["NOFILE"][1] != 0
-    assert found["variables"]["WANDB_API_KEY"] == LEFT_OUT
+    assert "WANDB_API_KEY" not in found["variables"]
     assert "hunter2" not in text
     assert found["cores"] == sorted(os.sched_getaffinity(0))
 

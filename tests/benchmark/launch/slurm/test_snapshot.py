@@ -5,7 +5,12 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from benchmark.launch.slurm.snapshot import PACKAGES, SUFFIXES
 from tests.benchmark.launch.slurm.stand_in_job import Job
+from tests.support import REPOSITORY
+
+NOTICE = "benchmark/judging/report/vendor/LICENSE"
+"""The only file of a package without a suffix; it is no code."""
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -20,6 +25,10 @@ def test_code_is_that_of_the_beginning(job: Job) -> None:
     (checkout / "benchmark" / "loop.py").write_text("first\n")
     (checkout / "gone.py").touch()
     (checkout / ".gitignore").write_text("*.log\n")
+    (checkout / "same.py").symlink_to("gone.py.kept")
+    (checkout / "gone.py.kept").write_text("kept\n")
+    (checkout / "away.py").symlink_to(job.folder / "private")
+    (job.folder / "private").write_text("hunter2\n")
     git(checkout, "init", "--quiet")
     git(checkout, "add", ".")
     git(checkout, "commit", "--quiet", "--message", "first")
@@ -27,14 +36,23 @@ def test_code_is_that_of_the_beginning(job: Job) -> None:
     (checkout / "benchmark" / "loop.py").write_text("changed\n")
     (checkout / "gone.py").unlink()
     (checkout / "new file.py").write_text("untracked\n")
+    for name in (".env", "token.txt", "new.py"):
+        (checkout / name).write_text("hunter2\n")
     (checkout / "large.bin").write_bytes(bytes(2 << 20))
     (checkout / "some.log").touch()
-    assert job.run().returncode == 0
+    begun = job.run(SNAPSHOT_FILES="new.py some.log")
+    assert begun.returncode == 0
+    assert (
+        "does not track are not copied: .env, large.bin, new file.py, token.txt; SNAPSHOT_FILES names" in begun.stdout
+    )
     code = snapshot / "code"
     assert (code / ".commit").read_text() == f"{commit}-dirty\n"
     assert (code / "benchmark" / "loop.py").read_text() == "changed\n"
-    assert (code / "new file.py").exists()
-    assert not any((code / name).exists() for name in ("gone.py", "large.bin", "some.log", ".git"))
+    assert all((code / name).is_file() for name in ("new.py", "some.log", ".gitignore"))
+    not_copied = ("gone.py", "large.bin", ".git", "new file.py", ".env", "token.txt", "away.py")
+    assert not any((code / name).exists() for name in not_copied)
+    assert not (code / "same.py").is_symlink() and (code / "same.py").read_text() == "kept\n"
+    assert all(path.lstat().st_mode & 0o027 == 0 for path in [job.log_dir, snapshot, code, *code.rglob("*")])
     assert "+changed" in (snapshot / "git.diff").read_text()
     assert f"commit {commit}-dirty" in (snapshot / "git.txt").read_text()
     assert (snapshot / "job_5_0.txt").exists()
@@ -64,10 +82,27 @@ def test_code_is_that_of_the_beginning(job: Job) -> None:
 def test_code_without_git(job: Job) -> None:
     checkout = job.folder / "checkout"
     (checkout / "runs").mkdir()
-    (checkout / "runs" / "data").touch()
+    for name in ("runs/data", ".env", "token.txt", "benchmark/.env", "benchmark/token.txt", "benchmark/new.py"):
+        (checkout / name).touch()
     job.log_dir = checkout / "log"
     assert job.run().returncode == 0
     code = job.log_dir / "snapshot" / "code"
     assert (code / ".commit").read_text() == ""
     assert (code / "benchmark" / "launch" / "__main__.py").exists()
-    assert not (code / "runs").exists() and not (code / "log").exists()
+    assert (code / "benchmark" / "new.py").exists() and (code / "run_gpt3.sh").stat().st_mode & 0o777 == 0o750
+    not_copied = ("runs", "log", ".env", "token.txt", "benchmark/.env", "benchmark/token.txt")
+    assert not any((code / name).exists() for name in not_copied)
+
+
+def test_packages_hold_no_file_that_a_checkout_without_git_would_miss() -> None:
+    tracked = git(REPOSITORY, "ls-files", *PACKAGES).splitlines()
+    assert len(tracked) > 300
+    assert [name for name in tracked if Path(name).suffix not in SUFFIXES] == [NOTICE]
+
+
+def test_listed_file_lies_in_the_repository(job: Job) -> None:
+    (job.folder / "private").touch()
+    for name in ("../private", str(job.folder / "private"), "missing.py"):
+        refused = job.run(SNAPSHOT_FILES=name)
+        assert refused.returncode == 2
+        assert f"error: SNAPSHOT_FILES: {name}: expected a file in {job.folder / 'checkout'}" in refused.stdout
