@@ -41,13 +41,13 @@ ACCELERATORS = {
     "Trillium": Accelerator(r"(?i:trillium)|TPU.?v6e", 918.0, "docs/facts/peers.md 1.0; from memory"),
 }
 """The accelerators by name. Where several patterns match a device's name, the first one counts."""
-A_PART = re.compile(r"\bMIG\b")
-"""The pattern finds devices that are a part of an accelerator. Such a part has another peak."""
+PARTITION = re.compile(r"\bMIG\b")
+"""Finds devices that are a partition of an accelerator; a partition has a lower peak."""
 
 
 def accelerator_named(model: str) -> str | None:
-    """The first entry whose pattern is found in ``model``; None for a part of a device and for unknown ones."""
-    if A_PART.search(model):
+    """Return the first entry whose pattern is found in ``model``; None for a partition or an unknown device."""
+    if PARTITION.search(model):
         return None
     return next((name for name, entry in ACCELERATORS.items() if re.search(entry.pattern, model)), None)
 
@@ -59,7 +59,7 @@ def accelerator_called(text: str) -> str:
     """
     named = (name for name in ACCELERATORS if name.casefold() == text.casefold())
     fitting = (name for name, entry in ACCELERATORS.items() if re.search(rf"(?i:{entry.pattern})(?!\d)", text))
-    found = next(named, None) or next(fitting, None)
-    if found is None or A_PART.search(text):
+    name = next(named, None) or next(fitting, None)
+    if name is None or PARTITION.search(text):
         raise InputError(f"accelerator {text:.80}: unknown; there are {', '.join(ACCELERATORS)}")
-    return found
+    return name

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from benchmark.config.run_config import Benchmark, LogKeys, OptimizerConfig, ReferenceRate, TokenFiles
+from benchmark.config.benchmark_config import Benchmark, LogKeys, OptimizerConfig, ReferenceRate, TokenFiles
 from model.gpt3_config import GPT3Config
 from model.llama31_config import Llama31Config
 

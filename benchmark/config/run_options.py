@@ -6,8 +6,9 @@ from typing import Annotated, Protocol, TypeVar
 
 import tyro
 
+from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.benchmarks import BENCHMARKS
-from benchmark.config.run_config import Benchmark, RunConfig
+from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import System
 from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS, system_called
 from foundation.cli import choose, one_line_usage_error

@@ -147,8 +147,8 @@ class DebugSwitches:
         """The first and the last."""
         if self.profile is None:
             return None
-        found = re.fullmatch(r"(\d{1,12}):(\d{1,12})", self.profile)
-        return (int(found[1]), int(found[2])) if found else (0, 0)
+        match = re.fullmatch(r"(\d{1,12}):(\d{1,12})", self.profile)
+        return (int(match[1]), int(match[2])) if match else (0, 0)
 
     @property
     def for_gpus(self) -> list[str]:

@@ -20,19 +20,19 @@ def runtime_environment(system: System, *, deterministic: bool) -> dict[str, str
     # gloo, which carries only small messages of the host here, connects two processes when they first talk. Otherwise
     # each connects to all: at 2,048 processes 8.4 million questions to the store of rank 0, whose answers of 16 KB are
     # 69 GB, and 2,047 open connections in each process, for every group of all processes.
-    found = {"TORCH_GLOO_LAZY_INIT": "1"}
+    variables = {"TORCH_GLOO_LAZY_INIT": "1"}
     if system.tensor_parallel > 1 and system.collectives.copy_engines != "none":
         # A message that copy engines carry is several commands, each of which waits for the one before: in one queue
         # every product handed over after it would wait, too. 8 is CUDA's own number.
-        found["CUDA_DEVICE_MAX_CONNECTIONS"] = "8"
+        variables["CUDA_DEVICE_MAX_CONNECTIONS"] = "8"
     elif system.tensor_parallel > 1 and system.accelerator in ONE_QUEUE:
         # A collective that was handed over before a matrix product starts before it, and runs beside it; with several
         # queues the product may take all multiprocessors first.
-        found["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
+        variables["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
     if deterministic:
         # cuBLAS repeats to the bit only with workspaces of a fixed size; PyTorch refuses to compute without it.
-        found["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+        variables["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
         # NCCL otherwise chooses algorithm and protocol by size and by what it measures: the one decides the order of a
         # sum, and rings leave out sums within switches; the other decides how a message is cut into parts.
-        found |= {"NCCL_ALGO": "Ring", "NCCL_PROTO": "Simple"}
-    return found
+        variables |= {"NCCL_ALGO": "Ring", "NCCL_PROTO": "Simple"}
+    return variables

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from benchmark.config.run_config import Benchmark, OptimizerConfig
+from benchmark.config.benchmark_config import Benchmark, OptimizerConfig
 
 
 def learning_rate(samples: int, optimizer: OptimizerConfig, global_batch_size: int) -> float:

@@ -162,10 +162,10 @@ def read_system(path: Path) -> System:
     try:
         table = tomllib.loads(read_regular(path, LARGEST_FILE).decode())
         section = table.get("collectives", {})
-        others = table.keys() - _names(System) | table.keys() & {"name"}
-        others |= section.keys() - _names(Collectives) if isinstance(section, dict) else set()
-        if others:
-            raise InputError(f"{path}: {', '.join(sorted(others))[:200]}: no field of a system; {mend}")
+        unknown_fields = table.keys() - _names(System) | table.keys() & {"name"}
+        unknown_fields |= section.keys() - _names(Collectives) if isinstance(section, dict) else set()
+        if unknown_fields:
+            raise InputError(f"{path}: {', '.join(sorted(unknown_fields))[:200]}: no field of a system; {mend}")
         return msgspec.convert({**USUAL, **table, "name": path.stem}, System)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}; {mend}") from None
@@ -188,8 +188,8 @@ def system_text(system: System) -> str:
 
 def _chosen(config: Any) -> dict[str, Any]:
     """Return the fields that differ from what a file that does not say them gets."""
-    usual = {field.name: USUAL.get(field.name, field.default) for field in fields(config)}
-    return {name: value for name, due in usual.items() if (value := getattr(config, name)) != due}
+    defaults = {field.name: USUAL.get(field.name, field.default) for field in fields(config)}
+    return {name: value for name, default in defaults.items() if (value := getattr(config, name)) != default}
 
 
 def _names(kind: type[Any]) -> set[str]:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.benchmarks import BENCHMARKS
 from benchmark.config.reference_curves import REFERENCE_CURVES, ReferenceCurve
-from benchmark.config.run_config import Benchmark
 
 LATEST = 8
 """Evaluations that say how far a run stands from its reference curve; their median, as one may be a spike."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmark.config.run_config import Benchmark
+from benchmark.config.benchmark_config import Benchmark
 from benchmark.judging.results.convergence import make_point
 from benchmark.rehearsal.rehearse import rehearse
 from foundation.errors import CheckFailed, InputError

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.field_checks import require_seed
-from benchmark.config.run_config import Benchmark
 from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS
 from benchmark.judging.review.verdict import Review, review
 from benchmark.launch.one_machine import run_here
@@ -251,8 +251,8 @@ class _Rehearsal:
 def _words_for(verdict: Review) -> str:
     subject = verdict.subjects[0]
     tools = ", ".join(f"{check.tool} {check.outcome}" for check in subject.checks)
-    own = f"{len(subject.of('error'))} errors and {len(subject.of('warning'))} warnings of our own rules"
-    return f"{'PASS' if verdict.passed else 'FAIL'} (official: {tools}, ruleset {subject.ruleset}; {own})"
+    findings = f"{len(subject.of('error'))} errors and {len(subject.of('warning'))} warnings of our own rules"
+    return f"{'PASS' if verdict.passed else 'FAIL'} (official: {tools}, ruleset {subject.ruleset}; {findings})"
 
 
 def unigram_entropy(prefix: Path) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchmark.config.run_config import Benchmark
+from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.run_sections import DataOptions
 from data_prep.sample_order.token_windows import (
     BlendedDataset,

@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmark.config.run_config import Benchmark
+from benchmark.config.benchmark_config import Benchmark
 from benchmark.run_record.endings import RunEnd
 from benchmark.run_record.events.event_log import EventLog
 from benchmark.run_record.events.mlperf_log import block_fields, logged_progress, progress_fields

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from benchmark.config.run_config import Benchmark, Precision
+from benchmark.config.benchmark_config import Benchmark
+from benchmark.config.run_config import Precision
 from benchmark.config.run_sections import LoggingOptions
 from benchmark.config.system_config import System
 from benchmark.machine.run_environment import float32_products, seconds_since_process_start

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.benchmarks import REHEARSAL
-from benchmark.config.run_config import Benchmark, RunConfig
+from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import System
 from benchmark.config.systems import SYSTEMS
 from benchmark.training.engine.distributed import end_process

@@ -20,7 +20,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from benchmark.config.run_config import Benchmark
+from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.system_config import System
 from benchmark.config.systems import SYSTEMS
 from foundation.outputs.lock import only_one_in

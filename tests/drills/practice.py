@@ -4,8 +4,9 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.benchmarks import REHEARSAL, REHEARSAL_LLAMA
-from benchmark.config.run_config import Benchmark, RunConfig
+from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import System
 from benchmark.config.systems import SYSTEMS
 from foundation.outputs.manifest import manifest_path

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from benchmark.config.benchmark_config import Benchmark, LogKeys
 from benchmark.config.benchmarks import GPT3_175B, LLAMA31_8B, LLAMA_LOG_KEYS, REHEARSAL, REHEARSAL_LLAMA
-from benchmark.config.run_config import Benchmark, LogKeys
 from model.decoder_sizes import DecoderSizes
 from model.llama31_config import Llama31Config
 

@@ -12,7 +12,8 @@ import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 import checksums
-from benchmark.config.run_config import CONFIG_FILENAME, Benchmark
+from benchmark.config.benchmark_config import Benchmark
+from benchmark.config.run_config import CONFIG_FILENAME
 from benchmark.config.system_config import SUFFIX, System, system_text
 from benchmark.judging.results.judged import Judged
 from benchmark.judging.results.recorded_run import RecordedRun, settings

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.benchmarks import BENCHMARKS
-from benchmark.config.run_config import Benchmark
 from benchmark.judging.results.judged import OFFICIAL, Judged
 from benchmark.judging.results.recorded_run import RecordedRun, read_recorded_run
 from benchmark.judging.results.system_description import MOST_BYTES, marked_fields

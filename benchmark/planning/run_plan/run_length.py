@@ -7,8 +7,9 @@ import dataclasses
 import math
 from dataclasses import dataclass
 
+from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.benchmarks import BENCHMARKS
-from benchmark.config.run_config import Benchmark, RunConfig
+from benchmark.config.run_config import RunConfig
 from benchmark.training.inputs import count_validation_tokens
 
 

@@ -7,8 +7,9 @@ from typing import Annotated, Literal
 
 import tyro
 
+from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.benchmarks import BENCHMARKS
-from benchmark.config.run_config import Benchmark, RunConfig
+from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import Collectives, System
 from foundation.errors import InputError
 from model.decoder_sizes import Recompute

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmark.config.run_config import CONFIG_FILENAME, Benchmark
+from benchmark.config.benchmark_config import Benchmark
+from benchmark.config.run_config import CONFIG_FILENAME
 from benchmark.config.run_sections import LoggingOptions
 from benchmark.config.system_config import System
 from benchmark.run_record.events.event import Event

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
 
-from benchmark.config.run_config import Benchmark
+from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.run_sections import SaveOptions
 from benchmark.config.system_config import System
 from model.decoder_sizes import DecoderSizes

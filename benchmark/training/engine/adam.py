@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-from benchmark.config.run_config import OptimizerConfig
+from benchmark.config.benchmark_config import OptimizerConfig
 from model.kernels import adam
 
 MOMENTS = ("exp_avg", "exp_avg_sq")

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from benchmark.config.run_config import Benchmark
+from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.system_config import System
 from data_prep.sample_order.token_windows import PADDING, TokenWindows
 from foundation.errors import InputError

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from benchmark.config.run_config import Benchmark
+from benchmark.config.benchmark_config import Benchmark
 from benchmark.run_record.events.run_clock import ClockMark
 
 

@@ -10,7 +10,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-from benchmark.config.run_config import Benchmark, Precision
+from benchmark.config.benchmark_config import Benchmark
+from benchmark.config.run_config import Precision
 from benchmark.config.system_config import System
 from benchmark.training.engine.adam import MOMENTS, Adam
 from benchmark.training.engine.distributed import World

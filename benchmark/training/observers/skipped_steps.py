@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 
-from benchmark.config.run_config import Benchmark
+from benchmark.config.benchmark_config import Benchmark
 from benchmark.run_record.endings import RunEnd
 from benchmark.run_record.events.event_log import EventLog
 from benchmark.run_record.phases import PhaseLog

@@ -13,7 +13,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from benchmark.config.run_config import Benchmark, RunConfig
+from benchmark.config.benchmark_config import Benchmark
+from benchmark.config.run_config import RunConfig
 from benchmark.config.run_sections import DataOptions
 from benchmark.config.system_config import System
 from benchmark.config.systems import system_called

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from mlperf_logging.rcp_checker.rcp_checker import RCP_Checker
 
+from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.benchmarks import REHEARSAL, REHEARSAL_LLAMA, REHEARSALS
-from benchmark.config.run_config import Benchmark
 from benchmark.rehearsal import reference_points
 from benchmark.rehearsal.reference_points import rehearse_seeds, write_reference_points
 from benchmark.training.same_run import as_json

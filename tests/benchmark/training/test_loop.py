@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import benchmark.training.loop as loop_module
-from benchmark.config.run_config import Benchmark
+from benchmark.config.benchmark_config import Benchmark
 from benchmark.run_record.endings import RunEnd
 from benchmark.run_record.events.event import Event
 from benchmark.run_record.events.event_log import EventLog

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.config.run_config import Benchmark
+from benchmark.config.benchmark_config import Benchmark
 from tests.benchmark.llama import TINY_LLAMA
 from tests.benchmark.runs import run, system_of
 from tests.benchmark.tiny import SHORT, Inputs

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.benchmarks import GPT3_175B, LLAMA31_8B
 from benchmark.config.reference_curves import REFERENCE_CURVES
-from benchmark.config.run_config import Benchmark, RunConfig
+from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import System
 from benchmark.config.systems import SYSTEMS
 from benchmark.judging.results.run_summary import STEP_TIMING, VALIDATION_TIMING, RunSummary

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from benchmark.__main__ import main
+from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.benchmarks import GPT3_175B, LLAMA31_8B
-from benchmark.config.run_config import Benchmark
 from benchmark.config.systems import SYSTEMS
 from benchmark.planning.dry_run.dry_run import MEMORY_PARTS, DryRun
 from benchmark.planning.dry_run.rank_report import AxisTraffic, RankReport, WorkCounts

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.benchmarks import GPT3_175B, LLAMA31_8B, REHEARSAL, REHEARSAL_LLAMA
-from benchmark.config.run_config import Benchmark
 from benchmark.config.systems import SYSTEMS
 from benchmark.judging.results.judged import DISCLOSURE, JUDGED
 from benchmark.run_record.endings import Ending

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.benchmarks import GPT3_175B
-from benchmark.config.run_config import Benchmark, RunConfig
+from benchmark.config.run_config import RunConfig
 from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS
 from benchmark.run_record.endings import Ending
 from benchmark.run_record.phases import PhaseLog

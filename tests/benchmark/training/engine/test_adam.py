@@ -10,8 +10,8 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
+from benchmark.config.benchmark_config import OptimizerConfig
 from benchmark.config.benchmarks import GPT3_175B, LLAMA31_8B
-from benchmark.config.run_config import OptimizerConfig
 from benchmark.training.engine.adam import Adam, clip_coefficient
 from tests.benchmark.tiny import in_processes
 

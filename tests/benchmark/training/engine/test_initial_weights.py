@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from torch.distributed.tensor import DTensor
 
-from benchmark.config.run_config import Benchmark, RunConfig
+from benchmark.config.benchmark_config import Benchmark
+from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import System
 from benchmark.training.engine.distributed import World, joined_world
 from benchmark.training.engine.rank_environment import read_environment

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.benchmarks import REHEARSAL
 from benchmark.config.reference_curves import REFERENCE_CURVES
-from benchmark.config.run_config import Benchmark
 from benchmark.run_record.events.event import Event
 from benchmark.run_record.events.event_log import EventLog
 from benchmark.training.engine.run_progress import Evaluation, starting_progress
