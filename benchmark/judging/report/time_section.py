@@ -1,6 +1,6 @@
 """Divide the time of the runs into its parts, and show it, attempt by attempt, with the causes of slowness.
 
-A run with ``events.jsonl`` tells all parts, over all its attempts (benchmark/launch/status/). A published log tells the
+A run with ``events.jsonl`` tells all parts, over all its attempts (benchmark/run_record/). A published log tells the
 initialisation, and evaluations that have a start and a stop; the rest counts as training. A part that is not known is
 left out instead of shown as zero.
 """
@@ -12,10 +12,10 @@ from typing import Any
 from benchmark.judging.report.judgement import ReportedRun
 from benchmark.judging.report.page_parts import NOTHING, Bar, BarPart, Cell, Row, Section, Table, Words
 from benchmark.judging.results.recorded_run import RecordedRun
-from benchmark.launch.status.run_status import RunStatus, as_utc, device_hours, read_status
-from benchmark.launch.status.status_text import headline, totals, words
-from benchmark.launch.status.wall_time import MEANINGS, Kind
 from benchmark.run_record.recorded_events import RecordedEvent
+from benchmark.run_record.run_status import RunStatus, as_utc, device_hours, headline, totals, words
+from benchmark.run_record.status_reading import read_status
+from benchmark.run_record.wall_time import MEANINGS, Kind
 from foundation.plain_text import shortened
 from foundation.sizes import duration
 

@@ -18,10 +18,11 @@ from benchmark.judging.report.time_section import (
     timeline,
 )
 from benchmark.judging.results.recorded_run import read_recorded_run
-from benchmark.launch.status.run_status import RunStatus, read_status
 from benchmark.run_record.recorded_events import RecordedEvent
+from benchmark.run_record.run_status import RunStatus
+from benchmark.run_record.status_reading import read_status
 from tests.benchmark.judging.report.runs import write_run
-from tests.benchmark.launch.status.supervised_run import killed_and_hung
+from tests.benchmark.run_record.supervised_run import killed_and_hung
 
 
 @pytest.fixture(scope="module")

@@ -6,15 +6,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmark.launch.status.run_status import AttemptRow, RunStatus, as_utc, device_hours, read_status
-from benchmark.launch.status.wall_time import MEANINGS
+from benchmark.run_record.run_status import AttemptRow, RunStatus, as_utc, device_hours, headline, share, totals, words
+from benchmark.run_record.status_reading import read_status
+from benchmark.run_record.wall_time import MEANINGS
 from foundation.errors import InputError
 from foundation.plain_text import shortened, table_text
 from foundation.sizes import duration
 
 NOTHING = "-"
-MOST_LETTERS = 200
-"""Most characters of the text about an attempt."""
 FOLLOW_S = 5.0
 COLUMNS = ("run", "state", "step", "loss", "s/step", "MFU", "checkpoint", "attempts", "goodput", "expected end")
 
@@ -46,30 +45,6 @@ def run_folders(paths: Sequence[Path]) -> list[Path]:
 
 def _is_run(path: Path) -> bool:
     return (path / "events.jsonl").is_file() or (path / "attempts").is_dir()
-
-
-def share(part: float | None) -> str:
-    return NOTHING if part is None else f"{part:.1%}"
-
-
-def headline(run: RunStatus) -> str:
-    """Describe the run's goodput in a sentence."""
-    queue = "" if not run.by_kind["queue"] else f", {share(run.goodput_without_queue)} without the queue"
-    return f"goodput {share(run.goodput)} of {duration(run.whole_ms / 1000)}{queue}"
-
-
-def totals(run: RunStatus) -> str:
-    """Describe all losses of the run in a sentence."""
-    attempts, hours = len(run.attempts), run.device_hours_lost
-    skipped = f", {run.steps_skipped:,} skipped" if run.steps_skipped else ""
-    lost = "" if not hours else f"; {hours:,.3g} device hours lost on {run.devices:,} devices"
-    plural = "" if attempts == 1 else "s"
-    return f"{attempts} attempt{plural}, {run.steps_kept:,} steps kept, {run.steps_lost:,} lost{skipped}{lost}"
-
-
-def words(row: AttemptRow) -> str:
-    """Return the text about the end of an attempt."""
-    return shortened(row.said, MOST_LETTERS)
 
 
 def _text(found: Sequence[RunStatus]) -> str:
