@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from benchmark.config.run_config import RunConfig
 from benchmark.planning.dry_run.examine_rank import examine, layers_of_rank
 from benchmark.planning.dry_run.rank_report import RankReport, messages_of_step
-from benchmark.planning.fake_device.device_rules import DeviceFault
+from benchmark.planning.fake_device.device_rules import DeviceFault, UnknownQuestion
 from foundation.errors import InputError
 
 RESERVE = 0.1
@@ -40,7 +40,8 @@ class DryRun:
 def dry_run(config: RunConfig) -> DryRun:
     """Examine one rank of each kind; the configuration must have passed ``RunConfig.require_fit``.
 
-    Raises DeviceFault if the code does something that a real device would refuse (fake_device/device_rules.py).
+    Raises DeviceFault if the code does something that a real device would refuse (fake_device/device_rules.py), and
+    InputError if this version of PyTorch asks the fake device for something that it does not know.
     """
     if config.system.device == "cpu":
         importlib.import_module("torch._dynamo")  # fake tensors need it: imported here, not in each process below
@@ -92,6 +93,8 @@ def _send_examined(sender: Connection, config: RunConfig, kind: str, rank: int) 
     """Send the report or the failure. Failures meant for people are sent whole, others as text."""
     try:
         sender.send(examine(config, kind, rank))
+    except UnknownQuestion as unknown:
+        sender.send(InputError(str(unknown)))
     except (DeviceFault, InputError) as failure:
         sender.send(failure)
     except Exception:

@@ -20,9 +20,10 @@ from torch import Tensor
 
 _aten: Any = torch.ops.aten
 GPU = torch.device("cuda", 0)
-OUR_FOLDER = Path(__file__).parents[3]
-NOT_OURS = (str(Path(__file__).parents[1]), str(Path(torch.__file__).parent))
-"""Folders whose lines are not named in findings: the dry run itself, and PyTorch."""
+OUR_PACKAGES = ("benchmark", "model", "tests")
+"""Top-level packages whose lines are named in findings, wherever they are installed."""
+DRY_RUN = ("benchmark.planning.dry_run", "benchmark.planning.fake_device")
+"""Packages of the dry run itself, whose lines are not named."""
 
 NEEDS_VALUES = {
     _aten.nonzero.default: "nonzero, whose shape depends on values",
@@ -43,6 +44,16 @@ class DeviceFault(Exception):
     """Error for code that a GPU would refuse, or that would make the host wait for the GPU."""
 
 
+class UnknownQuestion(DeviceFault, AttributeError):
+    """Error for a question of PyTorch that the fake device has no answer to; PyTorch may ask whether it has one."""
+
+    def __init__(self, question: str) -> None:
+        super().__init__(
+            f"{our_line()[0]}: PyTorch {torch.__version__} asks the dry run's fake device for {question}, which it does"
+            " not know; add it to benchmark/planning/fake_device/, or install another version of PyTorch"
+        )
+
+
 @dataclass(frozen=True)
 class HostWait:
     """One wait of the host for the device."""
@@ -56,10 +67,11 @@ def our_line() -> tuple[str, str]:
     """Return the innermost line of our code that is being executed, and the name of its function."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        file = frame.f_code.co_filename
-        if file.startswith(str(OUR_FOLDER)) and not file.startswith(NOT_OURS) and "site-packages" not in file:
+        module = str(frame.f_globals.get("__name__", ""))
+        if module.split(".")[0] in OUR_PACKAGES and not module.startswith(DRY_RUN):
             function = frame.f_code.co_name
-            return f"{Path(file).relative_to(OUR_FOLDER)}:{frame.f_lineno} in {function}", function
+            file = Path(*module.split(".")[:-1], Path(frame.f_code.co_filename).name)
+            return f"{file}:{frame.f_lineno} in {function}", function
         frame = frame.f_back
     return "outside our code", ""
 

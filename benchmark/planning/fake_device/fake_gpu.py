@@ -8,8 +8,8 @@ this folder and in fake_world.py (docs/facts/torch_distributed.md 5).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from types import SimpleNamespace
+from contextlib import ExitStack, contextmanager
+from types import FunctionType, SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -19,8 +19,8 @@ from torch import Tensor
 from torch._C._distributed_c10d import FakeWork
 from torch.overrides import TorchFunctionMode
 
-from benchmark.planning.fake_device.device_rules import GPU, DeviceRules
-from benchmark.planning.fake_device.fake_streams import FakeEvent, FakeStream, StreamOrder
+from benchmark.planning.fake_device.device_rules import GPU, DeviceRules, UnknownQuestion
+from benchmark.planning.fake_device.fake_streams import FakeStream, StreamOrder
 
 Capability = tuple[int, int]
 """CUDA's compute capability."""
@@ -108,7 +108,7 @@ class FakeGpu:
     def __init__(self) -> None:
         self.names = DeviceNames()
         self.rules = DeviceRules(self.names.pinned)
-        self.order = StreamOrder(self.rules.add_wait)
+        self.order, self.stream = StreamOrder(), FakeStream()
         self._in_operator = False
 
     def device(self, tensor: Tensor) -> torch.device:
@@ -173,17 +173,28 @@ def _waiting(order: StreamOrder, method: Callable[..., Any]) -> Callable[..., An
     return wait
 
 
+def _questions() -> list[str]:
+    """Return the names of the public functions of ``torch.cuda``, and of the classes that begin work on a device."""
+    public = {name: getattr(torch.cuda, name) for name in torch.cuda.__all__}
+    return [name for name, value in public.items() if isinstance(value, FunctionType) or name in ("Stream", "Event")]
+
+
+def _refusal(question: str) -> Callable[..., Any]:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise UnknownQuestion(f"torch.cuda.{question}")
+
+    return refuse
+
+
 @contextmanager
 def fake_gpu(*, devices: int, capability: Capability, memory_bytes: int, name: str) -> Iterator[FakeGpu]:
-    """Make ``torch.cuda`` report ``devices`` GPUs of this kind; its streams and events remember their order."""
+    """Make ``torch.cuda`` report ``devices`` GPUs of this kind. A function of ``torch.cuda`` that has no answer here
+    raises UnknownQuestion."""
     gpu = FakeGpu()
     order, wait, to_list = gpu.order, gpu.rules.add_wait, Tensor.tolist
     properties = SimpleNamespace(
         name=name, major=capability[0], minor=capability[1], total_memory=memory_bytes, multi_processor_count=0
     )
-
-    def stream(entered: FakeStream | None) -> AbstractContextManager[Any]:
-        return entered if entered is not None else ExitStack()
 
     def values(tensor: Tensor) -> Any:
         """Return ones in the tensor's shape, and note one wait for the device."""
@@ -192,11 +203,10 @@ def fake_gpu(*, devices: int, capability: Capability, memory_bytes: int, name: s
         wait(".tolist()")
         return torch.ones(tensor.shape).tolist()
 
-    in_cuda: dict[str, Any] = {
+    answers: dict[str, Any] = {
         "is_available": lambda: True,
         "is_initialized": lambda: True,
         "is_bf16_supported": lambda *_: capability >= (8, 0),
-        "init": lambda: None,
         "device_count": lambda: devices,
         "current_device": lambda: 0,
         "set_device": lambda _: None,
@@ -204,20 +214,10 @@ def fake_gpu(*, devices: int, capability: Capability, memory_bytes: int, name: s
         "get_device_capability": lambda *_: capability,
         "get_device_properties": lambda *_: properties,
         "synchronize": lambda *_: wait("torch.cuda.synchronize"),
-        "empty_cache": lambda: None,
-        "max_memory_allocated": lambda *_: 0,
-        "memory_allocated": lambda *_: 0,
-        "reset_peak_memory_stats": lambda *_: None,
         "is_current_stream_capturing": lambda: False,
-        "get_rng_state": lambda *_: torch.zeros(16, dtype=torch.uint8),
-        "set_rng_state": lambda *_: None,
-        "Stream": lambda *_, **__: order.new_stream(),
-        "Event": lambda *_, **__: FakeEvent(order),
-        "current_stream": lambda *_: order.current,
-        "default_stream": lambda *_: order.compute,
-        "set_stream": order.set_current,
-        "stream": stream,
+        "current_stream": lambda *_: gpu.stream,
     }
+    in_cuda: dict[str, Any] = {question: answers.get(question) or _refusal(question) for question in _questions()}
     in_tensors: dict[str, Any] = {
         "device": property(gpu.device),
         "is_cuda": property(lambda tensor: gpu.device(tensor).type == "cuda"),
@@ -227,9 +227,10 @@ def fake_gpu(*, devices: int, capability: Capability, memory_bytes: int, name: s
     with ExitStack() as stack:
         stack.enter_context(patch.multiple(torch.cuda, **in_cuda))
         stack.enter_context(patch.multiple(Tensor, create=True, **in_tensors))
-        stack.enter_context(patch.object(torch.accelerator, "current_stream", lambda *_: order.current))
+        stack.enter_context(patch.object(torch.accelerator, "current_stream", lambda *_: gpu.stream))
         for owner, attribute in _WAITS:
-            stack.enter_context(patch.object(owner, attribute, _waiting(order, getattr(owner, attribute))))
+            if hasattr(owner, attribute):
+                stack.enter_context(patch.object(owner, attribute, _waiting(order, getattr(owner, attribute))))
         for attribute in _LAUNCHES & set(dir(dist.ProcessGroup)):
             launch = getattr(dist.ProcessGroup, attribute)
             stack.enter_context(patch.object(dist.ProcessGroup, attribute, _launching(order, launch)))

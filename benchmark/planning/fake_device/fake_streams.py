@@ -1,111 +1,46 @@
-"""Streams and events that order nothing but remember which collectives had to be done before which work.
+"""The one stream of a fake device, and the work that is queued on it beside each collective.
 
-A collective begins when it is called and is waited for where the compute stream needs it. Work queued in between can
-hide the collective. Its time is not known here; the plan computes it.
+A collective begins when it is called and is waited for where the stream needs its result. Work queued in between can
+hide the collective. The order has no times; the plan computes them.
 """
 
 import itertools
 import weakref
-from collections.abc import Callable, Iterable
-from types import TracebackType
+from collections.abc import Callable
 from typing import Any
+
+from benchmark.planning.fake_device.device_rules import UnknownQuestion
 
 
 class FakeStream:
-    """Replace ``torch.cuda.Stream`` with the methods that training uses."""
+    """The stream that PyTorch gets from the fake device. The training code makes no other stream and no event."""
 
-    def __init__(self, order: "StreamOrder", number: int) -> None:
-        self._order, self.cuda_stream = order, number
-        self.after: set[int] = set()
-        """Collectives that must be done before the next work queued on this stream."""
+    def is_capturing(self) -> bool:
+        """Return False: PyTorch's optimizer asks for CUDA graphs from version 2.13 on."""
+        return False
 
-    def wait_event(self, event: "FakeEvent") -> None:
-        self._order.arrive(self, event.after)
-
-    def wait_stream(self, other: "FakeStream") -> None:
-        self._order.arrive(self, other.after)
-
-    def record_event(self, event: "FakeEvent | None" = None) -> "FakeEvent":
-        event = event or FakeEvent(self._order)
-        event.record(self)
-        return event
-
-    def query(self) -> bool:
-        return True
-
-    def synchronize(self) -> None:
-        self._order.host_waits("Stream.synchronize")
-
-    def __enter__(self) -> "FakeStream":
-        self._order.enter(self)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._order.leave()
-
-
-class FakeEvent:
-    """Replace ``torch.cuda.Event`` with the methods that training uses."""
-
-    def __init__(self, order: "StreamOrder") -> None:
-        self._order = order
-        self.after: frozenset[int] = frozenset()
-
-    def record(self, stream: FakeStream | None = None) -> None:
-        self.after = self._order.unfinished((stream or self._order.current).after)
-
-    def wait(self, stream: FakeStream | None = None) -> None:
-        self._order.arrive(stream or self._order.current, self.after)
-
-    def query(self) -> bool:
-        return True
-
-    def synchronize(self) -> None:
-        self._order.host_waits("Event.synchronize")
-
-    def elapsed_time(self, _: "FakeEvent") -> float:
-        return 0.0
+    def __getattr__(self, name: str) -> Any:
+        raise UnknownQuestion(f"{name} of a stream")
 
 
 class StreamOrder:
-    """The streams of one device. It calls ``host_waits`` when the host waits for one of the streams."""
+    """The order of products and collectives on the stream."""
 
-    def __init__(self, host_waits: Callable[[str], None]) -> None:
-        self.host_waits = host_waits
-        self._numbers = itertools.count()
-        self.compute = self.new_stream()
-        self._entered = [self.compute]
+    def __init__(self) -> None:
         self.queued_flops = 0
-        """FLOPs queued on the compute stream so far."""
-        self._collectives = itertools.count()
+        """FLOPs queued so far."""
+        self._numbers = itertools.count()
         self._launched: dict[int, tuple[Callable[[int], None], int]] = {}
         self._by_work: weakref.WeakKeyDictionary[Any, list[int]] = weakref.WeakKeyDictionary()
         self._without_work: list[int] = []
 
-    @property
-    def current(self) -> FakeStream:
-        return self._entered[-1]
-
-    def new_stream(self) -> FakeStream:
-        return FakeStream(self, next(self._numbers))
-
-    def enter(self, stream: FakeStream) -> None:
-        self._entered.append(stream)
-
-    def leave(self) -> None:
-        self._entered.pop()
-
-    def set_current(self, stream: FakeStream) -> None:
-        self._entered[-1] = stream
-
     def queue(self, flops: int) -> None:
-        """Queue a matrix product or attention on the current stream."""
-        if self.current is self.compute:
-            self.queued_flops += flops
+        """Queue a matrix product or attention."""
+        self.queued_flops += flops
 
     def launch(self, waited: Callable[[int], None]) -> None:
-        """Begin a collective. ``waited`` is called with the FLOPs that the compute stream queues until it waits."""
-        number = next(self._collectives)
+        """Begin a collective. ``waited`` is called with the FLOPs that are queued until the stream waits for it."""
+        number = next(self._numbers)
         self._launched[number] = waited, self.queued_flops
         self._without_work.append(number)
 
@@ -116,22 +51,11 @@ class StreamOrder:
             self._without_work = []
 
     def wait_for(self, work: Any) -> None:
-        """Let the current stream wait for ``work``."""
-        self.arrive(self.current, self._by_work.pop(work, ()))
-
-    def arrive(self, stream: FakeStream, collectives: Iterable[int]) -> None:
-        """Let ``stream`` continue only after ``collectives``."""
-        if stream is not self.compute:
-            stream.after = {*self.unfinished(stream.after), *collectives}
-            return
-        for number in list(collectives):
+        """Let the stream wait for ``work``."""
+        for number in self._by_work.pop(work, ()):
             if number in self._launched:
-                waited, then = self._launched.pop(number)
-                waited(self.queued_flops - then)
-
-    def unfinished(self, collectives: Iterable[int]) -> frozenset[int]:
-        """Return those of ``collectives`` that the compute stream has not waited for."""
-        return frozenset(number for number in collectives if number in self._launched)
+                waited, flops_at_launch = self._launched.pop(number)
+                waited(self.queued_flops - flops_at_launch)
 
     def forget(self) -> None:
         """Forget the collectives begun so far; nobody asks for them any more."""

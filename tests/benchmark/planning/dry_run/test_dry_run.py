@@ -5,6 +5,7 @@ from functools import cache
 from typing import Any, get_args
 
 import pytest
+import torch
 
 from benchmark.__main__ import main
 from benchmark.config.benchmarks import GPT3_175B
@@ -14,7 +15,7 @@ from benchmark.planning.dry_run.dry_run import dry_run, kinds_of_ranks
 from benchmark.planning.dry_run.examine_rank import counted_micro_batches, examine
 from benchmark.planning.dry_run.rank_report import RankReport
 from benchmark.training.step import train_step
-from foundation.errors import CheckFailed
+from foundation.errors import CheckFailed, InputError
 from model.decoder_sizes import Recompute
 from model.flops import num_parameters
 from model.gpt3_config import GPT3Config
@@ -111,6 +112,15 @@ def test_recomputation_trades_memory_for_work() -> None:
     assert by_kind["selective"].flops_per_micro_batch == by_kind["none"].flops_per_micro_batch
     blocks = 4 * (16 * 256**2 + 4 * 128 * 256) * 128  # forward, but for the block's last product
     assert by_kind["full"].flops_per_micro_batch - by_kind["none"].flops_per_micro_batch == blocks
+
+
+def test_a_question_of_another_pytorch_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    def step(*_: object) -> None:
+        torch.cuda.memory_stats()
+
+    monkeypatch.setattr("benchmark.planning.dry_run.examine_rank.train_step", step)
+    with pytest.raises(InputError, match=r"test_dry_run.py:\d+ in step: PyTorch \S+ asks .* torch.cuda.memory_stats,"):
+        dry_run(config())
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -29,7 +30,6 @@ WAITS: dict[str, tuple[Callable[[Tensor], object], str]] = {
     "unique": (torch.Tensor.unique, "unique, whose shape"),
     "equal": (lambda x: torch.equal(x, x), "torch.equal"),
     "synchronize": (lambda x: torch.cuda.synchronize(), "torch.cuda.synchronize"),
-    "stream": (lambda x: torch.cuda.current_stream().synchronize(), "Stream.synchronize"),
 }
 
 
@@ -97,3 +97,17 @@ def test_where_nothing_of_ours_runs() -> None:
     rules = DeviceRules(lambda _: True)
     rules.add_wait("something")
     assert rules.found[0].where.endswith("in test_where_nothing_of_ours_runs")
+
+
+def test_installed_code_is_named_by_its_module(tmp_path: Path) -> None:
+    """The folder of an installation does not matter: it may be named site-packages."""
+    folder = tmp_path / "site-packages" / "benchmark" / "training"
+    folder.mkdir(parents=True)
+    code = compile("def read(rules):\n    rules.add_wait('a value')\n", str(folder / "step.py"), "exec")
+    exec(code, module := {"__name__": "benchmark.training.step"})
+    rules = DeviceRules(lambda _: True)
+    module["read"](rules)  # type: ignore[operator]
+    exec(code, inside := {"__name__": "benchmark.planning.dry_run.examine_rank"})
+    inside["read"](rules)  # type: ignore[operator]
+    assert rules.found[0].where == "benchmark/training/step.py:2 in read"
+    assert rules.found[1].where.endswith("in test_installed_code_is_named_by_its_module")

@@ -1,10 +1,13 @@
 """A GPU that is not there: devices, streams, and torch.cuda as it was afterwards."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
+from benchmark.planning.fake_device.device_rules import UnknownQuestion
 from benchmark.planning.fake_device.fake_gpu import fake_gpu
-from benchmark.planning.fake_device.fake_streams import FakeEvent, StreamOrder
+from benchmark.planning.fake_device.fake_streams import StreamOrder
 from model.kernels import rms_norm_backward, rms_norm_forward
 from tests.benchmark.planning.fake_device.on_fake_gpu import on_fake_gpu
 
@@ -50,35 +53,53 @@ class Handle:
     """Stands for a ``Work``."""
 
 
-def begin(order: StreamOrder, seen: list[int]) -> Handle:
-    """Begin a collective, which notes the work queued until the wait for it."""
-    order.launch(seen.append)
+def test_work_between_call_and_wait() -> None:
+    order, flops = StreamOrder(), list[int]()
+    order.queue(5)
+    order.launch(flops.append)
     work = Handle()
     order.handed_out(work)
-    return work
-
-
-def test_work_between_call_and_wait() -> None:
-    order, seen = StreamOrder(lambda _: None), list[int]()
-    order.queue(5)
-    work = begin(order, seen)
     order.queue(7)
     order.wait_for(work)
-    order.wait_for(work)  # it is there
-    assert seen == [7]
+    order.wait_for(work)  # it has arrived
+    assert flops == [7]
 
 
-def test_collective_of_another_stream_is_waited_for_by_its_event() -> None:
-    order, seen = StreamOrder(lambda _: None), list[int]()
-    side, event = order.new_stream(), FakeEvent(order)
-    with side:
-        order.wait_for(begin(order, seen))
-        order.queue(1000)  # beside the compute stream
-        event.record()
-    order.queue(3)
-    other = order.new_stream()
-    other.wait_event(event)
-    assert seen == []
-    order.compute.wait_stream(other)
-    order.compute.wait_event(event)
-    assert seen == [3]
+@pytest.mark.parametrize(
+    ("question", "asked"),
+    [
+        ("torch.cuda.memory_stats", lambda: torch.cuda.memory_stats()),
+        ("torch.cuda.Stream", lambda: torch.cuda.Stream()),  # type: ignore[no-untyped-call]
+        ("torch.cuda.Event", lambda: torch.cuda.Event()),  # type: ignore[no-untyped-call]
+        ("torch.cuda.renamed_tomorrow", lambda: torch.cuda.renamed_tomorrow()),  # type: ignore[attr-defined]
+        ("wait_stream of a stream", lambda: torch.cuda.current_stream().wait_stream(None)),  # type: ignore[arg-type]
+        ("renamed_tomorrow of a stream", lambda: torch.accelerator.current_stream().renamed_tomorrow()),  # type: ignore[attr-defined]
+    ],
+)
+def test_an_unknown_question_is_named_in_one_line(
+    question: str, asked: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "renamed_tomorrow", lambda: 1, raising=False)
+    monkeypatch.setattr(torch.cuda, "__all__", [*torch.cuda.__all__, "renamed_tomorrow"])
+    with on_fake_gpu(), pytest.raises(UnknownQuestion) as unknown:
+        asked()
+    place = "tests/benchmark/planning/fake_device/test_fake_gpu.py:"
+    text = str(unknown.value)
+    assert (
+        text.startswith(place) and f"PyTorch {torch.__version__} asks the dry run's fake device for {question}," in text
+    )
+    assert "\n" not in text and isinstance(unknown.value, AttributeError)  # PyTorch may ask by hasattr
+
+
+def test_an_optimizer_asks_for_graphs() -> None:
+    """PyTorch 2.15 asks the stream in each step."""
+    with on_fake_gpu():
+        assert not torch.accelerator.current_stream().is_capturing()
+        assert not torch.cuda.current_stream().is_capturing() and not torch.cuda.is_current_stream_capturing()
+
+
+def test_a_function_that_pytorch_has_dropped_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(torch.cuda, "get_device_name")
+    monkeypatch.setattr(torch.cuda, "__all__", [name for name in torch.cuda.__all__ if name != "get_device_name"])
+    with on_fake_gpu():
+        assert torch.ones(2, device="cuda").is_cuda and not hasattr(torch.cuda, "get_device_name")
