@@ -15,13 +15,13 @@ from typing import Any
 
 from benchmark.config.run_config import RunConfig
 from benchmark.launch import keep_running as launcher
-from benchmark.launch.forked_ranks import run_ranks
 from benchmark.launch.keep_running import RunPlace, environment_of, keep_running
 from benchmark.launch.next_attempt import Decision, PastAttempt, past_attempt
 from benchmark.run_record.attempt_folder import all_attempts
 from benchmark.run_record.mllog import LogEvent, read_log
 from benchmark.run_record.recorded_events import RecordedEvent, read_events
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, newest_checkpoint
+from benchmark.training.engine.forked_ranks import run_ranks
 from checkpoint_convert.formats.distributed_checkpoint import dcp_arrays
 from foundation.errors import InputError
 from tests.drills.faults import DAMAGE, Damage, Fault

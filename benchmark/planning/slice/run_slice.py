@@ -10,7 +10,6 @@ from typing import Any
 
 from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import system_text
-from benchmark.launch.forked_ranks import run_ranks
 from benchmark.planning.run_plan.calibration import Calibration, write_calibration
 from benchmark.planning.slice.rank_measurement import RankMeasurement, read_measurements, run_rank
 from benchmark.planning.slice.slice_config import SliceOptions, slice_config
@@ -23,6 +22,7 @@ from benchmark.planning.slice.slice_devices import (
 )
 from benchmark.planning.slice.slice_result import calibration_of, slice_result
 from benchmark.planning.slice.tuned_collectives import TimedCollectives, fastest, timed_ways
+from benchmark.training.engine.forked_ranks import run_ranks
 from foundation.errors import CheckFailed, InputError
 from foundation.outputs.publish import write_text
 

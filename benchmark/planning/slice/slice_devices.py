@@ -9,10 +9,10 @@ from pathlib import Path
 import torch
 
 from benchmark.config.accelerators import accelerator_named
-from benchmark.launch.forked_ranks import fork_server
 from benchmark.planning.dry_run.dry_run import RESERVE, dry_run
 from benchmark.planning.dry_run.rank_report import RankReport
 from benchmark.planning.slice.slice_config import SliceOptions, slice_config
+from benchmark.training.engine.forked_ranks import fork_server
 from foundation.errors import InputError
 
 NOT_EVEN = {

@@ -17,8 +17,8 @@ from typing import Any, get_args
 
 from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import Collectives
-from benchmark.launch.forked_ranks import run_ranks
 from benchmark.planning.slice.rank_measurement import read_measurements, run_rank, slowest_steps
+from benchmark.training.engine.forked_ranks import run_ranks
 from model.decoder_sizes import CopyEngines
 
 NCCL_CTAS = (None, 4, 8)

@@ -13,12 +13,12 @@ import torch
 from benchmark.config.run_config import RunConfig
 from benchmark.config.runtime_variables import runtime_environment
 from benchmark.config.system_config import System
-from benchmark.launch.forked_ranks import run_ranks
 from benchmark.machine.run_environment import use_deterministic_kernels
 from benchmark.run_record.endings import RunEnd
 from benchmark.run_record.evidence_chain import EVIDENCE, Chain, read_chain
 from benchmark.training.checkpoints.checkpoint_reader import load_checkpoint
 from benchmark.training.engine.distributed import end_process, joined_world
+from benchmark.training.engine.forked_ranks import run_ranks
 from benchmark.training.engine.micro_batches import TrainingBatches
 from benchmark.training.engine.rank_environment import Environment, read_environment, set_environment
 from benchmark.training.engine.run_progress import Progress
