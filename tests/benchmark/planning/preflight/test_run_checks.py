@@ -56,7 +56,7 @@ def test_options(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out)["passed"] is True
     for words, complaint in (
         (["gpt4"], "unknown benchmark 'gpt4'"),
-        (["--jsno"], "which benchmark"),
+        (["--jsno"], "--jsno"),
         (["gpt3_175b", "--global-batch-size", "100"], "global_batch_size 100 is not a multiple"),
     ):
         with pytest.raises(InputError, match=complaint):
