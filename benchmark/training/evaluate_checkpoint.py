@@ -3,16 +3,14 @@
 from dataclasses import dataclass
 
 from benchmark.config.run_config import RunConfig
-from benchmark.config.runtime_variables import runtime_environment
-from benchmark.machine.run_environment import use_deterministic_kernels
 from benchmark.training.checkpoints.checkpoint_folder import PROGRESS, read_progress
 from benchmark.training.checkpoints.checkpoint_reader import fill_from_dcp, verify_checkpoint
-from benchmark.training.engine.distributed import joined_world
-from benchmark.training.engine.rank_environment import read_environment, set_environment
+from benchmark.training.engine.rank_environment import read_environment
 from benchmark.training.engine.run_progress import starting_progress
-from benchmark.training.engine.train_state import empty_state, load_initial_weights, settle_attention
+from benchmark.training.engine.train_state import empty_state, load_initial_weights
 from benchmark.training.inputs import open_validation, require_inputs
 from benchmark.training.step import evaluate
+from benchmark.training.training_world import training_world
 from checkpoint_convert.formats.distributed_checkpoint import METADATA
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from foundation.errors import InputError
@@ -41,12 +39,9 @@ def evaluate_checkpoint(config: RunConfig) -> CheckpointQuality | None:
         raise InputError("--checkpoint is missing: the converted initial checkpoint, or a run's own")
     if environment.rank == 0:
         require_inputs(config.data, benchmark, trains=False)
-    set_environment(runtime_environment(system, deterministic=config.deterministic))
-    if config.deterministic:
-        use_deterministic_kernels()
     own = (checkpoint / PROGRESS).is_file()
-    with joined_world(system, environment) as world:
-        settle_attention(benchmark.model, system, config.precision, world)
+    attention = benchmark.model, config.precision
+    with training_world(system, environment, deterministic=config.deterministic, attention=attention) as world:
         progress = read_progress(checkpoint) if own else starting_progress(benchmark, config.data.seed or 0)
         state = empty_state(benchmark, system, config.precision, world, progress, updates=False)
         if own:

@@ -68,9 +68,8 @@ def _train(run: Run, observers: Sequence[Observer]) -> RunEnd:
                 return RunEnd("success", "target reached", reached_target=True)
             if not is_last:
                 _start_block(run)
-        for observer in observers:
-            if (end := observer.between_steps(step)) is not None:
-                return end
+        if (end := between_steps(step, observers)) is not None:
+            return end
         if step.result.flags.stop_by is not None:
             return RunEnd("interrupted", step.result.flags.stop_by)
     if benchmark.target_log_perplexity is None:
@@ -90,6 +89,19 @@ def _step(run: Run, observers: Sequence[Observer]) -> StepDone:
     for observer in observers:
         observer.step_done(step)
     return step
+
+
+def between_steps(step: StepDone, observers: Sequence[Observer]) -> RunEnd | None:
+    """Tell the observers that the run goes on, and let them save; return how the run ends if one of them vetoes it."""
+    for observer in observers:
+        if (end := observer.between_steps(step)) is not None:
+            return end
+    saves = [observer.save_due(step) for observer in observers]
+    if any(saves):
+        for observer in observers:
+            if (end := observer.about_to_save()) is not None:
+                return end
+    return None
 
 
 def _evaluate(run: Run) -> EvaluationResult:

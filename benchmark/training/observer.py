@@ -47,8 +47,13 @@ class Observer:
         """The step and its evaluation are done, and the run goes on. Returns how the run ends if it must not go on."""
         return None
 
+    def save_due(self, step: StepDone) -> bool:
+        """Whether a checkpoint is to be begun after this step; asked after :meth:`between_steps`."""
+        return False
+
     def about_to_save(self) -> RunEnd | None:
-        """A checkpoint is about to be started. Returns how the run ends if its state must not be saved."""
+        """A checkpoint is being begun, by the last observer that is told. Returns how the run ends if its state must
+        not be saved; then nobody else is told."""
         return None
 
     def end(self, end: RunEnd) -> None:

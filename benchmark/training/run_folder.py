@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from benchmark.config.run_config import RunConfig
-from benchmark.machine.run_environment import run_environment
+from benchmark.config.run_sections import LoggingOptions
 from benchmark.run_record.attempt_folder import make_run_folder
 from benchmark.run_record.endings import STOP_NOTE
 from benchmark.run_record.events.console import Console
@@ -22,14 +22,11 @@ from benchmark.run_record.events.line_files import JsonLines
 from benchmark.run_record.events.mlperf_log import MlperfLog
 from benchmark.run_record.events.run_clock import RunClock
 from benchmark.run_record.events.telemetry import PrometheusTextfile, TensorBoard, WeightsAndBiases
-from benchmark.training.checkpoints.checkpoint_choice import choose_checkpoint
-from benchmark.training.checkpoints.checkpoint_folder import (
-    remove_retired,
-    retire_partial,
-)
-from benchmark.training.engine.run_progress import Progress, starting_progress
+from benchmark.training.checkpoints.checkpoint_folder import remove_retired, retire_partial
+from benchmark.training.engine.run_progress import starting_progress
+from benchmark.training.resume_point import choose_resume_point
 from benchmark.training.run_log import RunLog
-from benchmark.training.same_run import InputIdentities, begun_with, settle_run
+from benchmark.training.same_run import InputIdentities, begun_with, choose_seed, settle_run
 from foundation.errors import InputError
 from foundation.outputs.lock import only_one_in
 
@@ -38,16 +35,15 @@ from foundation.outputs.lock import only_one_in
 def open_run_folder(
     config: RunConfig, rank: int, launch: str | None = None, inputs: InputIdentities | None = None
 ) -> Iterator[RunLog]:
-    """Open the run's folder and its log; only rank 0 writes to it. ``launch``: the environment's launch. ``inputs``:
-    identities of the run's inputs.
+    """Open the run's folder on rank 0, and give its log, which begins or continues at the resume point that is chosen
+    here. Other ranks write nothing, and their log has no resume point yet.
 
-    Raises InputError when the folder holds a finished run, is in use by another one, or was begun with another
-    configuration or other data.
+    ``launch``: the environment's launch. ``inputs``: identities of the run's inputs. Raises InputError when the folder
+    holds a finished run, is in use by another one, or was begun with another configuration or other data.
     """
-    benchmark, system, folder = config.benchmark, config.system, config.run_dir
+    benchmark, system, folder, logging = config.benchmark, config.system, config.run_dir, config.logging
     if rank != 0:
-        progress = starting_progress(benchmark, config.data.seed or 0)
-        yield RunLog(benchmark, system, config.precision, config.logging, progress)
+        yield RunLog(benchmark, system, config.precision, logging)
         return
     make_run_folder(folder)
     refuse_finished(folder)
@@ -58,15 +54,16 @@ def open_run_folder(
         (folder / STOP_NOTE).unlink(missing_ok=True)
         retire_partial(folder)
         remove_retired(folder)
-        choice = choose_checkpoint(folder, config.checkpoints.resume_from, launch)
-        seed = settle_run(config, begun, choice.progress.seed if choice.progress is not None else None, inputs)
-        progress = choice.progress or starting_progress(benchmark, seed)
         mlperf_log = MlperfLog(result_path(folder, config.result_number))
-        events = open_event_log(config, progress, mlperf_log)
+        start = starting_progress(benchmark, choose_seed(config.data.seed, begun))
+        resume_from = config.checkpoints.resume_from
+        point = choose_resume_point(folder, start, mlperf_log, resume_from=resume_from, launch=launch)
+        settle_run(config, begun, point, inputs)
+        sinks = [mlperf_log, *event_sinks(folder, logging, benchmark.expected_steps, system.name)]
+        events = EventLog(sinks, RunClock(point.progress.clock))
         stack.callback(events.close)
-        events.note("environment", run_environment(system.device))
-        log = RunLog(benchmark, system, config.precision, config.logging, progress, events, mlperf_log)
-        log.go_on_from(choice)
+        log = RunLog(benchmark, system, config.precision, logging, events, mlperf_log)
+        log.resume(point)
         yield log
 
 
@@ -84,16 +81,14 @@ def result_path(folder: Path, number: int) -> Path:
     return folder / f"result_{number}.txt"
 
 
-def open_event_log(config: RunConfig, progress: Progress, log: MlperfLog) -> EventLog:
-    """Open the run's events, on rank 0. ``progress``: where the run begins or goes on."""
-    folder, logging = config.run_dir, config.logging
-    console = Console(logging.log_interval, config.benchmark.expected_steps)
-    sinks: list[Sink] = [log, JsonLines(folder / "events.jsonl"), console]
+def event_sinks(folder: Path, logging: LoggingOptions, expected_steps: int, system: str) -> list[Sink]:
+    """Return the sinks of a run's events besides its MLPerf log. ``system``: its name."""
+    sinks: list[Sink] = [JsonLines(folder / "events.jsonl"), Console(logging.log_interval, expected_steps)]
     if logging.tensorboard:
         sinks.append(TensorBoard(folder / "tensorboard"))
     if logging.prometheus_textfile is not None:
         name = folder.absolute().name
-        sinks.append(PrometheusTextfile(logging.prometheus_textfile, run=name, system=config.system.name))
+        sinks.append(PrometheusTextfile(logging.prometheus_textfile, run=name, system=system))
     if logging.wandb != "off":
         sinks.append(WeightsAndBiases(folder, logging.wandb))
-    return EventLog(sinks, RunClock(progress.clock))
+    return sinks

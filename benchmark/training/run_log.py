@@ -26,53 +26,50 @@ from benchmark.run_record.events.mlperf_log import (
     logged_progress,
     progress_fields,
 )
-from benchmark.training.checkpoints.checkpoint_choice import CheckpointChoice
 from benchmark.training.engine.rank_environment import Environment
-from benchmark.training.engine.run_progress import Progress, starting_progress
+from benchmark.training.engine.run_progress import Progress
 from benchmark.training.observer import Observer
+from benchmark.training.resume_point import ResumePoint
 
 
 @dataclass
 class RunLog(Observer):
-    """The log of this attempt. That of other ranks is silent; they learn from rank 0 where the run goes on."""
+    """The log of this attempt. That of other ranks is silent."""
 
     benchmark: Benchmark
     system: System
     precision: Precision
     options: LoggingOptions
-    progress: Progress
     events: EventLog = field(default_factory=EventLog)
     mlperf_log: MlperfLog | None = None
-    resumed_at: int | None = None
-    """Steps of the run's own checkpoint that it continues from; None if it begins at the initial one."""
-    asked_for: bool = False
-    """True if ``--resume-from`` asked for that checkpoint, so that no other is used."""
-    _goes_on_at: LogMark | None = None
-    """The place from which the MLPerf log goes on; None if its clock is still to be started."""
+    point: ResumePoint | None = None
+    """The resume point that :meth:`resume` was given last; None on ranks other than 0 until all have agreed on it."""
     _run_is_open: bool = False
 
-    def go_on_from(self, choice: CheckpointChoice) -> None:
-        """Continue from the chosen checkpoint; begin the log of a run that has none. Called on rank 0.
+    @property
+    def progress(self) -> Progress:
+        """Progress of the run, which the state shares."""
+        assert self.point is not None
+        return self.point.progress
 
-        The seed of the data order stays. If all checkpoints were damaged, the clock goes on, and the run begins again.
-        """
-        assert self.mlperf_log is not None
-        self.resumed_at, self.asked_for = choice.steps, choice.asked_for
-        self.progress = choice.progress or starting_progress(self.benchmark, self.progress.seed)
-        self._goes_on_at = None
-        if choice.progress is not None:
-            self.progress.restarts += 1
-            self._goes_on_at = LogMark(self.progress.mlperf_log_bytes, tuple(self.progress.mlperf_log_rest))
-        elif choice.lines and (begun := self.mlperf_log.started_clock()) is not None:
-            self._goes_on_at, self.progress.restarts = begun[0], begun[1] + 1
+    def resume(self, point: ResumePoint) -> None:
+        """Begin the log of the run, or continue it at the resume point. Called again if another point is chosen."""
+        self.point = point
         behind_s = self.events.clock.behind_s
         late = f"this machine's clock is {behind_s:.0f} s behind the checkpoint's, whose time the log goes on from"
-        for line in (*choice.lines, *([late] if behind_s >= 1 else [])):
+        for line in (*point.reasons, *([late] if behind_s >= 1 else [])):
             self.events.warn(line)
-        if self._goes_on_at is None:
+        if point.log_mark is None and self.mlperf_log is not None:
             self._truncate(self.mlperf_log, LogMark())
             self.events.point("cache_clear", self.options.cache_cleared)
             self.events.start("init_start")
+
+    def note_on_this_rank(self, line: str) -> None:
+        """Note a line on rank 0, and print it into the process's own log on other ranks."""
+        if self.mlperf_log is not None:
+            self.events.note("message", line)
+        else:
+            print(line, flush=True)
 
     def note_attempt(self, run_dir: Path, environment: Environment, hosts: Sequence[str]) -> None:
         """Record, on rank 0, when and where the attempt began, in its folder and in the events."""
@@ -84,7 +81,7 @@ class RunLog(Observer):
             submitted_s=environment.submitted_s,
             launched_s=environment.launched_s,
             started_s=time.time() - seconds_since_process_start(),
-            resumed_at=self.resumed_at,
+            resumed_at=None if self.point is None else self.point.checkpoint,
             hosts=tuple(hosts),
         )
         write_start(attempt_path(run_dir, environment.attempt), start)
@@ -104,8 +101,8 @@ class RunLog(Observer):
     def run_clock(self, *, eval_tokens: int, barrier: Callable[[], None]) -> Iterator[None]:
         """Start the clock of the run on all processes at once, and log one run_stop on every way out."""
         barrier()
-        if self._goes_on_at is not None and self.mlperf_log is not None:
-            self._truncate(self.mlperf_log, self._goes_on_at)
+        if self.point is not None and self.point.log_mark is not None and self.mlperf_log is not None:
+            self._truncate(self.mlperf_log, self.point.log_mark)
             self.events.point("restart", self.progress.restarts, step=self.progress.trained_tokens)
         else:
             seed = self.progress.seed

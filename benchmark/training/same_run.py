@@ -22,6 +22,7 @@ import msgspec
 
 from benchmark.config.run_config import CONFIG_FILENAME, RunConfig
 from benchmark.config.run_sections import DataOptions
+from benchmark.training.resume_point import ResumePoint
 from checksums.md5_list import MAY_DIFFER
 from data_prep.sample_order.blend import normalized
 from data_prep.sample_order.blend_file import is_blend_file
@@ -86,46 +87,42 @@ def begun_with(folder: Path) -> dict[str, Any] | None:
 
 
 def settle_run(
-    config: RunConfig, begun: dict[str, Any] | None, saved_seed: int | None, inputs: InputIdentities | None
-) -> int:
-    """Return the seed of the run that begins or goes on in its folder, and record what it must go on with.
+    config: RunConfig, begun: dict[str, Any] | None, point: ResumePoint, inputs: InputIdentities | None
+) -> None:
+    """Check that the run that begins or resumes in its folder is the one that began there, and record its configuration
+    with the seed; record its inputs if it begins.
 
-    ``begun``: what :func:`begun_with` returned. ``saved_seed``: the seed in the checkpoint that the run goes on from;
-    None if it begins. Raises InputError if a run would go on with another configuration or other inputs.
+    ``begun``: what :func:`begun_with` returned. Raises InputError if a run would go on with another configuration or
+    other inputs.
     """
     folder = config.run_dir
-    if saved_seed is not None:
-        seed = saved_seed
-        _require_same_config(config, begun, folder)
+    if point.checkpoint is not None:
+        if begun is not None:
+            _require_same_config(folder, begun, as_json(config))
         noted = read_identities(folder)
         if noted is not None and inputs is not None:
             require_same_inputs(folder, noted, inputs)
-    else:
-        seed = _choose_seed(config.data.seed, begun)
-        if inputs is not None:
-            write_identities(folder, inputs)
-    resolved = replace(config, data=replace(config.data, seed=seed))
+    elif inputs is not None:
+        write_identities(folder, inputs)
+    resolved = replace(config, data=replace(config.data, seed=point.progress.seed))
     write_text(folder / CONFIG_FILENAME, json.dumps(as_json(resolved), indent=1) + "\n")
-    return seed
 
 
-def _choose_seed(given: int | None, begun: dict[str, Any] | None) -> int:
-    """Return the given seed, else that of the run that was killed here before its first checkpoint, else a new one.
+def choose_seed(requested: int | None, begun: dict[str, Any] | None) -> int:
+    """Return the requested seed, else that of the run that began here, else a new one.
 
     Seeds must come from the clock or the system's randomness (the rules: docs/facts/mlperf_review.md 7.10).
     """
-    if given is not None:
-        return given
+    if requested is not None:
+        return requested
     return int(begun["seed"]) if begun is not None else secrets.randbelow(2**31)
 
 
-def _require_same_config(config: RunConfig, begun: dict[str, Any] | None, folder: Path) -> None:
-    """Raise InputError if ``config`` would not continue the run that began with ``begun``."""
-    if begun is None:
-        return
-    now = as_json(config)
-    for found in (begun, now):
-        found["benchmark"].pop("samples_to_target", None)  # what other runs took changes nothing in this one
+def _require_same_config(folder: Path, begun: dict[str, Any], now: dict[str, Any]) -> None:
+    """Raise InputError if the configuration ``now``, as JSON values, would not continue the run that began with
+    ``begun``."""
+    for config in (begun, now):
+        config["benchmark"].pop("samples_to_target", None)  # what other runs took changes nothing in this one
     now["benchmark"] = _fields_of(begun["benchmark"], now["benchmark"])
     for name in MUST_NOT_CHANGE:
         if begun[name] != now[name]:
@@ -133,7 +130,7 @@ def _require_same_config(config: RunConfig, begun: dict[str, Any] | None, folder
                 f"{folder}: the run began with {name} {begun[name]}, now it is {now[name]}; give the same options, or "
                 "choose another --run-dir"
             )
-    if config.data.seed not in (None, begun["seed"]):
+    if now["data"]["seed"] not in (None, begun["seed"]):
         raise InputError(f"{folder}: the run began with seed {begun['seed']}; leave --seed out to continue it")
 
 

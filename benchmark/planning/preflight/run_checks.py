@@ -12,7 +12,6 @@ import torch
 import torch.distributed as dist
 
 from benchmark.config.run_config import RunConfig
-from benchmark.config.runtime_variables import runtime_environment
 from benchmark.config.system_config import System
 from benchmark.planning.preflight.device_checks import DEVICE_CHECKS
 from benchmark.planning.preflight.machine_checks import MACHINE_CHECKS
@@ -27,8 +26,8 @@ from benchmark.planning.preflight.preflight_check import (
     worst,
 )
 from benchmark.planning.preflight.world_checks import WORLD_CHECKS
-from benchmark.training.engine.distributed import joined_world
-from benchmark.training.engine.rank_environment import read_environment, set_environment
+from benchmark.training.engine.rank_environment import read_environment
+from benchmark.training.training_world import training_world
 
 PATIENCE = datetime.timedelta(minutes=5)
 """Time allowed for all processes to come, and for any message."""
@@ -65,11 +64,10 @@ def _place(config: RunConfig | None) -> Iterator[Place]:
     if environment.world_size == 1:
         yield Place(config, environment, None, kind)
         return
-    if config is not None:
-        set_environment(runtime_environment(config.system, deterministic=config.deterministic))
     count = environment.world_size
     started = System(name="as started", device=kind, nodes=1, devices_per_node=count, micro_batch_size=1)
-    with joined_world(config.system if config else started, environment, PATIENCE) as world:
+    system, deterministic = (config.system, config.deterministic) if config else (started, False)
+    with training_world(system, environment, deterministic=deterministic, timeout=PATIENCE) as world:
         yield Place(config, environment, world, kind)
 
 

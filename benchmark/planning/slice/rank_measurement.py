@@ -12,7 +12,6 @@ from typing import Any
 import torch
 
 from benchmark.config.run_config import RunConfig
-from benchmark.config.runtime_variables import runtime_environment
 from benchmark.machine.gpus import DeviceReading, watch_device
 from benchmark.planning.run_plan.calibration import CollectiveTime
 from benchmark.planning.slice.device_rates import (
@@ -24,11 +23,11 @@ from benchmark.planning.slice.device_rates import (
 )
 from benchmark.planning.slice.made_up_state import made_up_batches, made_up_state
 from benchmark.planning.slice.step_times import StepTimes, cpu_times, gpu_times
-from benchmark.training.engine.distributed import World, end_process, joined_world
-from benchmark.training.engine.rank_environment import read_environment, set_environment
-from benchmark.training.engine.train_state import settle_attention
+from benchmark.training.engine.distributed import World, end_process
+from benchmark.training.engine.rank_environment import read_environment
 from benchmark.training.observers.garbage_pauses import YOUNG, GarbagePauses
 from benchmark.training.step import StepResult, train_step
+from benchmark.training.training_world import training_world
 
 WARM_UP = 2
 READING_S = 0.5
@@ -61,10 +60,9 @@ class RankMeasurement:
 
 def run_rank(config: RunConfig, steps: int, folder: Path, trace: Path | None, *, only_steps: bool = False) -> None:
     """Join the slice's processes, measure, and end this process."""
-    set_environment(runtime_environment(config.system, deterministic=config.deterministic))
-    with joined_world(config.system, read_environment()) as world:
+    attention = config.benchmark.model, config.precision
+    with training_world(config.system, read_environment(), attention=attention) as world:
         if only_steps:
-            settle_attention(config.benchmark.model, config.system, config.precision, world)
             measured_steps(config, world, steps, folder, trace, profiled=False)
             world.barrier()
         else:
@@ -77,7 +75,6 @@ def measure(config: RunConfig, world: World, steps: int, folder: Path, trace: Pa
 
     The profiler's trace of rank 0's step goes to ``trace``. All ranks must call it.
     """
-    settle_attention(config.benchmark.model, config.system, config.precision, world)
     found = measured_steps(config, world, steps, folder, trace)
     gc.collect()  # the state, whatever still points at it
     if world.device.type == "cuda":

@@ -35,6 +35,11 @@ def load_checkpoint(state: TrainState, folder: Path) -> None:
     all processes and before anything is touched, when a file is damaged.
     """
     verify_checkpoint(folder, state.world)
+    fill_state(state, folder)
+
+
+def fill_state(state: TrainState, folder: Path) -> None:
+    """As :func:`load_checkpoint`, from files that :func:`verify_checkpoint` found sound."""
     fill_from_dcp(state.tensors(), folder)
     updates = state.progress.steps - state.progress.skipped_steps
     state.optimizer.start_at(state.benchmark.start_iterations + updates)

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from functools import partial
 
 from benchmark.config.run_config import RunConfig
+from benchmark.run_record.evidence_chain import EVIDENCE
 from benchmark.run_record.phases import PhaseLog
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.observer import Observer
 from benchmark.training.observers.after_checkpoint import AfterCheckpoint
 from benchmark.training.observers.copy_audit import CopyAudit
-from benchmark.training.observers.evidence import Evidence
+from benchmark.training.observers.evidence import Evidence, recorded_config
 from benchmark.training.observers.garbage_pauses import GarbagePauses
 from benchmark.training.observers.run_requests import RunRequests
 from benchmark.training.observers.saves import Saves
@@ -21,6 +22,7 @@ from benchmark.training.observers.step_record import StepRecord, TargetEta
 from benchmark.training.observers.summary_file import SummaryFile
 from benchmark.training.run_folder import result_path
 from benchmark.training.run_log import RunLog
+from benchmark.training.same_run import InputIdentities
 
 
 def observers_of(
@@ -28,37 +30,40 @@ def observers_of(
     state: TrainState,
     log: RunLog,
     phases: PhaseLog,
-    hosts: Sequence[str],
     requests: RunRequests,
-    evidence: Evidence | None,
+    *,
+    attempt: str,
+    hosts: Sequence[str],
+    identities: InputIdentities | None,
 ) -> list[Observer]:
     """Return this process's observers; all processes have the same ones, except those that only rank 0 has.
 
-    ``hosts``: names of the machines by rank. Collective.
+    ``attempt``: its name. ``hosts``: names of the machines by rank. ``identities``: of the run's inputs, on rank 0.
+    Collective.
     """
-    events, run_dir, saves = log.events, config.run_dir, config.checkpoints
+    events, run_dir, options, is_first = log.events, config.run_dir, config.checkpoints, state.world.rank == 0
     samples = partial(samples_command, config.data.train_data_path, state.benchmark, state.progress.seed)
     copies = CopyAudit(config.guards.audit_interval, state, events, phases)
-    told: list[Observer] = [
+    observers: list[Observer] = [
         SpeedWatch(config.guards.speed_interval, state, hosts, events),
         GarbagePauses(),
         requests,
         SkipGuard(state, events, phases, samples),
         SpikeGuard(state, events, phases, copies.compare, samples),
         copies,
-        *([evidence] if evidence is not None else []),
-        StepRecord(state, events),
-        log,
     ]
-    if state.world.rank > 0:
-        return [*told, Saves(run_dir, saves, state, events, phases, told)]
-    told.append(TargetEta(state, events))
-    command = shlex.split(saves.after_checkpoint)
+    if config.logging.evidence:
+        recorded = recorded_config(config, state.progress.seed)
+        observers.append(Evidence(run_dir / EVIDENCE, recorded, identities, attempt, state, log))
+    observers += [StepRecord(state, events), log]
+    command = shlex.split(options.after_checkpoint)
     hook = AfterCheckpoint(command, run_dir, state.benchmark, state.system.name, events) if command else None
-    result = result_path(run_dir, config.result_number)
-    return [
-        *told,
-        Saves(run_dir, saves, state, events, phases, told, None if hook is None else hook.written),
-        SummaryFile(run_dir, result, state, events, phases, saves=saves.saves),
-        *([hook] if hook is not None else []),
-    ]
+    if is_first:
+        observers.append(TargetEta(state, events))
+    observers.append(Saves(run_dir, options, state, events, phases, hook.written if is_first and hook else None))
+    if is_first:
+        result = result_path(run_dir, config.result_number)
+        observers.append(SummaryFile(run_dir, result, state, events, phases, saves=options.saves))
+        if hook is not None:
+            observers.append(hook)
+    return observers

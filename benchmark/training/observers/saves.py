@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -29,7 +29,10 @@ REMOVAL_S = 2.0
 
 
 class Saves(Observer):
-    """Save checkpoints: rank 0's clock decides when, and all processes save at the same step."""
+    """Save checkpoints: rank 0's clock decides when, and all processes save at the same step.
+
+    Observers that prepare a checkpoint are listed before this one, which begins to write it.
+    """
 
     def __init__(
         self,
@@ -38,17 +41,17 @@ class Saves(Observer):
         state: TrainState,
         events: EventLog,
         phases: PhaseLog,
-        told: Sequence[Observer],
         written: Callable[[int], None] | None = None,
     ) -> None:
-        """``told``: observers that are told before a checkpoint is begun. ``written``: called with the steps of each
-        checkpoint that is whole. Collective."""
-        self._options, self._told, self._written = options, told, written
+        """``written``: called with the steps of each checkpoint that is whole. Collective."""
+        self._options, self._written = options, written
         self._state, self._events, self._phases = state, events, phases
         self._policy = SavePolicy(state.benchmark, state.system, options) if state.world.rank == 0 else None
         self._checkpointer = Checkpointer(state, run_dir, options)
         self._owes_save = False
         """True if a checkpoint was due after some step and could not be begun yet."""
+        self._paused_since = 0.0
+        """When training paused for the checkpoint that is due, by time.perf_counter."""
         self._told_late = self._waited = False
         """About the checkpoint being written: ``_told_late`` if a message said that the next one is late, ``_waited``
         if training waited for it."""
@@ -71,22 +74,29 @@ class Saves(Observer):
         if first and (interval := self._note_interval()) is not None:
             self._events.note("message", interval.line())
 
-    def between_steps(self, step: StepDone) -> RunEnd | None:
-        """Begin a checkpoint if one is due or requested. Collective."""
+    def save_due(self, step: StepDone) -> bool:
+        """Return whether a checkpoint is due or requested, and can be begun. Collective."""
         steps, flags = self._state.progress.steps, step.result.flags
         stops, interval = flags.stop_by is not None, self._options.save_interval or 0
         self._owes_save |= (interval > 0 and steps % interval == 0) or steps in self._options.save_at
         patience_s = STOP_PATIENCE_S if stops else STEP_PATIENCE_S if self._owes_save else 0.0
         wanted = self._options.saves and (self._owes_save or stops or flags.save)
         if not (wanted and self._ready(flags, patience_s)):
-            return None
-        since = time.perf_counter()
-        for observer in self._told:
-            if (end := observer.about_to_save()) is not None:
-                return end
-        self._save(since)
-        self._owes_save = False
-        return None
+            return False
+        self._paused_since = time.perf_counter()
+        return True
+
+    def about_to_save(self) -> None:
+        """Begin to write the checkpoint. Collective.
+
+        The work of the other observers since training paused counts as part of its cost.
+        """
+        self._enter()
+        pause_s = self._checkpointer.save()
+        self._told_late = self._waited = self._owes_save = False
+        self._events.note("checkpoint", steps=self._state.progress.steps, seconds=pause_s)
+        if self._policy is not None:
+            self._policy.saved(time.perf_counter() - self._paused_since)
 
     def end(self, end: RunEnd) -> None:
         """Wait for the checkpoint being written."""
@@ -119,19 +129,6 @@ class Saves(Observer):
         if broken:
             self._checkpointer.renew()
         return True
-
-    def _save(self, since: float) -> None:
-        """Begin to write a checkpoint after :meth:`_ready` returned True. Collective.
-
-        ``since``: when training paused for the checkpoint, by time.perf_counter; the work of the other observers since
-        then counts as part of its cost.
-        """
-        self._enter()
-        pause_s = self._checkpointer.save()
-        self._told_late = self._waited = False
-        self._events.note("checkpoint", steps=self._state.progress.steps, seconds=pause_s)
-        if self._policy is not None:
-            self._policy.saved(time.perf_counter() - since)
 
     def _enter(self) -> None:
         self._phases.enter("save", self._state.progress.steps)

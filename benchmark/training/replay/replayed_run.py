@@ -11,23 +11,22 @@ from pathlib import Path
 import torch
 
 from benchmark.config.run_config import RunConfig
-from benchmark.config.runtime_variables import runtime_environment
 from benchmark.config.system_config import System
-from benchmark.machine.run_environment import use_deterministic_kernels
 from benchmark.run_record.endings import RunEnd
 from benchmark.run_record.evidence_chain import EVIDENCE, Chain, read_chain
 from benchmark.training.checkpoints.checkpoint_reader import load_checkpoint
-from benchmark.training.engine.distributed import end_process, joined_world
+from benchmark.training.engine.distributed import end_process
 from benchmark.training.engine.forked_ranks import run_ranks
 from benchmark.training.engine.micro_batches import TrainingBatches
-from benchmark.training.engine.rank_environment import Environment, read_environment, set_environment
+from benchmark.training.engine.rank_environment import Environment, read_environment
 from benchmark.training.engine.run_progress import Progress
-from benchmark.training.engine.train_state import TrainState, begin_state, empty_state, settle_attention
+from benchmark.training.engine.train_state import TrainState, begin_state, empty_state
 from benchmark.training.inputs import Data, open_data
 from benchmark.training.observer import StepDone
 from benchmark.training.observers.evidence import Evidence, recorded_config
 from benchmark.training.run_log import RunLog
 from benchmark.training.step import evaluate, train_step
+from benchmark.training.training_world import training_world
 from foundation.errors import InputError
 from model.decoder_sizes import DecoderSizes
 from model.flops import num_parameters
@@ -107,11 +106,8 @@ def _rank(stretch: Stretch) -> None:
 def _train(stretch: Stretch, environment: Environment) -> None:
     """Load, train and evaluate. Raises InputError for a checkpoint or data that do not belong to the run."""
     config, benchmark, system = stretch.config, stretch.config.benchmark, stretch.config.system
-    set_environment(runtime_environment(system, deterministic=config.deterministic))
-    if config.deterministic:
-        use_deterministic_kernels()
-    with joined_world(system, environment) as world:
-        settle_attention(benchmark.model, system, config.precision, world)
+    attention = benchmark.model, config.precision
+    with training_world(system, environment, deterministic=config.deterministic, attention=attention) as world:
         progress = stretch.progress
         state = empty_state(benchmark, system, config.precision, world, progress)
         if stretch.start is not None:
@@ -119,7 +115,7 @@ def _train(stretch: Stretch, environment: Environment) -> None:
         else:
             begin_state(state, config.data.checkpoint)
         data = open_data(config.data, benchmark, progress.seed)
-        log = RunLog(benchmark, system, config.precision, config.logging, progress)
+        log = RunLog(benchmark, system, config.precision, config.logging)
         recorded = recorded_config(config, progress.seed)
         evidence = Evidence(config.run_dir / EVIDENCE, recorded, None, ATTEMPT, state, log)
         evidence.begin()

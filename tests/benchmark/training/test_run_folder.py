@@ -16,12 +16,18 @@ from benchmark.run_record.attempt_folder import AttemptEnd, AttemptStart, attemp
 from benchmark.run_record.endings import RunEnd
 from benchmark.run_record.events.background_sink import Background
 from benchmark.run_record.events.event import Event
+from benchmark.run_record.events.event_log import EventLog
 from benchmark.run_record.events.mlperf_log import MlperfLog
-from benchmark.training.checkpoints.checkpoint_choice import CheckpointChoice
-from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, progress_as_json, publish_checkpoint
+from benchmark.training.checkpoints.checkpoint_folder import (
+    DamagedCheckpoint,
+    checkpoint_path,
+    progress_as_json,
+    publish_checkpoint,
+)
 from benchmark.training.engine.rank_environment import Environment
 from benchmark.training.engine.run_progress import Evaluation, starting_progress
-from benchmark.training.run_folder import open_event_log, open_run_folder, summary_path
+from benchmark.training.resume_point import ResumePoint, older_point
+from benchmark.training.run_folder import event_sinks, open_run_folder, summary_path
 from benchmark.training.run_log import RunLog
 from benchmark.training.same_run import ContentIdentity, InputIdentities, as_json, read_identities
 from foundation.errors import InputError
@@ -32,6 +38,11 @@ from tests.benchmark.tiny import CPU, SHORT, TINY, Inputs
 def configured(run_dir: Path, **fields: Any) -> RunConfig:
     system = dataclasses.replace(CPU, micro_batch_size=2)
     return RunConfig(benchmark=SHORT, system=system, run_dir=run_dir).changed(**{"seed": 17, **fields})
+
+
+def resumed_at(log: RunLog) -> int | None:
+    assert log.point is not None
+    return log.point.checkpoint
 
 
 def clock(log: RunLog) -> Any:
@@ -62,7 +73,7 @@ def _write_checkpoint(run_dir: Path, log: RunLog) -> None:
 def test_new_run_writes_its_configuration_with_the_seed(tmp_path: Path) -> None:
     config = configured(tmp_path / "deep" / "run", train_data_path=("a", "b"), result_number=3)
     with open_run_folder(config, rank=0) as log:
-        assert log.resumed_at is None
+        assert resumed_at(log) is None
         assert (log.progress.steps, log.progress.seed, log.progress.start_samples) == (0, 17, 48_000)
     written = json.loads((config.run_dir / "config.json").read_text())
     assert written == as_json(config)
@@ -71,14 +82,15 @@ def test_new_run_writes_its_configuration_with_the_seed(tmp_path: Path) -> None:
     assert written["run_dir"] == str(config.run_dir)
     keys = [json.loads(line[9:])["key"] for line in (config.run_dir / "result_3.txt").read_text().splitlines()]
     assert keys == ["cache_clear", "init_start"]
-    assert [event["key"] for event in events(config.run_dir, "environment")] == ["environment"]
 
 
 def test_other_ranks_write_nothing(tmp_path: Path) -> None:
     config = configured(tmp_path / "run", seed=None)
-    with open_run_folder(config, rank=1) as log, clock(log):
-        log.about_to_save()
-        log.end(RunEnd("success", ""))
+    with open_run_folder(config, rank=1) as log:
+        log.resume(ResumePoint(starting_progress(SHORT, 17)))
+        with clock(log):
+            log.about_to_save()
+            log.end(RunEnd("success", ""))
     assert not config.run_dir.exists()
 
 
@@ -97,7 +109,7 @@ def test_killed_before_its_first_checkpoint_it_begins_again_with_its_seed(tmp_pa
         seed = log.progress.seed
     (tmp_path / "result_0.txt").write_text("half a li")
     with open_run_folder(configured(tmp_path, seed=None), rank=0) as log:
-        assert (log.progress.seed, log.resumed_at) == (seed, None)
+        assert (log.progress.seed, resumed_at(log)) == (seed, None)
     assert [event["key"] for event in mlperf(tmp_path)] == ["cache_clear", "init_start"]
     with open_run_folder(configured(tmp_path, seed=5), rank=0) as log:
         assert log.progress.seed == 5  # nothing is lost yet, so another one may be given
@@ -140,7 +152,7 @@ def test_another_run_is_not_continued(change: dict[str, Any], complaint: str, tm
         pass
     system = dataclasses.replace(config.system, micro_batch_size=1)
     with open_run_folder(config.changed(system=system, save_interval=7, seed=None), rank=0) as log:
-        assert log.resumed_at is not None
+        assert resumed_at(log) is not None
 
 
 def test_what_it_reads_is_compared_by_contents_once_that_is_noted(tmp_path: Path) -> None:
@@ -151,13 +163,13 @@ def test_what_it_reads_is_compared_by_contents_once_that_is_noted(tmp_path: Path
     run_to_checkpoint(config, steps=2, lost_steps=0, inputs=reading("1"))
     moved = config.changed(train_data_path=("elsewhere/a",))
     with open_run_folder(moved, rank=0, inputs=reading("1")) as log:
-        assert log.resumed_at is not None
+        assert resumed_at(log) is not None
     changed = pytest.raises(InputError, match=r"--train-data-path a: not the contents .* \(lengths_md5 1, now 2\)")
     with changed, open_run_folder(config, rank=0, inputs=reading("2")):
         pass
     shutil.rmtree(tmp_path / "checkpoints")
     with open_run_folder(config, rank=0, inputs=reading("2")) as log:
-        assert log.resumed_at is None  # it begins anew, with what is there now
+        assert resumed_at(log) is None  # it begins anew, with what is there now
     assert read_identities(tmp_path) == reading("2")
 
 
@@ -178,7 +190,7 @@ def test_continued_run_has_the_log_of_its_checkpoint(tmp_path: Path) -> None:
     assert [event["key"] for event in killed].count("run_stop") == 1
     steps_logged = len(events(tmp_path, "tracked_stats"))
     with open_run_folder(config.changed(seed=None), rank=0) as log:
-        assert log.resumed_at is not None
+        assert resumed_at(log) is not None
         assert (log.progress.steps, log.progress.restarts, log.progress.seed) == (2, 1, 17)
         assert log.progress.evaluations == [Evaluation(384, 4.5)]
         with clock(log):
@@ -203,7 +215,9 @@ def test_log_begins_anew_where_neither_a_checkpoint_nor_a_clock_is_left(tmp_path
     run_to_checkpoint(config, steps=2, lost_steps=0)
     with open_run_folder(config, rank=0) as log:
         os.truncate(tmp_path / "result_0.txt", 0)
-        log.go_on_from(CheckpointChoice(None, None, False, ("the checkpoint after 2 steps is damaged",)))
+        assert log.mlperf_log is not None and log.point is not None
+        damage = DamagedCheckpoint(checkpoint_path(tmp_path, 2), ["__0_0.distcp"])
+        log.resume(older_point(tmp_path, log.point, damage, log.mlperf_log))
         assert (log.progress.steps, log.progress.restarts, log.progress.seed) == (0, 0, 17)
         with clock(log):
             pass
@@ -322,7 +336,7 @@ def test_clock_goes_on_where_all_checkpoints_are_damaged(tmp_path: Path) -> None
     began = next(event["time_ms"] for event in mlperf(tmp_path) if event["key"] == "run_start")
     (checkpoint_path(tmp_path, 2) / "progress.json").write_text("{")
     with open_run_folder(config, rank=0) as log, clock(log):
-        assert (log.progress.steps, log.progress.restarts, log.resumed_at) == (0, 1, None)
+        assert (log.progress.steps, log.progress.restarts, resumed_at(log)) == (0, 1, None)
     logged = mlperf(tmp_path)
     keys = [event["key"] for event in logged]
     for key in ("init_start", "seed", "run_start", "epoch_start", "restart", "run_stop"):
@@ -338,7 +352,8 @@ def test_three_files_without_options_and_gauges_with_theirs(tmp_path: Path) -> N
         folder = tmp_path / f"run_{number}"
         folder.mkdir()
         config = Inputs(tmp_path, tmp_path).config(folder, **options)
-        log = open_event_log(config, starting_progress(TINY, 1), MlperfLog(folder / "r"))
+        mlperf_log = MlperfLog(folder / "r")
+        log = EventLog([mlperf_log, *event_sinks(folder, config.logging, TINY.expected_steps, config.system.name)])
         log.point("run_start")
         log.close()
         assert sorted(path.name for path in folder.iterdir()) == ["events.jsonl", "r"]

@@ -14,7 +14,7 @@ import torch
 from torch.distributed.tensor import DTensor
 
 import benchmark.training.loop as loop_module
-import benchmark.training.restore_state as restore_state_module
+import benchmark.training.resume_point as resume_point_module
 import benchmark.training.train as train_module
 from benchmark.config.run_config import RunConfig
 from benchmark.training.engine.adam import Adam
@@ -60,7 +60,7 @@ def _train_recording(config: RunConfig) -> Recorded:
         return square_sum(adam)
 
     setattr(Adam, "gradient_square_sum", recording)  # noqa: B010
-    setattr(restore_state_module, "begin_state", remember)  # noqa: B010
+    setattr(resume_point_module, "begin_state", remember)  # noqa: B010
     run_loop = loop_module.run_loop
 
     def run_and_look(*arguments: Any) -> Any:

@@ -21,6 +21,7 @@ from benchmark.training.checkpoints import checkpoint_writer
 from benchmark.training.checkpoints.checkpoint_folder import whole_checkpoints
 from benchmark.training.checkpoints.checkpoint_writer import Checkpointer
 from benchmark.training.engine.run_progress import starting_progress
+from benchmark.training.loop import between_steps
 from benchmark.training.observer import Observer, StepDone
 from benchmark.training.observers import run_requests, saves
 from benchmark.training.observers.run_requests import TriggerFiles
@@ -218,13 +219,13 @@ def saves_of(
     config = RunConfig(SHORT, dataclasses.replace(CPU, micro_batch_size=2)).changed(**fields)
     other = Observer()
     monkeypatch.setattr(other, "about_to_save", lambda: veto)
-    observer: Any = saves.Saves(config.run_dir, config.checkpoints, state, EventLog(), PhaseLog(), told=[other])
+    observer: Any = saves.Saves(config.run_dir, config.checkpoints, state, EventLog(), PhaseLog())
     said = []
     for number in range(1, 7):
         state.progress.count_step(skipped=False)
         asked = flags.get(number, NO_FLAGS)
         observer._checkpointer.busy = asked.writer_busy
-        said.append(observer.between_steps(StepDone(StepResult(3.5, 0.25, 1e-3, False, asked), 0, 0.0)))
+        said.append(between_steps(StepDone(StepResult(3.5, 0.25, 1e-3, False, asked), 0, 0.0), [other, observer]))
     return observer._checkpointer.saved, said
 
 
