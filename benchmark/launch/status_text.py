@@ -6,9 +6,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmark.run_record.run_status import AttemptRow, RunStatus, as_utc, device_hours, headline, share, totals, words
-from benchmark.run_record.status_reading import read_status
-from benchmark.run_record.wall_time import MEANINGS
+from benchmark.run_record.status.run_status import (
+    AttemptRow,
+    RunStatus,
+    as_utc,
+    device_hours,
+    headline,
+    share,
+    totals,
+    words,
+)
+from benchmark.run_record.status.status_reading import read_status
+from benchmark.run_record.status.wall_time import MEANINGS
 from foundation.errors import InputError
 from foundation.plain_text import shortened, table_text
 from foundation.sizes import duration

@@ -15,7 +15,7 @@ from benchmark.config.field_checks import require_seed
 from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS
 from benchmark.judging.review.verdict import Review, review
 from benchmark.launch.one_machine import run_here
-from benchmark.training.checkpoints.checkpoint_folder import whole_checkpoints
+from benchmark.run_record.checkpoint_folder import whole_checkpoints
 from data_prep.token_files.indexed_dataset import IndexedDataset
 from foundation.child_processes import require_free_port, run_module
 from foundation.errors import InputError

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from benchmark.config.run_config import RunConfig
-from benchmark.training.checkpoints.checkpoint_folder import PROGRESS, read_progress
+from benchmark.run_record.checkpoint_folder import PROGRESS, read_progress
+from benchmark.run_record.run_progress import starting_progress
 from benchmark.training.checkpoints.checkpoint_reader import fill_from_dcp, verify_checkpoint
 from benchmark.training.engine.rank_environment import read_environment
-from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import empty_state, load_initial_weights
 from benchmark.training.inputs import open_validation, require_inputs
 from benchmark.training.step import evaluate

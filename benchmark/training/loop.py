@@ -9,8 +9,8 @@ from benchmark.run_record.endings import RunEnd
 from benchmark.run_record.events.event_log import EventLog
 from benchmark.run_record.events.mlperf_log import block_fields, logged_progress, progress_fields
 from benchmark.run_record.phases import Phase, PhaseLog
+from benchmark.run_record.run_progress import Evaluation, Progress
 from benchmark.training.engine.micro_batches import TrainingBatches
-from benchmark.training.engine.run_progress import Evaluation, Progress
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.observer import Observer, StepDone
 from benchmark.training.step import EvaluationResult, any_of, evaluate, train_step

@@ -15,7 +15,6 @@ from typing import NoReturn
 import torch
 
 from benchmark.config.run_config import RunConfig
-from benchmark.launch.watchdog import STACKS_SIGNAL, watched
 from benchmark.run_record.attempt_folder import attempt_path, make_run_folder, raise_alarm, rank_file
 from benchmark.run_record.endings import ENDINGS, Ending
 from benchmark.run_record.heartbeat import HangLimits, Heartbeat
@@ -26,6 +25,7 @@ from benchmark.training.engine.distributed import MeetingFailed, end_process
 from benchmark.training.engine.rank_environment import Environment, read_environment
 from benchmark.training.run_folder import refuse_finished
 from benchmark.training.train import train
+from benchmark.training.watchdog import STACKS_SIGNAL, watched
 from foundation.errors import CheckFailed, InputError
 
 TELLING_S = 10.0

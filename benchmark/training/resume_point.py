@@ -12,9 +12,7 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from benchmark.run_record.events.mlperf_log import LogMark, MlperfLog
-from benchmark.run_record.phases import PhaseLog
-from benchmark.training.checkpoints.checkpoint_folder import (
+from benchmark.run_record.checkpoint_folder import (
     DamagedCheckpoint,
     checkpoint_path,
     checkpoints_folder,
@@ -24,9 +22,11 @@ from benchmark.training.checkpoints.checkpoint_folder import (
     set_aside,
     whole_checkpoints,
 )
+from benchmark.run_record.events.mlperf_log import LogMark, MlperfLog
+from benchmark.run_record.phases import PhaseLog
+from benchmark.run_record.run_progress import Progress
 from benchmark.training.checkpoints.checkpoint_reader import fill_state, verify_checkpoint
 from benchmark.training.engine.distributed import World
-from benchmark.training.engine.run_progress import Progress
 from benchmark.training.engine.train_state import TrainState, begin_state
 from foundation.errors import InputError
 from foundation.json_files import UNREADABLE, read_json

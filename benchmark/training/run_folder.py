@@ -4,7 +4,7 @@ config.json     the resolved configuration          result_N.txt   the MLPerf lo
 events.jsonl    every event                         summary.json   how it ended; its presence means finished
 inputs.json     the identities of its inputs (same_run.py)
 manifests/      copies of the manifests of its inputs (benchmark/run_record/input_manifests.py)
-checkpoints/    its checkpoints (checkpoints/checkpoint_folder.py)
+checkpoints/    its checkpoints (benchmark/run_record/checkpoint_folder.py)
 """
 
 from collections.abc import Iterator
@@ -14,6 +14,7 @@ from pathlib import Path
 from benchmark.config.run_config import RunConfig
 from benchmark.config.run_sections import LoggingOptions
 from benchmark.run_record.attempt_folder import make_run_folder
+from benchmark.run_record.checkpoint_folder import remove_retired, retire_partial
 from benchmark.run_record.endings import STOP_NOTE
 from benchmark.run_record.events.console import Console
 from benchmark.run_record.events.event import Sink
@@ -22,8 +23,7 @@ from benchmark.run_record.events.line_files import JsonLines
 from benchmark.run_record.events.mlperf_log import MlperfLog
 from benchmark.run_record.events.run_clock import RunClock
 from benchmark.run_record.events.telemetry import PrometheusTextfile, TensorBoard, WeightsAndBiases
-from benchmark.training.checkpoints.checkpoint_folder import remove_retired, retire_partial
-from benchmark.training.engine.run_progress import starting_progress
+from benchmark.run_record.run_progress import starting_progress
 from benchmark.training.resume_point import choose_resume_point
 from benchmark.training.run_log import RunLog
 from benchmark.training.same_run import InputIdentities, begun_with, choose_seed, settle_run

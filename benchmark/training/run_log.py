@@ -26,8 +26,8 @@ from benchmark.run_record.events.mlperf_log import (
     logged_progress,
     progress_fields,
 )
+from benchmark.run_record.run_progress import Progress
 from benchmark.training.engine.rank_environment import Environment
-from benchmark.training.engine.run_progress import Progress
 from benchmark.training.observer import Observer
 from benchmark.training.resume_point import ResumePoint
 

@@ -9,10 +9,10 @@ evaluations and checkpoints too.
 from benchmark.config.run_config import RunConfig
 from benchmark.machine.run_environment import run_environment, seconds_since_process_start
 from benchmark.run_record.attempt_folder import attempt_path
+from benchmark.run_record.checkpoint_folder import newest_checkpoint
 from benchmark.run_record.endings import Ending
 from benchmark.run_record.input_manifests import copy_manifests
 from benchmark.run_record.phases import PhaseLog
-from benchmark.training.checkpoints.checkpoint_folder import newest_checkpoint
 from benchmark.training.debugging.debug_observers import debug_environment, debugging
 from benchmark.training.engine.micro_batches import TrainingBatches
 from benchmark.training.engine.rank_environment import Environment, read_environment

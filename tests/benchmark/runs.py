@@ -7,8 +7,8 @@ from typing import Any
 
 from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import System
+from benchmark.run_record.run_progress import starting_progress
 from benchmark.training.engine.distributed import World
-from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import TrainState, begin_state, empty_state
 from benchmark.training.train import train
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint

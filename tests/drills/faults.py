@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Literal
 
-from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, checkpoints_folder, newest_checkpoint
+from benchmark.run_record.checkpoint_folder import checkpoint_path, checkpoints_folder, newest_checkpoint
 
 Rank = int | Literal["any", "all"]
 TWO_PAGES = 8192

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.config.run_config import RunConfig
-from benchmark.launch.watchdog import watched
 from benchmark.run_record.attempt_folder import attempt_path
 from benchmark.run_record.heartbeat import HangLimits, Heartbeat
 from benchmark.run_record.phases import Phase, PhaseLog
@@ -31,6 +30,7 @@ from benchmark.training.engine.rank_environment import read_environment
 from benchmark.training.observers.speed_watch import SpeedWatch
 from benchmark.training.observers.spikes import SpikeGuard
 from benchmark.training.train import train
+from benchmark.training.watchdog import watched
 from tests.drills.acts import children
 from tests.drills.practice import BATCH, LAYOUTS, PRACTICE, practice_config, prepared_inputs
 

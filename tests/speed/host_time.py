@@ -30,8 +30,8 @@ from benchmark.config.benchmarks import GPT3_175B
 from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import System
 from benchmark.planning.fake_device.fake_world import fake_world
+from benchmark.run_record.run_progress import starting_progress
 from benchmark.training.engine.distributed import World
-from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import TrainState, empty_state
 from model.gpt3_config import GPT3Config
 from model.passes.part_pass import MicroBatch

@@ -28,8 +28,8 @@ from benchmark.config.runtime_variables import runtime_environment
 from benchmark.config.systems import SYSTEMS
 from benchmark.planning.fake_device.fake_world import fake_world
 from benchmark.planning.slice.device_rates import event_now
+from benchmark.run_record.run_progress import starting_progress
 from benchmark.training.engine.rank_environment import set_environment
-from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import empty_state
 from model.flops import part_flops_per_token
 from model.passes.part_pass import MicroBatch

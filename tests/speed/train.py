@@ -26,8 +26,8 @@ from torch import Tensor
 
 from benchmark.config.benchmarks import REHEARSAL
 from benchmark.config.systems import SYSTEMS
+from benchmark.run_record.run_progress import starting_progress
 from benchmark.training.engine.distributed import World, build_mesh
-from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import empty_state
 from benchmark.training.step import train_step
 from model.gpt3_config import GPT3Config

@@ -21,8 +21,8 @@ from benchmark.planning.dry_run.tracker import OperatorCounts, Tracker
 from benchmark.planning.fake_device.device_rules import HostWait
 from benchmark.planning.fake_device.fake_gpu import FakeGpu
 from benchmark.planning.fake_device.fake_world import fake_gpu_of, fake_tensors, fake_world
+from benchmark.run_record.run_progress import starting_progress
 from benchmark.training.engine.pipeline_order import PipelineShape, most_in_flight
-from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import TrainState, empty_state
 from benchmark.training.step import train_step
 from model.flops import part_flops_per_token

@@ -26,7 +26,7 @@ from benchmark.planning.preflight.preflight_check import (
     PreflightCheck,
 )
 from benchmark.planning.slice.slice_devices import available_memory_bytes
-from benchmark.training.checkpoints.checkpoint_folder import checkpoints_folder, newest_checkpoint
+from benchmark.run_record.checkpoint_folder import checkpoints_folder, newest_checkpoint
 from benchmark.training.checkpoints.save_policy import checkpoint_bytes
 from benchmark.training.inputs import input_paths, require_inputs
 from benchmark.training.run_folder import summary_path

@@ -7,8 +7,8 @@ import torch
 from torch.distributed.tensor import DTensor
 
 from benchmark.config.run_config import RunConfig
+from benchmark.run_record.run_progress import starting_progress
 from benchmark.training.engine.distributed import World
-from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import TrainState, empty_state
 from model.architectures import architecture_of
 from model.initial_weights import DEVIATION

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch.distributed as dist
 from torch import Tensor
 
-from benchmark.training.checkpoints.checkpoint_folder import DIGESTS, DamagedCheckpoint
+from benchmark.run_record.checkpoint_folder import DIGESTS, DamagedCheckpoint
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.train_state import TrainState
 from checkpoint_convert.formats.distributed_checkpoint import dcp_arrays

@@ -21,7 +21,7 @@ from torch.distributed.checkpoint.metadata import MetadataIndex
 from torch.distributed.tensor import DTensor
 
 from benchmark.config.run_sections import SaveOptions
-from benchmark.training.checkpoints.checkpoint_folder import (
+from benchmark.run_record.checkpoint_folder import (
     checkpoint_path,
     progress_as_json,
     publish_checkpoint,

@@ -13,10 +13,10 @@ from torch.distributed.tensor import DTensor
 from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.run_config import Precision
 from benchmark.config.system_config import System
+from benchmark.run_record.run_progress import Progress
 from benchmark.training.engine.adam import MOMENTS, Adam
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.pipeline import Pipeline
-from benchmark.training.engine.run_progress import Progress
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from foundation.errors import InputError
 from model.architectures import architecture_of

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.config.benchmark_config import Benchmark
+from benchmark.run_record.checkpoint_folder import checkpoint_path
 from benchmark.run_record.endings import RunEnd
 from benchmark.run_record.events.event_log import EventLog
-from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path
 from benchmark.training.observer import Observer
 
 CLOSE_S = 5.0

@@ -6,12 +6,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmark.machine.run_environment import seconds_since_process_start
+from benchmark.run_record.checkpoint_folder import newest_checkpoint
 from benchmark.run_record.endings import STOP_NOTE, Ending, RunEnd, StopNote
 from benchmark.run_record.events.event_log import EventLog
 from benchmark.run_record.phases import PhaseLog
+from benchmark.run_record.run_progress import Evaluation
 from benchmark.run_record.small_files import write_object
-from benchmark.training.checkpoints.checkpoint_folder import newest_checkpoint
-from benchmark.training.engine.run_progress import Evaluation
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.observer import Observer, StepDone
 from benchmark.training.run_folder import summary_path

@@ -18,6 +18,11 @@ from benchmark.config.run_config import RunConfig
 from benchmark.config.run_sections import DataOptions
 from benchmark.config.system_config import System
 from benchmark.config.systems import system_called
+from benchmark.run_record.checkpoint_folder import (
+    checkpoint_path,
+    read_progress,
+    whole_checkpoints,
+)
 from benchmark.run_record.evidence_chain import (
     Begin,
     Chain,
@@ -32,13 +37,8 @@ from benchmark.run_record.evidence_chain import (
     printable,
     read_chain,
 )
-from benchmark.training.checkpoints.checkpoint_folder import (
-    checkpoint_path,
-    read_progress,
-    whole_checkpoints,
-)
+from benchmark.run_record.run_progress import Progress, starting_progress
 from benchmark.training.engine.rank_environment import read_environment
-from benchmark.training.engine.run_progress import Progress, starting_progress
 from benchmark.training.inputs import require_inputs
 from benchmark.training.observers.evidence import input_digests
 from benchmark.training.replay.replayed_run import Stretch, replay_on_ranks

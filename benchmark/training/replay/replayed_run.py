@@ -14,12 +14,12 @@ from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import System
 from benchmark.run_record.endings import RunEnd
 from benchmark.run_record.evidence_chain import EVIDENCE, Chain, read_chain
+from benchmark.run_record.run_progress import Progress
 from benchmark.training.checkpoints.checkpoint_reader import load_checkpoint
 from benchmark.training.engine.distributed import end_process
 from benchmark.training.engine.forked_ranks import run_ranks
 from benchmark.training.engine.micro_batches import TrainingBatches
 from benchmark.training.engine.rank_environment import Environment, read_environment
-from benchmark.training.engine.run_progress import Progress
 from benchmark.training.engine.train_state import TrainState, begin_state, empty_state
 from benchmark.training.inputs import Data, open_data
 from benchmark.training.observer import StepDone

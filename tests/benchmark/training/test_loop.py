@@ -13,7 +13,7 @@ from benchmark.run_record.endings import RunEnd
 from benchmark.run_record.events.event import Event
 from benchmark.run_record.events.event_log import EventLog
 from benchmark.run_record.phases import PhaseLog
-from benchmark.training.engine.run_progress import Progress, starting_progress
+from benchmark.run_record.run_progress import Progress, starting_progress
 from benchmark.training.loop import Run, run_loop
 from benchmark.training.observer import Observer, StepDone
 from benchmark.training.step import EvaluationResult, StepFlags, StepResult

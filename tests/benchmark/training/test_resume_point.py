@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from benchmark.run_record.checkpoint_folder import DamagedCheckpoint, checkpoint_path, whole_checkpoints
 from benchmark.run_record.events.mlperf_log import MlperfLog
-from benchmark.training.checkpoints.checkpoint_folder import DamagedCheckpoint, checkpoint_path, whole_checkpoints
-from benchmark.training.engine.run_progress import Progress
+from benchmark.run_record.run_progress import Progress
 from benchmark.training.resume_point import ResumePoint, choose_resume_point, fulfil_request, set_aside_damaged
 from foundation.errors import InputError
-from tests.benchmark.training.checkpoints.test_checkpoint_folder import PROGRESS, publish
+from tests.benchmark.run_record.test_checkpoint_folder import PROGRESS, publish
 
 START = Progress(seed=1, start_samples=48_000, global_batch_size=12, seq_length=16)
 Choose = Callable[..., ResumePoint]

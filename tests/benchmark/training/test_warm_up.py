@@ -8,8 +8,8 @@ import torch
 
 from benchmark.config.run_config import RunConfig
 from benchmark.config.systems import SYSTEMS
+from benchmark.run_record.checkpoint_folder import DIGESTS, checkpoint_path
 from benchmark.run_record.phases import Phase, PhaseLog
-from benchmark.training.checkpoints.checkpoint_folder import DIGESTS, checkpoint_path
 from benchmark.training.engine.adam import Adam, local
 from benchmark.training.engine.distributed import joined_world
 from benchmark.training.engine.rank_environment import read_environment

@@ -19,10 +19,10 @@ from benchmark.judging.report.time_section import (
 )
 from benchmark.judging.results.recorded_run import read_recorded_run
 from benchmark.run_record.recorded_events import RecordedEvent
-from benchmark.run_record.run_status import RunStatus
-from benchmark.run_record.status_reading import read_status
+from benchmark.run_record.status.run_status import RunStatus
+from benchmark.run_record.status.status_reading import read_status
 from tests.benchmark.judging.report.runs import write_run
-from tests.benchmark.run_record.supervised_run import killed_and_hung
+from tests.benchmark.run_record.status.supervised_run import killed_and_hung
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from foundation.errors import InputError
 from tests.benchmark.judging.report.made_pages import own_review, write_made
 from tests.benchmark.judging.report.runs import write_run
 from tests.benchmark.judging.review.fixture import records, write_package
-from tests.benchmark.run_record.supervised_run import SupervisedRun
+from tests.benchmark.run_record.status.supervised_run import SupervisedRun
 from tests.chromium import PROGRAM, Browser, headless
 
 needs_chromium = pytest.mark.skipif(PROGRAM is None, reason="no chromium here: apt install chromium")

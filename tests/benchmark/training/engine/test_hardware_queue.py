@@ -7,7 +7,7 @@ from torch.distributed.tensor.debug import _clear_sharding_prop_cache
 from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import System
 from benchmark.planning.fake_device.fake_world import fake_world
-from benchmark.training.engine.run_progress import starting_progress
+from benchmark.run_record.run_progress import starting_progress
 from benchmark.training.engine.train_state import empty_state
 from benchmark.training.step import accumulate
 from model.passes.part_pass import MicroBatch

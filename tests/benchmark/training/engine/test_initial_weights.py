@@ -12,9 +12,9 @@ from torch.distributed.tensor import DTensor
 from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import System
+from benchmark.run_record.run_progress import starting_progress
 from benchmark.training.engine.distributed import World, joined_world
 from benchmark.training.engine.rank_environment import read_environment
-from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import begin_state, empty_state
 from benchmark.training.observers.copy_audit import audit_replicas
 from model.initial_weights import drawn_rows

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmark.config.run_config import RunConfig
+from benchmark.run_record.checkpoint_folder import checkpoint_path, read_progress
 from benchmark.run_record.endings import Ending
 from benchmark.run_record.events.background_sink import Background
 from benchmark.run_record.events.event import Event
@@ -26,7 +27,6 @@ from benchmark.run_record.evidence_chain import (
     gaps,
     read_chain,
 )
-from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, read_progress
 from benchmark.training.train import train
 from tests.benchmark.runs import mlperf, system_of
 from tests.benchmark.tiny import SHORT, Inputs, in_processes

@@ -14,13 +14,13 @@ import pytest
 import benchmark.training.loop as loop_module
 import benchmark.training.step as step_module
 from benchmark.config.run_config import RunConfig
+from benchmark.run_record.checkpoint_folder import whole_checkpoints
 from benchmark.run_record.endings import RunEnd
 from benchmark.run_record.events.event_log import EventLog
 from benchmark.run_record.phases import PhaseLog
+from benchmark.run_record.run_progress import starting_progress
 from benchmark.training.checkpoints import checkpoint_writer
-from benchmark.training.checkpoints.checkpoint_folder import whole_checkpoints
 from benchmark.training.checkpoints.checkpoint_writer import Checkpointer
-from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.loop import between_steps
 from benchmark.training.observer import Observer, StepDone
 from benchmark.training.observers import run_requests, saves

@@ -15,10 +15,10 @@ from benchmark.machine.gpus import DeviceReading
 from benchmark.run_record.endings import Ending
 from benchmark.run_record.events.event import Event
 from benchmark.run_record.events.event_log import EventLog
+from benchmark.run_record.run_progress import starting_progress
 from benchmark.training import train as training
 from benchmark.training.engine.rank_environment import read_environment
 from benchmark.training.engine.rank_speed import HostTimer
-from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.observer import StepDone
 from benchmark.training.observers.slowness_rules import SAMPLES
 from benchmark.training.observers.speed_watch import WARM_UP, SpeedWatch

@@ -10,7 +10,7 @@ from benchmark.run_record.endings import RunEnd
 from benchmark.run_record.events.event import Event
 from benchmark.run_record.events.event_log import EventLog
 from benchmark.run_record.phases import PhaseLog
-from benchmark.training.engine.run_progress import starting_progress
+from benchmark.run_record.run_progress import starting_progress
 from benchmark.training.engine.unsound_values import (
     BadMicroBatch,
     BadPart,

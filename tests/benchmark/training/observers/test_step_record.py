@@ -13,7 +13,7 @@ from benchmark.config.benchmarks import REHEARSAL
 from benchmark.config.reference_curves import REFERENCE_CURVES
 from benchmark.run_record.events.event import Event
 from benchmark.run_record.events.event_log import EventLog
-from benchmark.training.engine.run_progress import Evaluation, starting_progress
+from benchmark.run_record.run_progress import Evaluation, starting_progress
 from benchmark.training.observer import StepDone
 from benchmark.training.observers import step_record
 from benchmark.training.observers.step_record import StepRecord, TargetEta

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from benchmark.run_record.checkpoint_folder import checkpoint_path
 from benchmark.run_record.endings import Ending, RunEnd
 from benchmark.run_record.events.event import Event
 from benchmark.run_record.events.event_log import EventLog
 from benchmark.run_record.phases import PhaseLog
-from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path
-from benchmark.training.engine.run_progress import Evaluation, starting_progress
+from benchmark.run_record.run_progress import Evaluation, starting_progress
 from benchmark.training.observers.summary_file import SummaryFile
 from tests.benchmark.run_record.events.recorder import Recorder
 from tests.benchmark.tiny import CPU, SHORT

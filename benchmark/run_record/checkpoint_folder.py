@@ -1,7 +1,7 @@
 """The folders of a run's checkpoints, and the files beside the shards in each.
 
     RUN_DIR/checkpoints/step_00000064/   PyTorch DCP shards of weights and moments
-                        progress.json    everything else (engine/run_progress.py)
+                        progress.json    everything else (run_progress.py)
                         digests.md5      of all these files: python -m checksums verify reads it
 
 A folder with its final name is whole: it is written under another name and renamed. Checkpoints that a run went back
@@ -20,8 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmark.training.engine.run_progress import Progress, progress_of
-from checkpoint_convert.formats.distributed_checkpoint import METADATA
+from benchmark.run_record.run_progress import Progress, progress_of
 from checksums.md5_list import format_list, read_list
 from foundation.errors import InputError
 from foundation.json_files import DAMAGED, LARGEST_JSON, read_bounded
@@ -30,6 +29,8 @@ from foundation.outputs.publish import PARTIAL, sync_to_disk, write_text
 
 PROGRESS = "progress.json"
 DIGESTS = "digests.md5"
+SHARD_METADATA = ".metadata"
+"""PyTorch's list of the tensors in the shards."""
 RETIRED = ".retired"
 """Suffix of the name of a folder that is being removed."""
 MOST_NAMED = 8
@@ -129,7 +130,7 @@ def publish_checkpoint(partial: Path, final: Path, shard_digests: Mapping[str, s
     retired once the new one is whole.
     """
     write_text(partial / PROGRESS, progress)
-    others = {name: md5_file(partial / name) for name in (PROGRESS, METADATA)}
+    others = {name: md5_file(partial / name) for name in (PROGRESS, SHARD_METADATA)}
     write_text(partial / DIGESTS, format_list({**shard_digests, **others}))
     if final.exists():
         retire(final)

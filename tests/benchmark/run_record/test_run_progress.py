@@ -6,7 +6,7 @@ import json
 import pytest
 
 from benchmark.config.benchmarks import GPT3_175B
-from benchmark.training.engine.run_progress import Evaluation, Progress, progress_of, starting_progress
+from benchmark.run_record.run_progress import Evaluation, Progress, progress_of, starting_progress
 
 
 def test_counts_begin_at_the_initial_checkpoint() -> None:

@@ -11,9 +11,19 @@ from typing import Any
 from benchmark.run_record.attempt_folder import attempts_folder, newest_saved
 from benchmark.run_record.endings import ENDINGS
 from benchmark.run_record.recorded_events import RecordedEvent, read_events
-from benchmark.run_record.run_status import AttemptRow, RunStatus, Span
 from benchmark.run_record.small_files import read_object
-from benchmark.run_record.wall_time import AFTER, GAPS, MEANINGS, OWN, Attempt, Kind, TimeMark, attempts_of, wall_time
+from benchmark.run_record.status.run_status import AttemptRow, RunStatus, Span
+from benchmark.run_record.status.wall_time import (
+    AFTER,
+    GAPS,
+    MEANINGS,
+    OWN,
+    Attempt,
+    Kind,
+    TimeMark,
+    attempts_of,
+    wall_time,
+)
 from foundation.errors import InputError
 from foundation.plain_text import printable
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmark.run_record.wall_time import MEANINGS, Kind
+from benchmark.run_record.status.wall_time import MEANINGS, Kind
 from foundation.plain_text import shortened
 from foundation.sizes import duration
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from benchmark.launch.status_text import run_folders, status
-from benchmark.run_record.run_status import RunStatus, as_utc, device_hours
-from benchmark.run_record.status_reading import read_status
+from benchmark.run_record.status.run_status import RunStatus, as_utc, device_hours
+from benchmark.run_record.status.status_reading import read_status
 from foundation.errors import InputError
 from tests.benchmark.judging.report.runs import START_MS, MadeRun, write_run
-from tests.benchmark.run_record.supervised_run import SupervisedRun, killed_and_hung, second_did_not_meet
+from tests.benchmark.run_record.status.supervised_run import SupervisedRun, killed_and_hung, second_did_not_meet
 
 
 def seconds(ledger: RunStatus) -> dict[str, float]:

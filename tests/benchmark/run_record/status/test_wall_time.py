@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from benchmark.run_record.attempt_folder import AttemptEnd, AttemptStart
 from benchmark.run_record.incidents import Incident
 from benchmark.run_record.recorded_events import RecordedEvent
-from benchmark.run_record.wall_time import MEANINGS, Attempt, attempts_of, wall_time
+from benchmark.run_record.status.wall_time import MEANINGS, Attempt, attempts_of, wall_time
 
 T0 = 1_700_000_000_000
 KEYS = (

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.training.checkpoints.checkpoint_folder import (
+from benchmark.run_record.checkpoint_folder import (
     checkpoint_path,
     newest_checkpoint,
     progress_as_json,
@@ -16,7 +16,7 @@ from benchmark.training.checkpoints.checkpoint_folder import (
     set_aside,
     whole_checkpoints,
 )
-from benchmark.training.engine.run_progress import Evaluation, Progress
+from benchmark.run_record.run_progress import Evaluation, Progress
 from checksums.md5_list import read_list
 from foundation.errors import InputError
 from foundation.outputs.digest import md5_file
