@@ -9,12 +9,11 @@ Their spelling may differ, their content may not (docs/facts/reference.md f.3):
 
 import io
 import json
-import zipfile
 from pathlib import Path
 from typing import Any
 
+from foundation.file_formats.torch_archive import archived_pickle
 from foundation.regular_files import read_regular
-from foundation.safe_pickle import load_pickle
 
 COMMON, METADATA = "common.pt", "metadata.json"
 LARGEST = 1 << 26
@@ -37,14 +36,8 @@ def plain_common(path: Path) -> Any:
 
     Raises ValueError if the file is damaged or names a class, OSError if it cannot be read.
     """
-    try:
-        with zipfile.ZipFile(io.BytesIO(read_regular(path, LARGEST))) as archive:
-            (entry,) = [entry for entry in archive.infolist() if entry.filename.endswith("/data.pkl")]
-            if entry.compress_type or entry.file_size > LARGEST:
-                raise ValueError(f"a pickle of {entry.file_size:,} bytes")
-            return load_pickle(archive.read(entry))
-    except (zipfile.BadZipFile, EOFError, NotImplementedError) as error:
-        raise ValueError(f"not an archive of torch.save: {error}") from error
+    content = read_regular(path, LARGEST)
+    return archived_pickle(io.BytesIO(content), len(content), LARGEST)
 
 
 def common_content(group: dict[str, Any], *, bf16: bool) -> dict[str, Any]:

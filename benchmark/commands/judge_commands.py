@@ -84,7 +84,7 @@ class ReplayCommand:
     def run(self) -> int:
         from benchmark.training.engine.distributed import end_process
         from benchmark.training.replay.replay_run import ReplayOptions, replay, result_fields
-        from foundation.json_files import as_json
+        from foundation.file_formats.json_files import as_json
 
         moved = (self.checkpoint, self.train_data_path, self.valid_data_path, self.log, self.system)
         result = replay(ReplayOptions(self.run_dir, self.steps, *moved))

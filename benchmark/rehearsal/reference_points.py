@@ -14,7 +14,7 @@ from benchmark.config.benchmark_config import Benchmark
 from benchmark.judging.results.convergence import make_point
 from benchmark.rehearsal.rehearse import rehearse
 from foundation.errors import CheckFailed, InputError
-from foundation.json_files import read_json
+from foundation.file_formats.json_files import read_json
 from foundation.outputs.publish import write_text
 
 FEWEST_FOR_A_TEST = 4

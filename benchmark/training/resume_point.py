@@ -29,7 +29,7 @@ from benchmark.training.checkpoints.checkpoint_reader import fill_state, verify_
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.train_state import TrainState, begin_state
 from foundation.errors import InputError
-from foundation.json_files import UNREADABLE, read_json
+from foundation.file_formats.json_files import UNREADABLE, read_json
 from foundation.outputs.publish import write_text
 
 

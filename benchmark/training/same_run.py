@@ -29,7 +29,7 @@ from data_prep.sample_order.blend_file import is_blend_file
 from data_prep.sample_order.token_windows import parse_data_path
 from data_prep.token_files.indexed_dataset import IndexedDataset, bin_path
 from foundation.errors import InputError
-from foundation.json_files import DAMAGED, read_json
+from foundation.file_formats.json_files import DAMAGED, read_json
 from foundation.outputs.digest import md5_samples, md5_text
 from foundation.outputs.manifest import read_manifest
 from foundation.outputs.publish import write_text

@@ -24,8 +24,8 @@ from typing import Literal
 from benchmark.run_record.attempt_folder import raise_alarm, rank_file
 from benchmark.run_record.heartbeat import SIZE, Beat, Heartbeat, ask, latest_beat
 from benchmark.run_record.incidents import Incident, write_incident
+from foundation.file_formats.json_files import UNREADABLE, read_json
 from foundation.git import REPOSITORY
-from foundation.json_files import UNREADABLE, read_json
 
 STACKS_SIGNAL = signal.SIGQUIT
 """Signal at which the process writes its stacks to its file and goes on."""

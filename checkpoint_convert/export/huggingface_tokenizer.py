@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from foundation.errors import InputError
-from foundation.json_files import LARGEST_JSON, read_bounded, read_json
+from foundation.file_formats.json_files import LARGEST_JSON, read_bounded, read_json
 from foundation.regular_files import UnfitFile, read_regular
 
 NAMES = ("tokenizer.json", "tokenizer_config.json", "sentencepiece.model")

@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from checkpoint_convert.formats.boxes import Box, shape_of
 from checkpoint_convert.formats.stored_array import StoredArray, Values
 from foundation.errors import InputError, first_line
-from foundation.json_files import read_json
+from foundation.file_formats.json_files import read_json
 from foundation.regular_files import is_regular
 
 DTYPES = {

@@ -29,7 +29,7 @@ from checkpoint_convert.formats.stored_array import StoredArray
 from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, metadata_text
 from checksums.common_file import COMMON, METADATA, PARAM_GROUP, common_content, plain_common
 from foundation.errors import InputError, first_line
-from foundation.json_files import read_json
+from foundation.file_formats.json_files import read_json
 from foundation.sizes import require_between
 
 CONTENT = '{"sharded_backend": "zarr"}'
@@ -77,7 +77,7 @@ def adam_step(folder: Path) -> int | None:
         optimizer = plain_common(path)["optimizer"]
         step = optimizer.get("optimizer", optimizer)["param_groups"][0]["step"]
         if type(step) is not int:
-            raise ValueError(f"step {step!r:.40}")
+            raise ValueError(f"the step is of type {type(step).__name__}")
     except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: not a checkpoint's common.pt ({first_line(error)})") from error
     require_between(step, 0, LARGEST_STEP, f"{path}: Adam's step")

@@ -16,7 +16,7 @@ from pathlib import Path
 from data_prep.corpus.c4 import documents_of
 from data_prep.corpus.input_files import InputFile, InputOptions, described, local_paths, require_files
 from foundation.errors import CheckFailed, InputError
-from foundation.json_files import read_bounded
+from foundation.file_formats.json_files import read_bounded
 from foundation.outputs.digest import md5_file
 from foundation.outputs.manifest import Recipe, source_of
 from foundation.outputs.publish import beside

@@ -16,7 +16,7 @@ from data_prep.token_files.indexed_dataset import IndexedDataset, idx_path
 from data_prep.token_files.merge_datasets import require_same_tokenizer
 from foundation.cli import JsonOption
 from foundation.errors import CheckFailed, InputError
-from foundation.json_files import as_json, read_json
+from foundation.file_formats.json_files import as_json, read_json
 from foundation.outputs.digest import md5_file
 from foundation.outputs.manifest import require_intact
 from foundation.outputs.publish import PARTIAL, require_same_kind, write_text

@@ -19,7 +19,7 @@ import sentencepiece
 from data_prep.corpus.c4 import documents_of
 from data_prep.corpus.input_files import InputFile, InputOptions, Place, described, local_paths
 from foundation.errors import InputError, first_line
-from foundation.json_files import LARGEST_JSON, read_bounded
+from foundation.file_formats.json_files import LARGEST_JSON, read_bounded
 from foundation.optional_packages import import_optional
 from foundation.outputs.manifest import Recipe, require_intact, versions_of
 from foundation.outputs.resumable_output import resumable_output

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from foundation.errors import InputError
-from foundation.json_files import as_json, read_json
+from foundation.file_formats.json_files import as_json, read_json
 from foundation.outputs.digest import md5_file, md5_samples, md5_text
 from foundation.outputs.publish import beside, walked, write_text
 

@@ -28,7 +28,7 @@ from typing import Any
 import msgspec
 
 from foundation.errors import InputError
-from foundation.json_files import as_json, read_json
+from foundation.file_formats.json_files import as_json, read_json
 from foundation.outputs.digest import md5_file
 from foundation.outputs.lock import only_one_in
 from foundation.outputs.manifest import (

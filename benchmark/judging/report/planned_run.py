@@ -13,7 +13,7 @@ from benchmark.judging.report.judgement import ReportedRun
 from benchmark.judging.report.page_parts import NOTHING, Cell, Row, Section, Table, Words, number
 from benchmark.run_record.mllog import as_number
 from foundation.errors import InputError
-from foundation.json_files import read_json
+from foundation.file_formats.json_files import read_json
 from foundation.plain_text import shortened
 from foundation.sizes import duration
 

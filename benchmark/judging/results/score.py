@@ -15,7 +15,7 @@ from benchmark.judging.results.judged import Judged
 from benchmark.judging.results.recorded_run import config_beside
 from benchmark.judging.results.run_summary import RunSummary
 from benchmark.judging.results.subjects import ResultSet
-from foundation.json_files import DAMAGED
+from foundation.file_formats.json_files import DAMAGED
 from model.flops import train_flops_per_token
 
 

@@ -18,7 +18,7 @@ from benchmark.config.system_config import System
 from benchmark.run_record.events.event import Event
 from benchmark.run_record.events.event_log import EventLog
 from benchmark.run_record.events.line_files import LineFile
-from foundation.json_files import UNREADABLE
+from foundation.file_formats.json_files import UNREADABLE
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, write_to_textfile
 from prometheus_client import Gauge as ExportedGauge
 
 from benchmark.run_record.events.event import Event
-from foundation.json_files import read_json
+from foundation.file_formats.json_files import read_json
 from foundation.optional_packages import import_optional
 from foundation.outputs.publish import write_text
 

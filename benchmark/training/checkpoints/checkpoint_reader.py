@@ -1,7 +1,7 @@
 """Read a run's checkpoint into any topology.
 
 Nothing is read before its digest was verified, and nothing in it is executed: its index, a pickle, is read by an
-unpickler that knows DCP's names only (checkpoint_convert/formats/distributed_checkpoint.py).
+interpreter that builds no objects (checkpoint_convert/formats/distributed_checkpoint.py).
 """
 
 import errno

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from foundation.errors import InputError
-from foundation.json_files import as_json, read_bounded, read_json
+from foundation.file_formats.json_files import as_json, read_bounded, read_json
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Read files that strangers may have written: JSON, pickles, and the archives of PyTorch."""
