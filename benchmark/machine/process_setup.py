@@ -134,23 +134,25 @@ def raise_file_limit() -> None:
 
 def gloo_environment(nodes: int, master: str) -> dict[str, str]:
     """Return the variables that a process sets for gloo before it joins a run over ``nodes`` machines, whose rank 0
-    listens at ``master``, a name or address. Return none if gloo chooses well by itself, or if nothing better is
-    found."""
-    address = address_of_this_machine()
-    if nodes == 1:
-        chosen = LOOPBACK if address is None else None
+    listens at ``master``, a name or address. Gloo listens on the loopback interface alone where all processes are on
+    this machine. Return none if gloo chooses well by itself, or if nothing better is found."""
+    address, chosen = address_of_this_machine(), None
+    if nodes == 1 or is_loopback_name(master):
+        chosen = LOOPBACK
     elif address is None or ip_address(address).is_loopback:
         chosen = _interface_towards(master)
-    else:
-        chosen = None
     return {"GLOO_SOCKET_IFNAME": chosen} if chosen in [name for _, name in socket.if_nameindex()] else {}
 
 
 def address_of_this_machine() -> str | None:
-    """Return the address of this machine's name, as gloo takes it: the first to which a socket can be bound here; None
-    if there is none."""
+    """Return the address of this machine's name, as gloo takes it; None if there is none."""
+    return bindable_address(socket.gethostname())
+
+
+def bindable_address(name: str) -> str | None:
+    """Return the first address of ``name`` to which a socket can be bound on this machine; None if there is none."""
     try:
-        found = socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except OSError:
         return None
     for family, kind, _, _, where in found:
@@ -160,10 +162,18 @@ def address_of_this_machine() -> str | None:
     return None
 
 
+def is_loopback_name(name: str) -> bool:
+    """Return whether ``name`` means this machine on every machine: "localhost", or a loopback address in numbers."""
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return name.partition(".")[0] in ("localhost", "ip6-localhost")
+
+
 def _interface_towards(master: str) -> str | None:
     """Return the interface from which this machine reaches ``master``. The name of rank 0's machine leads to itself;
     there, return the first interface with an address that others can reach."""
-    addresses = {name: address for _, name in socket.if_nameindex() if (address := _ipv4_of(name)) is not None}
+    addresses = {name: address for _, name in socket.if_nameindex() if (address := interface_address(name)) is not None}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         try:
             asked.connect((master, 9))  # nothing is sent: the kernel only looks up the route
@@ -178,7 +188,8 @@ def _interface_towards(master: str) -> str | None:
     return next(found, None)
 
 
-def _ipv4_of(interface: str) -> str | None:
+def interface_address(interface: str) -> str | None:
+    """Return the IPv4 address of a network interface; None if it has none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         try:
             answer = fcntl.ioctl(asked, SIOCGIFADDR, struct.pack("256s", interface.encode()[:15]))

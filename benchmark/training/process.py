@@ -21,7 +21,8 @@ from benchmark.run_record.heartbeat import HangLimits, Heartbeat
 from benchmark.run_record.incidents import Incident, IncidentKind, own_incident, write_incident
 from benchmark.run_record.phases import PhaseLog
 from benchmark.training.debugging.collective_trace import explaining
-from benchmark.training.engine.distributed import MeetingFailed, end_process
+from benchmark.training.engine.distributed import end_process
+from benchmark.training.engine.meeting_point import MeetingFailed
 from benchmark.training.engine.rank_environment import Environment, read_environment
 from benchmark.training.run_folder import refuse_finished
 from benchmark.training.train import train

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch.distributed as dist
-
 from benchmark.run_record.checkpoint_folder import (
     DamagedCheckpoint,
     checkpoint_path,
@@ -27,6 +25,7 @@ from benchmark.run_record.phases import PhaseLog
 from benchmark.run_record.run_progress import Progress
 from benchmark.training.checkpoints.checkpoint_reader import fill_state, verify_checkpoint
 from benchmark.training.engine.distributed import World
+from benchmark.training.engine.rank_messages import message_from_rank_0
 from benchmark.training.engine.train_state import TrainState, begin_state
 from foundation.errors import InputError
 from foundation.file_formats.json_files import UNREADABLE, read_json
@@ -161,13 +160,9 @@ def _at_checkpoint(steps: int, saved: Progress, *, requested: bool = False) -> R
 def _shared(point: ResumePoint | None) -> ResumePoint:
     """Return rank 0's choice on all processes: 2,048 that each read the list of checkpoints would be a burden for a
     shared disk. Collective."""
-    fields = [] if point is None else [point.checkpoint, point.requested, progress_as_json(point.progress)]
-    message = [json.dumps(fields)]
-    dist.broadcast_object_list(message, src=0)
-    if point is not None:
-        return point
-    checkpoint, requested, progress = json.loads(message[0])
-    return ResumePoint(progress_from_json(progress), checkpoint, requested)
+    own = None if point is None else (point.checkpoint, point.requested, progress_as_json(point.progress))
+    checkpoint, requested, progress = message_from_rank_0(own, tuple[int | None, bool, str])
+    return ResumePoint(progress_from_json(progress), checkpoint, requested) if point is None else point
 
 
 def _request_path(run_dir: Path) -> Path:

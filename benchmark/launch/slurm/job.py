@@ -150,7 +150,8 @@ class SlurmJob(RunPlace):
     def _launch(self, attempt: str, errors: Any) -> None:
         first, given = self._used[0], self.options.address
         if given is None or (given in self.nodes.names and given != first):
-            given = self.nodes.address(first)
+            # with one node nobody outside it needs to reach the meeting point
+            given = "localhost" if len(self._used) == 1 else self.nodes.address(first)
         # An earlier attempt's port may be held for a while, by the system or by a process that is dying.
         port = 20000 + (int(self.number) + 1009 * self._started) % 10000
         if self.options.port is not None:

@@ -6,10 +6,9 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_type_hints
 
 import torch
-import torch.distributed as dist
 
 from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import System
@@ -27,6 +26,7 @@ from benchmark.planning.preflight.preflight_check import (
 )
 from benchmark.planning.preflight.world_checks import WORLD_CHECKS
 from benchmark.training.engine.rank_environment import read_environment
+from benchmark.training.engine.rank_messages import all_messages
 from benchmark.training.training_world import training_world
 
 PATIENCE = datetime.timedelta(minutes=5)
@@ -100,15 +100,19 @@ def _inapplicable(check: PreflightCheck, place: Place) -> CheckResult | None:
 def _measured(check: PreflightCheck, place: Place) -> Measured:
     """Return the measurements of the processes that took part; all processes return the same."""
     rank, local_rank = place.environment.rank, place.environment.local_rank
-    found: tuple[str, Any] | None = None
-    if {"job": rank == 0, "node": local_rank == 0, "process": True}[check.where]:
+    measured_type: Any = get_type_hints(check.measure)["return"]
+    result: CheckResult | None = None
+    measured: Any = None
+    takes_part = {"job": rank == 0, "node": local_rank == 0, "process": True}[check.where]
+    if takes_part:
         try:
-            found = place.name, check.measure(place)
+            measured = check.measure(place)
         except Exception as error:  # whatever it is, a node where a check cannot run has not passed it
             said = f"{type(error).__name__}: {' '.join(str(error).split())}"
-            found = place.name, CheckResult("FAILED", said, "see what it names")
+            result = CheckResult("FAILED", said, "see what it names")
     if place.world is None:
-        return [found] if found else []
-    everywhere: list[tuple[str, Any] | None] = [None] * place.world.size
-    dist.all_gather_object(everywhere, found)
-    return [one for one in everywhere if one is not None]
+        return [(place.name, result or measured)] if takes_part else []
+    message = (place.name, result, measured) if takes_part else None
+    row: Any = tuple.__class_getitem__((str, CheckResult | None, measured_type | None))
+    messages = all_messages(message, row | None)
+    return [(name, result or measured) for name, result, measured in filter(None, messages)]

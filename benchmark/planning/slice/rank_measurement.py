@@ -1,7 +1,6 @@
 """Measure one process of a slice: steps, memory, the parts of a step, and on rank 0 the rates of its device."""
 
 import gc
-import pickle
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -9,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 
 from benchmark.config.run_config import RunConfig
@@ -91,7 +91,7 @@ def measure(config: RunConfig, world: World, steps: int, folder: Path, trace: Pa
 def _leave(found: RankMeasurement, world: World, folder: Path) -> None:
     """Write the measurements whole or not at all: the process may be ended meanwhile."""
     partial = folder / f".rank_{world.rank}"
-    partial.write_bytes(pickle.dumps(found))
+    partial.write_bytes(msgspec.msgpack.encode(found))
     partial.rename(folder / f"rank_{world.rank}")
 
 
@@ -99,7 +99,7 @@ def read_measurements(folder: Path, processes: int) -> list[RankMeasurement]:
     """Return the measurements that the processes of this slice wrote, by rank; processes that wrote none are left
     out."""
     files = [folder / f"rank_{rank}" for rank in range(processes)]
-    return [pickle.loads(file.read_bytes()) for file in files if file.exists()]
+    return [msgspec.msgpack.decode(file.read_bytes(), type=RankMeasurement) for file in files if file.exists()]
 
 
 def slowest_steps(ranks: Sequence[RankMeasurement]) -> tuple[float, ...]:

@@ -8,11 +8,11 @@ import errno
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-import torch.distributed as dist
 from torch import Tensor
 
 from benchmark.run_record.checkpoint_folder import DIGESTS, DamagedCheckpoint
 from benchmark.training.engine.distributed import World
+from benchmark.training.engine.rank_messages import all_messages, message_from_rank_0
 from benchmark.training.engine.train_state import TrainState
 from checkpoint_convert.formats.distributed_checkpoint import dcp_arrays
 from checkpoint_convert.formats.megatron_checkpoint import fill_own_parts
@@ -69,14 +69,12 @@ def verify_checkpoint(folder: Path, world: World) -> None:
     FilesSeenOtherwise, and the others, which lose it, ConnectionError.
     """
     own = world.host, _damaged(folder, lambda every: every[world.rank :: world.size])
-    everywhere: list[tuple[str, list[str]]] = [own] * world.size
-    dist.all_gather_object(everywhere, own)
+    everywhere = all_messages(own, tuple[str, list[str]])
     names = sorted({name for _, found in everywhere for name in found})
     if not names:
         return
-    seen = [bool(_damaged(folder, lambda _: names[:MOST_READ_AGAIN])) if world.rank == 0 else False]
-    dist.broadcast_object_list(seen, src=0)
-    if seen[0]:
+    damaged_on_rank_0 = world.rank == 0 and bool(_damaged(folder, lambda _: names[:MOST_READ_AGAIN]))
+    if message_from_rank_0(damaged_on_rank_0, bool):
         raise DamagedCheckpoint(folder, names)
     rank, (host, _) = next((rank, one) for rank, one in enumerate(everywhere) if one[1])
     if not own[1]:

@@ -30,6 +30,7 @@ from benchmark.run_record.checkpoint_folder import (
     retire_partial,
 )
 from benchmark.training.engine.distributed import BACKGROUND
+from benchmark.training.engine.rank_messages import all_messages, messages_on_rank_0
 from benchmark.training.engine.train_state import TrainState
 from foundation.outputs.digest import md5_file
 from foundation.outputs.publish import partial_path
@@ -180,15 +181,12 @@ class Checkpointer:
 
     def _on_all(self, outcome: str | None) -> str | None:
         """Return the first failure among the outcomes of all processes; each passes its own. Collective."""
-        everywhere: list[str | None] = [None] * dist.get_world_size()
-        dist.all_gather_object(everywhere, outcome, group=self._group)
-        return next(filter(None, everywhere), None)
+        return next(filter(None, all_messages(outcome, str | None, self._group)), None)
 
     def _gathered(self, digests: dict[str, str]) -> dict[str, str]:
         """Return the digests of all processes on rank 0, nothing on the others. Collective."""
-        everywhere: list[dict[str, str]] | None = [{}] * dist.get_world_size() if dist.get_rank() == 0 else None
-        dist.gather_object(digests, everywhere, dst=0, group=self._group)
-        return {name: md5 for some in everywhere or () for name, md5 in some.items()}
+        everywhere = messages_on_rank_0(digests, dict[str, str], self._group)
+        return {name: md5 for own_digests in everywhere for name, md5 in own_digests.items()}
 
     def _write_shards(self, folder: Path) -> dict[str, str]:
         """Write this process's shards; return their digests, read back from disk, by file name."""

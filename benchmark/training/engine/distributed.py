@@ -17,8 +17,10 @@ from torch.distributed.distributed_c10d import _set_pg_timeout
 
 from benchmark.config.system_config import System
 from benchmark.machine.process_setup import gloo_environment, raise_file_limit
+from benchmark.training.engine.meeting_point import MeetingFailed, meeting_failed, meeting_point
 from benchmark.training.engine.rank_device import device_of
 from benchmark.training.engine.rank_environment import Environment, set_environment
+from benchmark.training.engine.rank_messages import all_messages
 from foundation.errors import InputError
 from model.sharding import AXES
 
@@ -29,10 +31,6 @@ its message says more."""
 
 BACKGROUND = "background:"
 """Prefix of the names of threads that exchange messages with other processes while training goes on."""
-
-
-class MeetingFailed(InputError):
-    """The processes did not come together."""
 
 
 @dataclass(frozen=True)
@@ -82,9 +80,7 @@ class World:
 
     def hosts(self) -> list[str]:
         """Return the names of the machines, by rank. Collective."""
-        found: list[str] = [""] * self.size
-        dist.all_gather_object(found, self.host)
-        return found
+        return all_messages(self.host, str)
 
     def barrier(self) -> None:
         dist.barrier()
@@ -115,17 +111,16 @@ def joined_world(
     device = device_of(system, environment)
     backend = "gloo" if device.type == "cpu" else "cuda:nccl,cpu:gloo"
     try:
-        if environment.world_size == 1:
-            dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1, timeout=timeout)
-        else:
-            gpu = device if device.type == "cuda" else None
-            dist.init_process_group(backend, init_method="env://", timeout=timeout, device_id=gpu)
+        dist.init_process_group(
+            backend,
+            store=meeting_point(environment, system.nodes, timeout),
+            rank=environment.rank,
+            world_size=environment.world_size,
+            timeout=timeout,
+            device_id=device if device.type == "cuda" and environment.world_size > 1 else None,
+        )
     except dist.DistNetworkError as error:
-        reason = "in use" if "EADDRINUSE" in str(error) else "not reachable"
-        raise MeetingFailed(
-            f"rank {environment.rank}: {environment.address} is {reason}; set MASTER_PORT to a free port of rank 0's "
-            "machine and MASTER_ADDR to its name"
-        ) from error
+        raise MeetingFailed(meeting_failed(environment, "not reachable")) from error
     except dist.DistStoreError as error:
         raise MeetingFailed(
             f"rank {environment.rank}: not all {environment.world_size} processes came to {environment.address} within "

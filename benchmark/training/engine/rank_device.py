@@ -13,10 +13,12 @@ from foundation.errors import InputError
 def device_of(system: System, environment: Environment) -> torch.device:
     """Return this process's device: the one with its number, or its only visible one if Slurm gave it one of its own.
 
-    The process is bound to the cores near it. Raises InputError when the device does not exist.
+    The process is bound to the cores near its GPU. On a CPU it takes OMP_NUM_THREADS threads, or else its share of the
+    cores. Raises InputError when the device does not exist.
     """
     if system.device == "cpu":
-        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // system.devices_per_node))
+        share = max(1, len(os.sched_getaffinity(0)) // system.devices_per_node)
+        torch.set_num_threads(environment.threads or share)
         return torch.device("cpu")
     count = torch.cuda.device_count()
     index = 0 if environment.visible_gpus == count == 1 else environment.local_rank

@@ -37,6 +37,10 @@ class Environment:
     """NODE_NAME: Slurm's name for this machine; if unset, its host name."""
     visible_gpus: int | None = None
     """Number of devices in CUDA_VISIBLE_DEVICES; None if unset. Slurm may give each process one device of its own."""
+    agent_store: bool = False
+    """TORCHELASTIC_USE_AGENT_STORE: True if torchrun hosts the store at which the processes meet."""
+    threads: int | None = None
+    """OMP_NUM_THREADS: threads of a process on a CPU; None if unset."""
 
 
 def read_environment() -> Environment:
@@ -67,6 +71,8 @@ def read_environment() -> Environment:
         submitted_s=_seconds("SUBMITTED_S"),
         host=os.environ.get("NODE_NAME") or socket.gethostname(),
         visible_gpus=None if visible is None else len([one for one in visible.split(",") if one]),
+        agent_store=os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
+        threads=_threads(),
     )
 
 
@@ -79,6 +85,14 @@ def _attempt(elastic: str | None) -> str:
     if elastic is not None:
         return re.sub(r"[^\w.-]", "_", f"torchrun-{elastic}-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}")
     return f"process-{os.environ.get('SLURM_JOB_ID') or os.getpid()}-{os.environ.get('SLURM_STEP_ID', '0')}"
+
+
+def _threads() -> int | None:
+    text = os.environ.get("OMP_NUM_THREADS", "")
+    first = text.partition(",")[0]  # numbers for nested parallel regions may follow
+    if not text or (first.isdecimal() and int(first) > 0):
+        return int(first) if text else None
+    raise InputError(f"environment: OMP_NUM_THREADS={text}: expected a number of threads from 1")
 
 
 def _seconds(name: str) -> float | None:

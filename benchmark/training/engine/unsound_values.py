@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from benchmark.training.engine.adam import local
 from benchmark.training.engine.micro_batches import training_sample_ids
+from benchmark.training.engine.rank_messages import all_messages
 from benchmark.training.engine.train_state import TrainState
 
 MOST_NAMED = 8
@@ -101,8 +101,7 @@ def find_nonfinite(state: TrainState) -> NonFiniteStep:
         micro_batches=tuple(BadMicroBatch(number, int(ids[number, 0]), ids.shape[1]) for number in bad[:MOST_NAMED]),
         num_micro_batches=len(bad),
     )
-    everywhere: list[RankFindings | None] = [None] * world.size
-    dist.all_gather_object(everywhere, own if parts or bad else None)
+    everywhere = all_messages(own if parts or bad else None, RankFindings | None)
     return NonFiniteStep(
         first_sample=first,
         num_samples=state.progress.global_batch_size,
@@ -155,9 +154,8 @@ def check_state(state: TrainState) -> StateSoundness:
         for name, (nonfinite, largest) in zip(tensors, table, strict=True)
         if nonfinite or largest > ABSURD
     ]
-    everywhere: list[list[UnsoundTensor] | None] = [None] * world.size
-    dist.all_gather_object(everywhere, own[:MOST_NAMED])
-    return StateSoundness(tuple(one for some in everywhere for one in some or ()))
+    everywhere = all_messages(own[:MOST_NAMED], list[UnsoundTensor])
+    return StateSoundness(tuple(tensor for tensors in everywhere for tensor in tensors))
 
 
 def _look_at(tensor: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ from benchmark.run_record.events.event_log import EventLog
 from benchmark.run_record.phases import PhaseLog
 from benchmark.training.engine.adam import MOMENTS
 from benchmark.training.engine.distributed import World
+from benchmark.training.engine.rank_messages import all_messages
 from benchmark.training.engine.tensor_fingerprint import fingerprint, place_factors
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.observer import Observer, StepDone
@@ -85,9 +86,7 @@ def audit_replicas(state: TrainState) -> list[str]:
     dist.all_reduce(number, dist.ReduceOp.MAX)
     if number.item() == 0:
         return []
-    everywhere: list[list[str] | None] = [None] * world.size
-    dist.all_gather_object(everywhere, found)
-    return sorted({line for lines in everywhere for line in lines or ()})
+    return sorted({line for lines in all_messages(found, list[str]) for line in lines})
 
 
 def _copies(state: TrainState, world: World) -> list[Copies]:

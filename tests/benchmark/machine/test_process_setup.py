@@ -114,7 +114,7 @@ def test_soft_limit_becomes_the_hard_one(
 @pytest.mark.parametrize(
     ("nodes", "own_name", "towards_master", "chosen"),
     [
-        (1, "127.0.1.1", OF_LOOPBACK, None),
+        (1, "127.0.1.1", OF_LOOPBACK, "lo"),
         (1, None, OF_LOOPBACK, "lo"),
         (2, "10.0.0.2", OF_ETH0, None),
         (2, "127.0.1.1", OF_ETH0, "eth0"),
@@ -138,13 +138,13 @@ def test_an_interface_that_is_not_there_is_not_named(monkeypatch: pytest.MonkeyP
 
 
 def test_addresses_are_those_of_the_system() -> None:
-    assert process_setup._ipv4_of("lo") in (None, "127.0.0.1")
-    assert process_setup._ipv4_of("no such interface") is None
+    assert process_setup.interface_address("lo") in (None, "127.0.0.1")
+    assert process_setup.interface_address("no such interface") is None
 
 
 def _network(patch: pytest.MonkeyPatch, own_name: str | None, towards_master: str | None) -> None:
     patch.setattr(process_setup, "address_of_this_machine", lambda: own_name)
-    patch.setattr(process_setup, "_ipv4_of", ADDRESSES.get)
+    patch.setattr(process_setup, "interface_address", ADDRESSES.get)
     patch.setattr(socket, "if_nameindex", lambda: list(enumerate(ADDRESSES)))
 
     class Asked(socket.socket):

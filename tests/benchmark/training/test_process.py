@@ -10,7 +10,7 @@ import torch
 from benchmark.run_record.endings import ENDINGS
 from benchmark.run_record.heartbeat import HangLimits, Heartbeat
 from benchmark.training import process
-from benchmark.training.engine.distributed import MeetingFailed
+from benchmark.training.engine.meeting_point import MeetingFailed
 from benchmark.training.process import incident_of
 from foundation.errors import CheckFailed, InputError
 from tests.benchmark.tiny import Inputs

@@ -1,12 +1,12 @@
 """``benchmark slice``: a small one on a CPU, and what becomes of failures on made-up GPUs."""
 
 import json
-import pickle
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from benchmark.__main__ import main
@@ -52,7 +52,7 @@ def on_h100s(monkeypatch: pytest.MonkeyPatch, status: int, said: str, left: Rank
     def ended(function: Any, arguments: Sequence[Any], *, log: Path, **_: Any) -> int:
         log.write_text(said)
         if left is not None:
-            (arguments[2] / "rank_0").write_bytes(pickle.dumps(left))
+            (arguments[2] / "rank_0").write_bytes(msgspec.msgpack.encode(left))
         return status
 
     monkeypatch.setattr(module, "device_facts", lambda *_: H100)

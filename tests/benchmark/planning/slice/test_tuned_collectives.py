@@ -1,11 +1,11 @@
 """``slice --tune-collectives``: made-up times of every way to send messages, and what is made of them."""
 
 import json
-import pickle
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from benchmark.config.system_config import Collectives, read_system
@@ -33,7 +33,7 @@ def on_made_up_times(monkeypatch: pytest.MonkeyPatch, times: dict[Collectives, f
             return 1
         for rank in range(2):
             found = measurement(rank, (step_s - 0.1 * (1 - rank), 9.0, step_s), on_gpu=True)
-            (folder / f"rank_{rank}").write_bytes(pickle.dumps(found))
+            (folder / f"rank_{rank}").write_bytes(msgspec.msgpack.encode(found))
         return 0
 
     on_h100s(monkeypatch, 0, "", measurement(0, (2.0,), on_gpu=True))

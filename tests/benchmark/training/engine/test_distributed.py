@@ -140,6 +140,7 @@ def test_the_device_is_bound_to_the_process_group(monkeypatch: pytest.MonkeyPatc
     gpu = torch.device("cuda", 3)
     monkeypatch.setattr(distributed, "device_of", lambda *_: gpu)
     monkeypatch.setattr(dist, "init_process_group", init)
+    monkeypatch.setattr(distributed, "meeting_point", lambda *_: None)
     system = System(name="eight", device="cuda", nodes=1, devices_per_node=8, micro_batch_size=1)
     with pytest.raises(InputError), joined_world(system, Environment(3, 8, 3)):
         pass

@@ -1,5 +1,6 @@
 """The device of a rank, and what is set for its products."""
 
+import os
 from types import SimpleNamespace
 
 import pytest
@@ -8,7 +9,7 @@ import torch
 from benchmark.config.system_config import System
 from benchmark.training.engine import rank_device
 from benchmark.training.engine.rank_device import device_of, leave_multiprocessors, pci_address
-from benchmark.training.engine.rank_environment import read_environment
+from benchmark.training.engine.rank_environment import Environment, read_environment
 from foundation.errors import InputError
 
 
@@ -59,3 +60,13 @@ def test_device_of_a_process(
     assert chosen == [torch.device("cuda", index)]
     assert near == [("0001:1b:02.0", count)]
     assert not torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction
+
+
+def test_threads_of_a_cpu_rank_are_its_share_unless_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", numbers.append)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(12)))
+    system = System(name="four", device="cpu", nodes=1, devices_per_node=4, micro_batch_size=1)
+    for threads in (None, 5):
+        device_of(system, Environment(0, 4, 0, threads=threads))
+    assert numbers == [3, 5]

@@ -10,6 +10,7 @@ from foundation.errors import InputError
 OF_LAUNCHERS = (
     *("ATTEMPT", "LAUNCH_ID", "LAUNCHED_S", "SUBMITTED_S", "SLURM_JOB_ID", "SLURM_STEP_ID", "NODE_NAME"),
     *("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "CUDA_VISIBLE_DEVICES"),
+    *("TORCHELASTIC_USE_AGENT_STORE", "OMP_NUM_THREADS"),
 )
 
 
@@ -34,9 +35,12 @@ def test_environment_of_one_process_and_of_several(monkeypatch: pytest.MonkeyPat
     assert read_environment() == Environment(0, 1, 0, "localhost:-", f"process-{os.getpid()}-0")
     names = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "MASTER_ADDR": "node0", "MASTER_PORT": "29500"}
     given = {"ATTEMPT": "0007", "SLURM_JOB_ID": "12", "LAUNCHED_S": "1.5", "NODE_NAME": "n7"}
+    given |= {"TORCHELASTIC_USE_AGENT_STORE": "True", "OMP_NUM_THREADS": "3,1"}
     for name, value in {**names, **given}.items():
         monkeypatch.setenv(name, value)
-    assert read_environment() == Environment(5, 8, 1, "node0:29500", "0007", "12", "12", 1.5, host="n7")
+    assert read_environment() == Environment(
+        5, 8, 1, "node0:29500", "0007", "12", "12", 1.5, host="n7", agent_store=True, threads=3
+    )
 
 
 def test_attempts_have_a_name_that_all_processes_share(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,7 +58,7 @@ def test_attempts_have_a_name_that_all_processes_share(monkeypatch: pytest.Monke
             assert read_environment().launch == launch
     monkeypatch.setenv("LAUNCH_ID", "mine")
     assert read_environment().launch == "mine"
-    for name, value in (("ATTEMPT", "../0001"), ("SUBMITTED_S", "noon")):
+    for name, value in (("ATTEMPT", "../0001"), ("SUBMITTED_S", "noon"), ("OMP_NUM_THREADS", "0")):
         with monkeypatch.context() as patch, pytest.raises(InputError, match=f"{name}={value}"):
             patch.setenv(name, value)
             read_environment()
