@@ -11,6 +11,8 @@ from benchmark.config.field_checks import listed, require_positive
 from foundation.errors import InputError
 from model.decoder_sizes import DecoderSizes
 
+ValidationOrder = Literal["file", "seed"]
+
 
 @dataclass(frozen=True)
 class OptimizerConfig:
@@ -110,10 +112,17 @@ class Benchmark:
     max_steps: int | None = None
     """Steps at which the cosine ends, in whatever batch size; it then sets lr_decay_samples. None: it does not."""
     evaluation_sequences: int | None = None
-    """Windows of the validation set that an evaluation scores, the first of its file; None: all of them."""
+    """Windows of the validation set that an evaluation scores; None: all of them."""
+    validation_order: ValidationOrder = "file"
+    """Choice of those windows. file: the first of the file, the same for each seed. seed: the first in the order that
+    Megatron-Core shuffles by the seed of the data (docs/facts/llama31_8b.md 9.8)."""
     labels_last_token: tyro.conf.Suppress[bool] = False
     """A window has one token more than the sequence, so that the last position has a label too
     (docs/facts/llama31_8b.md 9.1)."""
+    shuffle_documents: tyro.conf.Suppress[bool] = False
+    """Documents are shuffled before windows are cut and shuffled (docs/facts/llama31_8b.md 9.6)."""
+    order_steps: tyro.conf.Suppress[int | None] = None
+    """Steps that the order of training windows is built for; its epochs follow from them. None: train_samples."""
     log_keys: tyro.conf.Suppress[LogKeys] = LogKeys()
     initial_log_perplexity: tyro.conf.Suppress[tuple[float, float] | None] = None
     """Mean and standard deviation over runs of what the initial checkpoint must evaluate to."""
@@ -133,6 +142,11 @@ class Benchmark:
         if self.max_steps is not None:
             end = self.max_steps * self.global_batch_size
             object.__setattr__(self, "optimizer", replace(self.optimizer, lr_decay_samples=end))
+        if self.validation_order == "seed" and self.evaluation_sequences is None:
+            raise InputError(
+                f"validation_order seed: {self.name} evaluates its whole validation set, in whatever order; leave out "
+                "--validation-order, or give --evaluation-sequences"
+            )
         if self.last_iteration <= self.start_iteration:
             raise InputError(
                 f"train_samples {self.train_samples} end at step {self.last_iteration}, not after the initial "
@@ -181,6 +195,18 @@ class Benchmark:
     @property
     def last_iteration(self) -> int:
         return self.train_samples // self.global_batch_size
+
+    @property
+    def ordered_samples(self) -> int:
+        """Training samples that the order of windows is built for."""
+        return max(self.train_samples, (self.order_steps or 0) * self.global_batch_size)
+
+    @property
+    def ordered_evaluation_samples(self) -> int:
+        """Samples of all evaluations together, as many as NeMo requests of Megatron-Core's shuffled validation set."""
+        batches = math.ceil((self.evaluation_sequences or 0) / self.global_batch_size)
+        evaluations = (self.order_steps or self.last_iteration) // self.eval_interval + 1
+        return evaluations * batches * self.global_batch_size
 
     @property
     def expected_steps(self) -> int:

@@ -50,6 +50,8 @@ class RunConfig:
         if folder is not None:
             share = str(1 / len(names.training))
             training = tuple(word for name in names.training for word in (share, str(folder / name)))
+            if len(names.training) == 1:  # no blend, whose margin of half a percent can change the order
+                training = (str(folder / names.training[0]),)
             validation = ("1.00", str(folder / names.validation))
             paths = (self.data.train_data_path or training, self.data.valid_data_path or validation)
             data = replace(self.data, train_data_path=paths[0], valid_data_path=paths[1], data_folder=None)

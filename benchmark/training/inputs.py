@@ -84,9 +84,10 @@ def open_data(data: DataOptions, benchmark: Benchmark, seed: int) -> Data:
     training = open_token_windows(
         data.train_data_path,
         sequence_length=benchmark.model.seq_length,
-        num_samples=benchmark.train_samples,
+        num_samples=benchmark.ordered_samples,
         seed=seed,
         plus_one=benchmark.labels_last_token,
+        shuffle_documents=benchmark.shuffle_documents,
     )
     return Data(training, open_validation(data, benchmark, seed), count_validation_tokens(data))
 
@@ -97,57 +98,74 @@ def count_validation_tokens(data: DataOptions) -> int:
 
 
 def open_validation(data: DataOptions, benchmark: Benchmark, seed: int) -> TokenWindows:
-    """Open the validation set in windows, or the first of them that the benchmark evaluates; the seed changes their
-    order, not the result.
+    """Open the windows of the validation set that the benchmark evaluates: all, or some of one dataset.
 
-    Raises InputError where there are fewer of them, or several datasets, of which none is the first.
+    All, and the first of the file, are the same for each seed; those in the order of the seed are not. Raises
+    InputError where there are fewer of them than are evaluated, or several datasets, of which none is the first.
     """
+    count = benchmark.evaluation_sequences
+    prefixes = _prefixes(data.valid_data_path)
+    if count is not None and len(prefixes) > 1:
+        raise InputError(
+            f"--valid-data-path: {len(prefixes)} datasets, but {count:,} sequences of one are evaluated; name one alone"
+        )
+    by_seed = benchmark.validation_order == "seed"
     windows = open_token_windows(
-        data.valid_data_path,
+        [str(prefixes[0])] if by_seed else data.valid_data_path,  # a dataset alone: no blend, which has a margin
         sequence_length=benchmark.model.seq_length,
-        num_samples=-1,
+        num_samples=benchmark.ordered_evaluation_samples if by_seed else -1,
         seed=seed,
         plus_one=benchmark.labels_last_token,
+        shuffle_documents=by_seed,
     )
-    count = benchmark.evaluation_sequences
     if count is None:
         return windows
-    parts = windows.parts if isinstance(windows, BlendedDataset) else [windows]
-    if len(parts) > 1 or not isinstance(parts[0], SingleDataset):
+    dataset = windows.parts[0] if isinstance(windows, BlendedDataset) else windows
+    assert isinstance(dataset, SingleDataset)
+    if len(dataset) < count:
         raise InputError(
-            f"--valid-data-path: {len(parts)} datasets, but the first {count:,} sequences of one are evaluated; "
-            "name one alone"
-        )
-    if len(parts[0]) < count:
-        raise InputError(
-            f"--valid-data-path {parts[0].tokens.prefix}: {len(parts[0]):,} sequences of {benchmark.model.seq_length} "
+            f"--valid-data-path {dataset.tokens.prefix}: {len(dataset):,} sequences of {benchmark.model.seq_length} "
             f"tokens, but {count:,} are evaluated; give a larger set, or lower --evaluation-sequences"
         )
-    return FirstSequences(parts[0], count)
+    return FirstSequences(dataset, count, by_seed=by_seed)
+
+
+def describe_validation(benchmark: Benchmark) -> str | None:
+    """Describe which windows of the validation set are evaluated; None if all are."""
+    if benchmark.evaluation_sequences is None:
+        return None
+    orders = {"file": "the first of its file", "seed": "the first in Megatron-Core's order, shuffled by the seed"}
+    order = benchmark.validation_order
+    count = f"{benchmark.evaluation_sequences:,} windows of the validation set"
+    return f"each evaluation scores {count}: {orders[order]} (--validation-order {order})"
 
 
 @dataclass(frozen=True)
 class FirstSequences:
-    """The first windows of a dataset in the order of its file."""
+    """The first windows of a dataset, in the order of its file or in that of the seed."""
 
-    all_of_it: SingleDataset
+    dataset: SingleDataset
     count: int
+    by_seed: bool = False
 
     def __len__(self) -> int:
         return self.count
 
     def window(self, sample: int) -> npt.NDArray[np.int64]:
-        return self.all_of_it.window(int(self._places[sample]))
+        return self.dataset.window(self._shuffled_sample(sample))
 
     def documents(self, sample: int) -> str:
-        return self.all_of_it.documents(int(self._places[sample]))
+        return self.dataset.documents(self._shuffled_sample(sample))
+
+    def _shuffled_sample(self, sample: int) -> int:
+        return range(self.count)[sample] if self.by_seed else int(self._by_file[sample])
 
     @cached_property
-    def _places(self) -> npt.NDArray[np.int64]:
-        """Return the place of each of them in the shuffled order."""
-        shuffled = self.all_of_it.index.shuffle_idx[:]
-        places = np.flatnonzero(shuffled < self.count)
-        return places[np.argsort(shuffled[places])]
+    def _by_file(self) -> npt.NDArray[np.int64]:
+        """Return, for the first windows of the file, their numbers in the shuffled order."""
+        shuffled = self.dataset.index.shuffle_idx[:]
+        samples = np.flatnonzero(shuffled < self.count)
+        return samples[np.argsort(shuffled[samples])]
 
 
 def provenance(data: DataOptions) -> dict[str, Any]:

@@ -123,6 +123,11 @@ def _require_same_config(folder: Path, begun: dict[str, Any], now: dict[str, Any
     ``begun``."""
     for config in (begun, now):
         config["benchmark"].pop("samples_to_target", None)  # what other runs took changes nothing in this one
+    if now["benchmark"]["shuffle_documents"] and "shuffle_documents" not in begun["benchmark"]:
+        raise InputError(
+            f"{folder}: the run began with a version that read other training windows, for it did not shuffle "
+            "documents; continue it with that version, or choose another --run-dir"
+        )
     now["benchmark"] = _fields_of(begun["benchmark"], now["benchmark"])
     for name in MUST_NOT_CHANGE:
         if begun[name] != now[name]:

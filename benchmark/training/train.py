@@ -17,7 +17,7 @@ from benchmark.training.debugging.debug_observers import debug_environment, debu
 from benchmark.training.engine.micro_batches import TrainingBatches
 from benchmark.training.engine.rank_environment import Environment, read_environment
 from benchmark.training.engine.train_state import empty_state
-from benchmark.training.inputs import input_paths, open_data, provenance, require_inputs
+from benchmark.training.inputs import describe_validation, input_paths, open_data, provenance, require_inputs
 from benchmark.training.loop import Run, run_loop
 from benchmark.training.observers.observer_list import observers_of
 from benchmark.training.observers.run_requests import RunRequests
@@ -82,6 +82,8 @@ def train(config: RunConfig, environment: Environment | None = None, phases: Pha
             datasets = open_data(data, benchmark, point.progress.seed)
             if world.rank == 0:
                 log.events.note("inputs", provenance(data))
+                if windows := describe_validation(benchmark):
+                    log.events.note("message", windows)
                 copy_manifests(run_dir, map(manifest_path, input_paths(data)))
             if config.deterministic:
                 log.events.note("message", "only kernels that give the same bits each time (--deterministic)")

@@ -1,7 +1,8 @@
-"""Mix several datasets by weight (docs/facts/reference.md b.1, b.4)."""
+"""Mix several datasets by weight (docs/facts/reference.md b.1, b.4; Megatron-Core: docs/facts/llama31_8b.md 9.7)."""
 
 import functools
 import math
+import operator
 from collections.abc import Sequence
 
 import numpy as np
@@ -23,8 +24,32 @@ def normalized(weights: Sequence[float]) -> list[float]:
     """
     if not weights or any(not math.isfinite(weight) or weight < 0 for weight in weights) or sum(weights) <= 0:
         raise InputError(f"dataset weights {list(weights)}: expected numbers >= 0 with a positive sum")
-    total = sum(weights)
+    total = functools.reduce(operator.add, weights)  # the sum() of Python 3.12 rounds otherwise
     return [weight / total for weight in weights]
+
+
+def normalized_twice(weights: Sequence[float]) -> list[float]:
+    """Return the weights divided by their sum, twice, as Megatron-Core does; NumPy's sum rounds otherwise than a loop.
+
+    Raises InputError as :func:`normalized` does.
+    """
+    normalized(weights)
+    shares = np.array(weights, np.float64)
+    for _ in range(2):
+        shares = shares / np.sum(shares)
+    return [float(share) for share in shares]
+
+
+def megatron_core_samples(num_samples: int, weights: Sequence[float]) -> tuple[list[int], int]:
+    """Return the number of samples to request of each dataset, and the size of the blend, as Megatron-Core has them.
+
+    Raises InputError for a whole epoch (-1) of a blend, which Megatron-Core does not have.
+    """
+    if num_samples < 0:
+        raise InputError("--num-samples -1: a blend in shuffled order has no whole epoch; give a number of samples")
+    shares = np.array(weights, np.float64)
+    samples = [math.ceil(num_samples * float(share)) for share in shares / np.sum(shares)]
+    return [math.ceil(count * MARGIN) for count in samples], sum(samples)
 
 
 def samples_per_dataset(num_samples: int, weights: Sequence[float]) -> list[int]:

@@ -1,15 +1,18 @@
 """Write the token windows that training or evaluation reads, in order, to a ``.npy`` file; show their contents."""
 
+import dataclasses
 import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from data_prep.sample_order.token_windows import PADDING, TokenWindows, open_token_windows, parse_data_path
+from data_prep.sample_order.training_orders import TRAINING_ORDERS
 from data_prep.tokenizing.tokenizer import AnyTokenizer, open_tokenizer
-from foundation.cli import JsonOption
+from foundation.cli import JsonOption, choose
 from foundation.errors import InputError
 from foundation.outputs.manifest import require_intact
 from foundation.outputs.publish import published_file, require_same_kind
@@ -74,42 +77,85 @@ class SamplesCommand(JsonOption):
 
     Example: python -m data_prep samples --data-path 0.5 c4_en_6_c4_spm_text_document 0.5 c4_en_7_c4_spm_text_document
     --seq-length 2048 --num-samples 20000000 --seed 1234 --first 6144000 --count 1536 --output first_batch.npy
+
+    Example: python -m data_prep samples --benchmark llama31_8b --data-path c4-train.en_6_text_document --seed 1234
+    --step 1 --output first_batch.npy
     """
 
     data_path: tuple[str, ...]
     """One dataset prefix, or weights and prefixes in turn."""
-    seq_length: int
-    """Tokens per sample."""
-    num_samples: int
-    """Number of training samples that the run requests; -1 for one whole pass, as in evaluation."""
     seed: int
     """Seed of the shuffle."""
     output: Path
     """The .npy file to write."""
-    first: int = 0
-    """First sample to write."""
+    benchmark: str | None = None
+    """Write the samples of a step of this benchmark: its name settles the options below that are not given."""
+    step: int = 1
+    """Step of a run of --benchmark, counted from its start."""
+    global_batch_size: int | None = None
+    """Samples per step of that run; by default the benchmark's usual number."""
+    seq_length: int | None = None
+    """Tokens per sample."""
+    num_samples: int | None = None
+    """Number of training samples that the run requests; -1 for one whole pass, as in evaluation."""
+    first: int | None = None
+    """First sample to write, by default 0."""
     count: int | None = None
     """Number of samples to write; by default all requested ones."""
     plus_one: bool = False
-    """Read one more token per sample (the benchmark does not)."""
+    """Read one more token per sample, as Llama 3.1 8B does and GPT-3 does not."""
+    shuffle_documents: bool = False
+    """Shuffle documents before windows, as Megatron-Core does for Llama 3.1 8B."""
     tokenizer: Path | None = None
     """Also print the samples as text."""
     documents: bool = False
     """Print the documents that each sample is made of, numbered from 0 in the order in which they were preprocessed."""
 
     def run(self) -> None:
+        if self.benchmark is not None:
+            dataclasses.replace(self, benchmark=None, **self._of_step(self.benchmark)).run()
+            return
+        if self.step != 1 or self.global_batch_size is not None:
+            raise InputError("--step and --global-batch-size are those of a run: name its --benchmark")
+        if self.seq_length is None or self.num_samples is None:
+            missing = "--seq-length" if self.seq_length is None else "--num-samples"
+            raise InputError(f"{missing} is missing: give it, or --benchmark with one of {', '.join(TRAINING_ORDERS)}")
+        self._write(self.seq_length, self.num_samples, self.first or 0)
+
+    def _of_step(self, benchmark: str) -> dict[str, Any]:
+        """Return the options of a step of a benchmark, where they are not given."""
+        order = TRAINING_ORDERS[choose(benchmark, TRAINING_ORDERS, "benchmark")]
+        size = order.global_batch_size if self.global_batch_size is None else self.global_batch_size
+        require_between(size, 1, math.inf, "--global-batch-size")
+        require_between(self.step, 1, math.inf, "--step")
+        by_step = {
+            "seq_length": order.sequence_length,
+            "num_samples": order.requested_samples(size),
+            "first": order.start_samples + (self.step - 1) * size,
+            "count": size,
+        }
+        return {
+            **{name: value if getattr(self, name) is None else getattr(self, name) for name, value in by_step.items()},
+            "plus_one": order.plus_one or self.plus_one,
+            "shuffle_documents": order.shuffle_documents or self.shuffle_documents,
+            "step": 1,
+            "global_batch_size": None,
+        }
+
+    def _write(self, sequence_length: int, num_samples: int, first: int) -> None:
         model = None if self.tokenizer is None else open_tokenizer(self.tokenizer)
         for prefix in parse_data_path(self.data_path)[1]:
             require_intact(Path(prefix))
         windows = open_token_windows(
             self.data_path,
-            sequence_length=self.seq_length,
-            num_samples=self.num_samples,
+            sequence_length=sequence_length,
+            num_samples=num_samples,
             seed=self.seed,
             plus_one=self.plus_one,
+            shuffle_documents=self.shuffle_documents,
         )
-        samples = chosen_samples(windows, self.first, self.count, self.num_samples)
-        shape = write_samples(windows, samples, self.seq_length + int(self.plus_one), self.output)
+        samples = chosen_samples(windows, first, self.count, num_samples)
+        shape = write_samples(windows, samples, sequence_length + int(self.plus_one), self.output)
         if self.json:
             told: dict[str, object] = {"output": str(self.output), "shape": shape}
             if self.documents:

@@ -11,10 +11,17 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from data_prep.sample_order.blend import blend_index, normalized, samples_per_dataset
+from data_prep.sample_order.blend import (
+    blend_index,
+    megatron_core_samples,
+    normalized,
+    normalized_twice,
+    samples_per_dataset,
+)
 from data_prep.sample_order.blend_file import is_blend_file, read_blend, require_as_blended
 from data_prep.sample_order.kept_index import IndexArray, KeptIndex, index_folder
 from data_prep.sample_order.sample_index import SampleIndex, build_sample_index
+from data_prep.sample_order.shuffled_documents import build_shuffled_index
 from data_prep.token_files.indexed_dataset import IndexedDataset, idx_path
 from data_prep.token_files.merge_datasets import require_same_tokenizer
 from foundation.errors import InputError
@@ -79,18 +86,21 @@ class SingleDataset:
         Raises InputError if the files of the index, which are read now, do not make up one sample.
         """
         k, width = int(self.index.shuffle_idx[sample]), self.sequence_length + int(self.plus_one)
-        places = self.index.sample_idx[max(0, k) : k + 2].tolist()
+        bounds = self.index.sample_idx[max(0, k) : k + 2].tolist()
         num_documents, parts, length = self.index.num_documents, [], 0
-        if len(places) == 2 and 0 <= places[0][0] <= places[1][0] < self.index.num_epochs * num_documents:
-            (first, start), (last, stop) = places
-            for position in range(first, last + 1):
-                document = position % num_documents
+        if len(bounds) == 2 and 0 <= bounds[0][0] <= bounds[1][0] < self.index.num_epochs * num_documents:
+            (first, start), (last, stop) = bounds
+            for position, document in self.index.documents(first, last):
+                if not 0 <= document < num_documents:
+                    length = -1
+                    break
                 end = stop + int(self.plus_one) if position == last else int(self.tokens.sizes[document])
                 parts.append((document, start if position == first else 0, end))
                 length += parts[-1][2] - parts[-1][1]
                 if length > width:
                     break
-        whole = length == width or (k == len(self) - 1 and length < width)  # the last one of an epoch may be short
+        short_end = self.index.document_idx is None and k == len(self) - 1  # the last sample of an epoch may be short
+        whole = length == width or (short_end and 0 <= length < width)
         if not (parts and whole and all(0 <= begin <= end for _, begin, end in parts)):
             raise InputError(
                 f"{self.tokens.prefix}: sample {sample} is no {width} tokens by its index; "
@@ -139,11 +149,18 @@ class BlendedDataset:
 
 
 def open_token_windows(
-    data_path: Sequence[str], *, sequence_length: int, num_samples: int, seed: int, plus_one: bool = False
+    data_path: Sequence[str],
+    *,
+    sequence_length: int,
+    num_samples: int,
+    seed: int,
+    plus_one: bool = False,
+    shuffle_documents: bool = False,
 ) -> TokenWindows:
     """Open ``P``, the blend ``W P [W2 P2 …]``, or the blend that a file describes (``blend_file``).
 
-    ``num_samples``: number of samples that will be read; -1: one whole epoch, for evaluation.
+    ``num_samples``: number of samples that will be read; -1: one whole epoch, for evaluation. ``shuffle_documents``:
+    Megatron-Core's order (``shuffled_documents``) and blends instead of those of GPT-3's reference.
 
     As in the reference, only a blend requests a margin of half a percent of its datasets (docs/facts/reference.md b.1).
     The index is built once and kept beside each dataset (``kept_index``), that of the blend beside the first. Raises
@@ -161,12 +178,19 @@ def open_token_windows(
             require_as_blended(part, dataset, Path(data_path[0]))
     if blended:
         require_same_tokenizer([dataset.prefix for dataset in datasets], any_dtype=True)
-    requests = samples_per_dataset(num_samples, normalized(weights)) if blended else [num_samples]
+    requests, shares, blend_size = [num_samples], [1.0], None
+    if blended and shuffle_documents:
+        requests, blend_size = megatron_core_samples(num_samples, weights)
+        shares = normalized_twice(weights)
+    elif blended:
+        shares = normalized(weights)
+        requests = samples_per_dataset(num_samples, shares)
+    build_index = build_shuffled_index if shuffle_documents else build_sample_index
     kept = [KeptIndex(index_folder(dataset.prefix), functools.cache(dataset.require_whole)) for dataset in datasets]
     parts = []
     for dataset, index, request in zip(datasets, kept, requests, strict=True):
         try:
-            built = build_sample_index(
+            built = build_index(
                 dataset.sizes,
                 sequence_length=sequence_length,
                 num_samples=request,
@@ -179,8 +203,8 @@ def open_token_windows(
         parts.append(SingleDataset(dataset, built, sequence_length, plus_one))
     windows: TokenWindows = parts[0]
     if blended:
-        size = sum(len(part) for part in parts)
-        windows = BlendedDataset(parts, *blend_index(normalized(weights), size, keep=kept[0].arrays))
+        size = sum(len(part) for part in parts) if blend_size is None else blend_size
+        windows = BlendedDataset(parts, *blend_index(shares, size, keep=kept[0].arrays))
     problem = next((index.problem for index in kept if index.problem), None)
     if problem is not None:
         print(problem, file=sys.stderr)

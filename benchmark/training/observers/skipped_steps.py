@@ -124,7 +124,8 @@ def suspected_samples(step: NonFiniteStep) -> tuple[int, int]:
 def samples_command(data_path: Sequence[str], benchmark: Benchmark, seed: int, first: int, count: int) -> str:
     """Return the command that writes these samples and names the documents that they are made of."""
     words: list[object] = ["python", "-m", "data_prep", "samples", "--data-path", *data_path]
-    words += ["--seq-length", benchmark.model.seq_length, "--num-samples", benchmark.train_samples]
+    words += ["--seq-length", benchmark.model.seq_length, "--num-samples", benchmark.ordered_samples]
+    words += ["--plus-one"] * benchmark.labels_last_token + ["--shuffle-documents"] * benchmark.shuffle_documents
     words += ["--seed", seed, "--first", first, "--count", count, "--documents", "--output", "samples.npy"]
     return shlex.join(str(word) for word in words)
 

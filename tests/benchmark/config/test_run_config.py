@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from benchmark.config.benchmarks import BENCHMARKS, GPT3_175B, REHEARSAL
+from benchmark.config.benchmarks import BENCHMARKS, GPT3_175B, LLAMA31_8B, REHEARSAL
 from benchmark.config.field_checks import HEAD_SIZES, divisors
 from benchmark.config.run_config import Precision, RunConfig
 from benchmark.config.run_sections import DataOptions, DebugSwitches
 from benchmark.config.systems import DEFAULT_SYSTEM, LAYOUTS, SYSTEMS, system_called
+from data_prep.sample_order.training_orders import TRAINING_ORDERS
 from foundation.errors import InputError
 
 DGX = dataclasses.replace(SYSTEMS["dgxh100_n64"], micro_batch_size=1)
@@ -35,6 +36,28 @@ def test_a_folder_stands_for_the_benchmarks_datasets() -> None:
     expected = ("0.5", "/d/c4_en_6_c4_spm_text_document", "0.5", "/d/c4_en_7_c4_spm_text_document")
     assert (run.data.train_data_path, run.data.valid_data_path) == (expected, ("V",))
     assert dataclasses.replace(run, result_number=1).data == run.data
+    alone = RunConfig(LLAMA31_8B, DGX, data=DataOptions(data_folder=Path("/d"))).data.train_data_path
+    assert alone == ("/d/c4-train.en_6_text_document",)  # no blend, which has a margin
+
+
+@pytest.mark.parametrize("name", TRAINING_ORDERS)
+def test_samples_shows_the_order_that_the_run_reads(name: str) -> None:
+    benchmark, order = BENCHMARKS[name], TRAINING_ORDERS[name]
+    assert benchmark.model.seq_length == order.sequence_length
+    assert benchmark.global_batch_size == order.global_batch_size
+    assert benchmark.start_samples == order.start_samples
+    assert (benchmark.labels_last_token, benchmark.shuffle_documents) == (order.plus_one, order.shuffle_documents)
+    for size in (16, 96, 128):
+        changed = dataclasses.replace(benchmark, global_batch_size=size)
+        assert changed.ordered_samples == order.requested_samples(size)
+
+
+def test_validation_windows_are_ordered_for_all_evaluations() -> None:
+    """1,200,000 steps with an evaluation every 768 or 128, and one more; 64 batches of 16 or 11 of 96."""
+    assert LLAMA31_8B.ordered_evaluation_samples == 1563 * 64 * 16
+    assert dataclasses.replace(LLAMA31_8B, global_batch_size=96).ordered_evaluation_samples == 9376 * 11 * 96
+    with pytest.raises(InputError, match="gpt3_175b evaluates its whole validation set, in whatever order; leave out"):
+        dataclasses.replace(GPT3_175B, validation_order="seed")
 
 
 def test_listed_benchmarks_fit_their_systems() -> None:

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 import foundation.outputs.manifest
+from benchmark.config.benchmarks import LLAMA31_8B
 from benchmark.config.run_sections import DataOptions
 from benchmark.training.inputs import (
     count_validation_tokens,
+    describe_validation,
     input_paths,
     open_data,
     open_validation,
@@ -155,5 +157,44 @@ def test_first_sequences_are_of_one_dataset_that_has_as_many(inputs: Inputs) -> 
     many = dataclasses.replace(TINY_LLAMA, evaluation_sequences=999)
     with pytest.raises(InputError, match="sequences of 16 tokens, but 999 are evaluated; give a larger set"):
         open_validation(DataOptions(valid_data_path=inputs.validation), many, 1)
-    with pytest.raises(InputError, match="2 datasets, but the first 10 sequences of one are evaluated"):
+    with pytest.raises(InputError, match="2 datasets, but 10 sequences of one are evaluated"):
         open_validation(DataOptions(valid_data_path=inputs.training), TINY_LLAMA, 1)
+
+
+def test_validation_in_the_order_of_the_seed_is_megatron_cores(inputs: Inputs) -> None:
+    """For the evaluations of the whole run, of which each reads the first windows; a blend of one is no blend."""
+    by_seed = dataclasses.replace(TINY_LLAMA, validation_order="seed")
+    prefix = inputs.validation[-1]
+    rows = []
+    for seed in (1, 2):
+        expected = open_token_windows(
+            [prefix], sequence_length=16, num_samples=3 * 12, seed=seed, plus_one=True, shuffle_documents=True
+        )
+        for path in ((prefix,), ("1.0", prefix)):
+            windows = open_validation(DataOptions(valid_data_path=path), by_seed, seed)
+            assert len(windows) == 10
+            rows.append([windows.window(number).tolist() for number in range(10)])
+            assert rows[-1] == [expected.window(number).tolist() for number in range(10)]
+        assert windows.documents(3) == expected.documents(3)
+    assert rows[0] == rows[1] != rows[2]
+
+
+def test_the_order_of_the_validation_windows_is_told() -> None:
+    assert describe_validation(TINY) is None
+    assert describe_validation(LLAMA31_8B) == (
+        "each evaluation scores 1,024 windows of the validation set: the first of its file (--validation-order file)"
+    )
+    told = describe_validation(dataclasses.replace(LLAMA31_8B, validation_order="seed"))
+    assert told is not None and told.endswith("shuffled by the seed (--validation-order seed)")
+
+
+def test_llama_trains_in_megatron_cores_order(inputs: Inputs) -> None:
+    """For the windows of all steps that its reference asks for, whatever --train-samples says."""
+    longer = dataclasses.replace(TINY_LLAMA, order_steps=50)
+    for benchmark, samples in ((TINY_LLAMA, 72), (longer, 600), (dataclasses.replace(longer, train_samples=840), 840)):
+        data = open_data(DataOptions(inputs.training, inputs.validation), benchmark, 7)
+        expected = open_token_windows(
+            inputs.training, sequence_length=16, num_samples=samples, seed=7, plus_one=True, shuffle_documents=True
+        )
+        for number in (0, 1, 70):
+            assert np.array_equal(data.training.window(number), expected.window(number))

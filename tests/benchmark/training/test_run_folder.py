@@ -155,6 +155,20 @@ def test_another_run_is_not_continued(change: dict[str, Any], complaint: str, tm
         assert resumed_at(log) is not None
 
 
+def test_a_run_of_a_version_with_another_order_is_not_continued(tmp_path: Path) -> None:
+    config = configured(tmp_path, train_data_path=("a",))
+    run_to_checkpoint(config, steps=2, lost_steps=0)
+    written = json.loads((tmp_path / "config.json").read_text())
+    del written["benchmark"]["shuffle_documents"]
+    (tmp_path / "config.json").write_text(json.dumps(written))
+    shuffled = dataclasses.replace(SHORT, shuffle_documents=True)
+    refused = pytest.raises(InputError, match="version that read other training windows, for it did not shuffle")
+    with refused, open_run_folder(config.changed(benchmark=shuffled), rank=0):
+        pass
+    with open_run_folder(config, rank=0) as log:
+        assert resumed_at(log) is not None
+
+
 def test_what_it_reads_is_compared_by_contents_once_that_is_noted(tmp_path: Path) -> None:
     def reading(lengths: str) -> InputIdentities:
         return InputIdentities([ContentIdentity("a", {"lengths_md5": lengths}, None)], None, [], None, None)

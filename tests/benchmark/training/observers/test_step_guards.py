@@ -28,6 +28,7 @@ from benchmark.training.observers.skipped_steps import (
     suspected_samples,
 )
 from benchmark.training.step import StepResult
+from tests.benchmark.llama import TINY_LLAMA
 from tests.benchmark.run_record.events.recorder import Recorder
 from tests.benchmark.tiny import TINY
 from tests.benchmark.training.observers.test_spikes import quiet
@@ -102,6 +103,7 @@ def test_command_that_prints_the_samples() -> None:
         "python -m data_prep samples --data-path 0.5 'a b' 0.5 c --seq-length 16 --num-samples 48144 --seed 17 "
         "--first 48012 --count 12 --documents --output samples.npy"
     )
+    assert " --plus-one --shuffle-documents " in samples_command(("a",), TINY_LLAMA, 17, 12, 12)
 
 
 class GuardedSteps:
