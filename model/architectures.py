@@ -15,7 +15,7 @@ from model.gpt3 import GPT3
 from model.gpt3_config import GPT3Config
 from model.llama31 import Llama31
 from model.llama31_config import Llama31Config
-from model.passes.attention import AttentionWay
+from model.passes.attention import AttentionLayout
 from model.passes.block_pass import BlockParts, Norm
 from model.passes.gpt3_block import NormPass, gpt3_attention, gpt3_block
 from model.passes.llama_block import RmsNormPass, llama31_attention, llama31_block
@@ -32,7 +32,7 @@ class Architecture:
     block: Callable[[Mapping[str, WholeParameter], TensorGroup, Any, int], BlockParts]
     """A block's own parts, of its parameters by their names in the block, the tensor-parallel ranks, the model's sizes
     and the samples of a micro-batch."""
-    attention: Callable[[Any, int, int], AttentionWay]
+    attention: Callable[[Any, int, int], AttentionLayout]
     """A block's attention, of the model's sizes, the number of tensor-parallel ranks and the samples of a
     micro-batch."""
     norm: Callable[[Mapping[str, WholeParameter], str], Norm]

@@ -57,7 +57,7 @@ class DecoderSizes:
     pads to 128 x tensor parallel size, so that its loss depends on the topology."""  # docs/facts/reference.md j.2
     biases: ClassVar[bool]
     """True if matrix products have biases."""
-    turned_positions: ClassVar[bool]
+    rotary_positions: ClassVar[bool]
     """True if positions turn queries and keys; otherwise they are added to the embedding."""
     tied: ClassVar[bool]
     """True if embedding and output share their table."""

@@ -15,7 +15,7 @@ class GPT3Config(DecoderSizes):
     max_position_embeddings: int = 2048
     """Rows of the position embedding; the checkpoint stores 2,048."""
     biases: ClassVar[bool] = True
-    turned_positions: ClassVar[bool] = False
+    rotary_positions: ClassVar[bool] = False
     tied: ClassVar[bool] = True
     unfused: ClassVar[float] = 1.0
 

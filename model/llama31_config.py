@@ -17,7 +17,7 @@ class Llama31Config(DecoderSizes):
     ffn_hidden_size: int
     """Width between the matrices of the MLP, F."""
     biases: ClassVar[bool] = False
-    turned_positions: ClassVar[bool] = True
+    rotary_positions: ClassVar[bool] = True
     tied: ClassVar[bool] = False
     unfused: ClassVar[float] = 2.88
 

@@ -27,7 +27,7 @@ AXES = ("pipeline", "replicate", "tensor", "shard")
 """The axes of the mesh of all devices."""
 
 
-def layers_of_pipeline_stages(num_layers: int, num_pipeline_stages: int) -> list[range]:
+def layers_of_chunks(num_layers: int, num_pipeline_stages: int) -> list[range]:
     """Consecutive layers, dealt out evenly; the first stages get what is left over, for the last one has the output."""
     share, left_over = divmod(num_layers, num_pipeline_stages)
     starts = [number * share + min(number, left_over) for number in range(num_pipeline_stages + 1)]
@@ -41,7 +41,7 @@ def empty_chunks(config: DecoderSizes, mesh: DeviceMesh, chunks: int) -> list[di
     pipeline, of_parameters = mesh["pipeline"], mesh[AXES[1:]]
     stages, found = pipeline.size() * chunks, []
     for stage in range(pipeline.get_local_rank(), stages, pipeline.size()):
-        names = names_of_stage(shapes, architecture, config.num_layers, stage, stages)
+        names = names_of_chunk(shapes, architecture, config.num_layers, stage, stages)
         found.append({name: _empty(shapes[name], of_parameters, placements(name, architecture)) for name in names})
     return found
 
@@ -57,13 +57,13 @@ def _empty(shape: torch.Size, mesh: DeviceMesh, placements: Sequence[Placement])
     return torch.distributed.tensor.empty(shape, dtype=torch.float32, device_mesh=mesh, placements=placements)
 
 
-def names_of_stage(
+def names_of_chunk(
     names: Iterable[str], architecture: Architecture, num_layers: int, stage: int, stages: int
 ) -> list[str]:
     """Return the names of the parameters that a pipeline stage holds. A tied word table is in the first stage and in
     the last: their gradients are added up (benchmark/training/engine/train_state.py)."""
     is_first, is_last = stage == 0, stage == stages - 1
-    layers = layers_of_pipeline_stages(num_layers, stages)[stage]
+    layers = layers_of_chunks(num_layers, stages)[stage]
 
     def is_here(name: str) -> bool:
         if name.startswith(architecture.layers):

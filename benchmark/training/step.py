@@ -16,7 +16,7 @@ from benchmark.training.engine.micro_batches import evaluation_sample_ids, read_
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.engine.unsound_values import NonFiniteStep, find_nonfinite
 from data_prep.sample_order.token_windows import TokenWindows
-from model.passes.part_pass import MicroBatch
+from model.passes.chunk_pass import MicroBatch
 
 StopReason = Literal["exit trigger", "signal SIGUSR2", "signal SIGTERM", "time limit"]
 

@@ -20,7 +20,7 @@ from benchmark.training.engine.micro_batches import micro_batch
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.step import accumulate
 from model.decoder_sizes import DecoderSizes
-from model.passes.part_pass import MicroBatch
+from model.passes.chunk_pass import MicroBatch
 
 STRIDE = 997
 """Distance between neighbouring made-up tokens: a prime, so that they spread over the whole vocabulary."""

@@ -124,7 +124,7 @@ class Heads:
         return stacked.view(sequence * batch, heads * 3 * size)
 
 
-class AttentionWay(NamedTuple):
+class AttentionLayout(NamedTuple):
     """Places of a block's queries, keys and values in the columns of one matrix, and the function that attends to them,
     for one rank and micro-batch."""
 

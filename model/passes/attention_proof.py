@@ -11,7 +11,7 @@ from torch import Tensor
 from model.architectures import architecture_of
 from model.decoder_sizes import INTO_ATTENTION, DecoderSizes
 from model.passes.attention import (
-    AttentionWay,
+    AttentionLayout,
     CudnnFlash,
     Flash,
     Kernel,
@@ -59,7 +59,7 @@ def proved_attention(device: torch.device, dtype: torch.dtype, config: DecoderSi
         said += f"attention NOT by {name}, which is wrong here: {found}; "
 
 
-def largest_difference(kernel: Kernel, other: Kernel, qkv: Tensor, way: AttentionWay) -> float:
+def largest_difference(kernel: Kernel, other: Kernel, qkv: Tensor, way: AttentionLayout) -> float:
     """Relative, in the L2 norm, of the output and of the gradients of queries, keys and values, each for itself; not a
     number where there is none. ``qkv``: [S x batch, columns]."""
     # ``kernel`` first: what it leaves unwritten is then not what the other one has left in the same memory.
@@ -69,7 +69,7 @@ def largest_difference(kernel: Kernel, other: Kernel, qkv: Tensor, way: Attentio
     return float(differences.max())  # NaN, where one is
 
 
-def _both(kernel: Kernel, qkv: Tensor, way: AttentionWay) -> tuple[Tensor, Tensor]:
+def _both(kernel: Kernel, qkv: Tensor, way: AttentionLayout) -> tuple[Tensor, Tensor]:
     """The output, and from one at random the gradient of ``qkv``."""
     done = way.attend(qkv, kernel=kernel)
     out = done.out()

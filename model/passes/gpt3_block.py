@@ -11,7 +11,7 @@ from torch import Tensor
 
 from model.gpt3_config import GPT3Config
 from model.kernels import NormState, gelu, gelu_backward, layer_norm_backward, layer_norm_forward
-from model.passes.attention import AttentionWay, attend
+from model.passes.attention import AttentionLayout, attend
 from model.passes.block_pass import BlockParts, LinearPass
 from model.passes.tensor_group import TensorGroup
 from model.passes.whole_parameter import WholeParameter
@@ -39,9 +39,9 @@ class NormPass:
         return of_input
 
 
-def gpt3_attention(config: GPT3Config, ranks: int, batch: int) -> AttentionWay:
+def gpt3_attention(config: GPT3Config, ranks: int, batch: int) -> AttentionLayout:
     heads = config.num_attention_heads // ranks
-    return AttentionWay(
+    return AttentionLayout(
         lambda qkv: qkv.view(len(qkv), heads, 3, -1).unbind(2), partial(attend, batch=batch, heads=heads)
     )
 

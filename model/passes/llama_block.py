@@ -16,7 +16,7 @@ from torch import Tensor
 from model.kernels import NormState, rms_norm_backward, rms_norm_forward, swiglu, swiglu_backward
 from model.llama31 import rope_angles, turned
 from model.llama31_config import Llama31Config
-from model.passes.attention import Attended, AttentionWay, Kernel, as_rows, kernel_for
+from model.passes.attention import Attended, AttentionLayout, Kernel, as_rows, kernel_for
 from model.passes.block_pass import BlockParts, LinearPass
 from model.passes.tensor_group import TensorGroup
 from model.passes.whole_parameter import WholeParameter
@@ -98,10 +98,10 @@ def _for_every_head(each_BKSD: Tensor, heads: int) -> Tensor:
     return each_BKSD if times == 1 else each_BKSD.repeat_interleave(times, dim=1)
 
 
-def llama31_attention(config: Llama31Config, ranks: int, batch: int) -> AttentionWay:
+def llama31_attention(config: Llama31Config, ranks: int, batch: int) -> AttentionLayout:
     heads, shared = config.num_attention_heads // ranks, config.num_key_value_heads // ranks
     columns = [each * config.head_size for each in (heads, shared, shared)]
-    return AttentionWay(
+    return AttentionLayout(
         lambda qkv: torch.split(qkv, columns, dim=1),
         partial(attend_grouped, batch=batch, heads=heads, shared_heads=shared),
     )

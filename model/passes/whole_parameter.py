@@ -129,7 +129,7 @@ class WholeParameter:
         return self._gradient
 
 
-class PartParameters:
+class ChunkParameters:
     """Gathers the values and reduces the gradients of a part's parameters once a step, as ZeRO 1 does.
 
     All of a part goes in one message of many tensors, which is one kernel of NCCL: with one hardware queue, which

@@ -12,7 +12,7 @@ from checkpoint_convert.formats.array_table import ARRAYS, groups
 from checkpoint_convert.formats.axis_sizes import paxml_axis_sizes
 from model.gpt3 import GPT3, mean_loss, token_losses
 from model.gpt3_config import GPT3Config
-from model.passes.part_pass import MicroBatch
+from model.passes.chunk_pass import MicroBatch
 from tests.checkpoint_convert.tiny import read
 from tests.support import golden, make_paxml
 

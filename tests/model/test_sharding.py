@@ -12,7 +12,7 @@ from benchmark.planning.fake_device.fake_world import fake_world
 from model.architectures import architecture_of
 from model.gpt3 import GPT3
 from model.gpt3_config import GPT3Config
-from model.sharding import empty_chunks, layers_of_pipeline_stages, names_of_stage
+from model.sharding import empty_chunks, layers_of_chunks, names_of_chunk
 from tests.benchmark.tiny import in_processes
 
 SIZES = GPT3Config(
@@ -52,7 +52,7 @@ def _in_every_topology() -> None:
     assert tensor["embedding.word_embeddings.weight"] == ((128, 64), 128 * 64 // 8)
     assert tensor["embedding.position_embeddings.weight"] == ((2048, 64), 2048 * 64)
     for ranks, per_rank in ((4, 1), (2, 2)):  # a rank has every so many stages
-        layers = layers_of_pipeline_stages(SIZES.num_layers, ranks * per_rank)
+        layers = layers_of_chunks(SIZES.num_layers, ranks * per_rank)
         for rank in (0, ranks - 1):
             found = _chunks(8 // ranks * rank, pipeline_parallel=ranks, pipeline_chunks=per_rank)
             assert [_layers(chunk) for chunk in found] == [set(some) for some in layers[rank::ranks]]
@@ -69,14 +69,14 @@ def _layers(chunk: Chunk) -> set[int]:
 
 @pytest.mark.parametrize(("layers", "stages"), [(96, 8), (4, 3), (5, 5), (7, 2), (96, 1)])
 def test_every_layer_is_in_one_stage_and_the_first_have_what_is_left(layers: int, stages: int) -> None:
-    dealt = layers_of_pipeline_stages(layers, stages)
+    dealt = layers_of_chunks(layers, stages)
     assert [layer for stage in dealt for layer in stage] == list(range(layers))
     sizes = [len(stage) for stage in dealt]
     assert sizes == sorted(sizes, reverse=True) and sizes[0] - sizes[-1] <= 1
 
 
 def test_every_parameter_is_in_one_stage_and_only_the_table_in_two() -> None:
-    by_stage = [set(names_of_stage(sorted(NAMES), ARCHITECTURE, SIZES.num_layers, stage, 3)) for stage in range(3)]
+    by_stage = [set(names_of_chunk(sorted(NAMES), ARCHITECTURE, SIZES.num_layers, stage, 3)) for stage in range(3)]
     assert set.union(*by_stage) == NAMES
     assert [one & other for one, other in itertools.combinations(by_stage, 2)] == [set(), {WORDS}, set()]
     assert "embedding.position_embeddings.weight" in by_stage[0]

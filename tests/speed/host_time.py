@@ -34,7 +34,7 @@ from benchmark.run_record.run_progress import starting_progress
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.train_state import TrainState, empty_state
 from model.gpt3_config import GPT3Config
-from model.passes.part_pass import MicroBatch
+from model.passes.chunk_pass import MicroBatch
 
 SEQUENCE = 16
 FEW, MANY = 16, 48

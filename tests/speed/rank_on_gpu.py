@@ -32,7 +32,7 @@ from benchmark.run_record.run_progress import starting_progress
 from benchmark.training.engine.rank_environment import set_environment
 from benchmark.training.engine.train_state import empty_state
 from model.flops import part_flops_per_token
-from model.passes.part_pass import MicroBatch
+from model.passes.chunk_pass import MicroBatch
 from model.passes.tensor_group import Pending, TensorGroup
 
 FEW, MANY = 8, 24

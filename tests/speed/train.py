@@ -31,7 +31,7 @@ from benchmark.training.engine.distributed import World, build_mesh
 from benchmark.training.engine.train_state import empty_state
 from benchmark.training.step import train_step
 from model.gpt3_config import GPT3Config
-from model.passes.part_pass import MicroBatch
+from model.passes.chunk_pass import MicroBatch
 
 Step = Callable[[Tensor], float]
 """One optimizer step on tokens [B, S + 1]; returns the loss."""

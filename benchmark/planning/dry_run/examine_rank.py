@@ -26,8 +26,8 @@ from benchmark.training.engine.pipeline_order import PipelineShape, most_in_flig
 from benchmark.training.engine.train_state import TrainState, empty_state
 from benchmark.training.step import train_step
 from model.flops import part_flops_per_token
-from model.passes.part_pass import MicroBatch
-from model.sharding import layers_of_pipeline_stages
+from model.passes.chunk_pass import MicroBatch
+from model.sharding import layers_of_chunks
 
 MAY_WAIT = ("train_step",)
 """Functions in which the host may wait for the device in a step: once, for the loss and the norm."""
@@ -36,7 +36,7 @@ EVALUATED_AT_ONCE = 2
 
 
 def layers_of_rank(config: RunConfig, pipeline_rank: int) -> int:
-    by_pipeline_stage = layers_of_pipeline_stages(config.benchmark.model.num_layers, config.system.num_pipeline_stages)
+    by_pipeline_stage = layers_of_chunks(config.benchmark.model.num_layers, config.system.num_pipeline_stages)
     return sum(len(layers) for layers in by_pipeline_stage[pipeline_rank :: config.system.pipeline_parallel])
 
 

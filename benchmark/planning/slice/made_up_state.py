@@ -12,7 +12,7 @@ from benchmark.training.engine.distributed import World
 from benchmark.training.engine.train_state import TrainState, empty_state
 from model.architectures import architecture_of
 from model.initial_weights import DEVIATION
-from model.passes.part_pass import MicroBatch
+from model.passes.chunk_pass import MicroBatch
 
 SEED = 1
 

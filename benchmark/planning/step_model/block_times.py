@@ -184,7 +184,7 @@ def _elementwise(work: Workload, rates: Rates) -> tuple[float, float]:
     norms, residuals = 2 * 4 * hidden, 2 * (6 + mask) * hidden
     forward = norms + residuals + 2 * (into_mlp + inner)
     backward = 2 * 8 * hidden + 2 * (4 + mask) * hidden + 2 * (2 * into_mlp + inner)
-    if model.turned_positions:
+    if model.rotary_positions:
         forward, backward = forward + 4 * turned, backward + 4 * turned
     if model.biases:
         backward += 2 * (tokens * 3 * width / tensor + inner + 2 * hidden)

@@ -8,7 +8,7 @@ the others added at the rate between, which is exact once the schedule repeats i
 from dataclasses import dataclass
 from functools import lru_cache
 
-from benchmark.training.engine.pipeline_order import PipelineShape, Turn, evaluation_slots, training_slots
+from benchmark.training.engine.pipeline_order import PipelineShape, ScheduledPass, evaluation_slots, training_slots
 
 Pass = tuple[int, int]
 """Micro-batch, and place on its way: forward through the stages, then backward from the last stage to the first."""
@@ -67,11 +67,11 @@ def work_of_device(
     shape = shape_of_device(rank, devices, chunks, merged=merged)
     last = 2 * devices * chunks - 1
 
-    def passes(turn: Turn | None, *, goes_back: bool) -> tuple[Pass, ...]:
-        if turn is None:
+    def passes(scheduled: ScheduledPass | None, *, goes_back: bool) -> tuple[Pass, ...]:
+        if scheduled is None:
             return ()
-        stage = turn.chunk * devices + rank
-        return ((turn.micro_batch, last - stage if goes_back else stage),)
+        stage = scheduled.chunk * devices + rank
+        return ((scheduled.micro_batch, last - stage if goes_back else stage),)
 
     work: list[tuple[Pass, ...]] = []
     for slot in (training_slots if backward else evaluation_slots)(shape, micro_batches):

@@ -13,7 +13,7 @@ from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.system_config import System
 from data_prep.sample_order.token_windows import PADDING, TokenWindows
 from foundation.errors import InputError
-from model.passes.part_pass import MicroBatch
+from model.passes.chunk_pass import MicroBatch
 
 Ids = npt.NDArray[np.int64]
 

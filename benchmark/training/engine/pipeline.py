@@ -17,12 +17,18 @@ from torch.distributed.tensor import DTensor
 from benchmark.config.run_config import Precision
 from benchmark.config.system_config import System
 from benchmark.training.engine.distributed import World
-from benchmark.training.engine.pipeline_order import PipelineShape, Slot, Turn, evaluation_slots, training_slots
+from benchmark.training.engine.pipeline_order import (
+    PipelineShape,
+    ScheduledPass,
+    Slot,
+    evaluation_slots,
+    training_slots,
+)
 from model.cpu_bf16 import Bf16ByFp32, cpu_has_bf16
 from model.decoder_sizes import DecoderSizes
 from model.passes.block_pass import ForwardWatch
+from model.passes.chunk_pass import ChunkPass, KeptChunk, MicroBatch
 from model.passes.end_passes import sequence_first
-from model.passes.part_pass import KeptPart, MicroBatch, PartPass
 from model.passes.tensor_group import Passing, TensorGroup, run_together, together
 from model.passes.waits import pipeline_exchange
 
@@ -30,7 +36,7 @@ from model.passes.waits import pipeline_exchange
 class Pipeline:
     """This process's parts of the model, one for each of its chunks, and the other ranks of its pipeline.
 
-    See pipeline_order.py for what is done when, and model/passes/part_pass.py for how.
+    See pipeline_order.py for what is done when, and model/passes/chunk_pass.py for how.
     """
 
     def __init__(
@@ -55,7 +61,7 @@ class Pipeline:
         )
         tensor = TensorGroup(world.mesh["tensor"], system.collectives.copy_engines)
         self._parts = [
-            PartPass(
+            ChunkPass(
                 parameters,
                 model,
                 tensor,
@@ -88,9 +94,9 @@ class Pipeline:
         that loss, a scalar. Processes that need no tokens are given none."""
         weight = 1 / (number * self.world.data_parallel)
         losses: list[Tensor] = []
-        kept: dict[Turn, KeptPart] = {}
+        kept: dict[ScheduledPass, KeptChunk] = {}
 
-        def forward(turn: Turn, x: Arriving) -> Passing[None]:
+        def forward(turn: ScheduledPass, x: Arriving) -> Passing[None]:
             batch = self._needed_of(turn, lambda: batches[turn.micro_batch])
             out, kept[turn] = yield from self._parts[turn.chunk].forward_to_train(x.wait(), batch, weight)
             if self._shape.is_last(turn.chunk):
@@ -98,7 +104,7 @@ class Pipeline:
             else:
                 self._exchange.send_on(out)
 
-        def backward(turn: Turn, gradient: Arriving) -> Passing[None]:
+        def backward(turn: ScheduledPass, gradient: Arriving) -> Passing[None]:
             part = self._parts[turn.chunk]
             yield from part.backward(kept.pop(turn), gradient.wait(), self._exchange.send_back)
             if turn.micro_batch == number - 1:
@@ -120,7 +126,7 @@ class Pipeline:
         in_order = iter(batches)  # no rank has both ends of a pipeline: those that read read each batch once
         at_once = self._evaluated_at_once
 
-        def forward(turn: Turn, arriving: Arriving) -> Passing[None]:
+        def forward(turn: ScheduledPass, arriving: Arriving) -> Passing[None]:
             first = turn.micro_batch * at_once
             count = min(at_once, number - first)
             own = [self._needed_of(turn, lambda: next(in_order)) for _ in range(count)]
@@ -143,8 +149,8 @@ class Pipeline:
     def _run(
         self,
         slots: list[Slot],
-        forward: Callable[[Turn, "Arriving"], Passing[None]],
-        backward: Callable[[Turn, "Arriving"], Passing[None]] | None,
+        forward: Callable[[ScheduledPass, "Arriving"], Passing[None]],
+        backward: Callable[[ScheduledPass, "Arriving"], Passing[None]] | None,
         exchange: "Exchange",
     ) -> None:
         self._parts[0].begin_gather()
@@ -173,12 +179,12 @@ class Pipeline:
         for part in self._parts:
             part.parameters.end_reduce()
 
-    def _gather_next(self, turn: Turn) -> None:
+    def _gather_next(self, turn: ScheduledPass) -> None:
         """A chunk's first forward pass of a step begins: the next one's values are to be there when it comes."""
         if turn.micro_batch == 0 and turn.chunk + 1 < len(self._parts):
             self._parts[turn.chunk + 1].begin_gather()
 
-    def _needed_of(self, turn: Turn, batch: Callable[[], MicroBatch]) -> MicroBatch | None:
+    def _needed_of(self, turn: ScheduledPass, batch: Callable[[], MicroBatch]) -> MicroBatch | None:
         """Return a micro-batch on the device, for a chunk with an end of the model; None for others."""
         if self._shape.is_first(turn.chunk) or self._shape.is_last(turn.chunk):
             return batch().to(self.world.device)

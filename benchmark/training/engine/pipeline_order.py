@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Turn:
+class ScheduledPass:
     """A pass of one micro-batch through one chunk."""
 
     chunk: int
@@ -30,8 +30,8 @@ class Turn:
 class Slot:
     """The passes of a rank between two exchanges; None stands for no pass."""
 
-    forward: Turn | None
-    backward: Turn | None
+    forward: ScheduledPass | None
+    backward: ScheduledPass | None
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def training_slots(shape: PipelineShape, num_microbatches: int) -> list[Slot]:
     """Return the slots in which every micro-batch goes forward and backward through every chunk of a rank."""
     forward = list(_turns(shape, num_microbatches, backward=False))
     backward = list(_turns(shape, num_microbatches, backward=True))
-    idle: list[Turn | None] = [None] * shape.first_backward
+    idle: list[ScheduledPass | None] = [None] * shape.first_backward
     pairs = zip([*forward, *idle], [*idle, *backward], strict=True)
     return [Slot(one, other) for one, other in pairs]
 
@@ -78,10 +78,10 @@ def most_in_flight(shape: PipelineShape) -> int:
     return shape.first_backward + 1
 
 
-def _turns(shape: PipelineShape, num_microbatches: int, *, backward: bool) -> Iterator[Turn | None]:
+def _turns(shape: PipelineShape, num_microbatches: int, *, backward: bool) -> Iterator[ScheduledPass | None]:
     """Yield the passes of a rank in order; None stands for the micro-batches that the last group lacks."""
     chunks = range(shape.chunks)
     for first in range(0, num_microbatches, shape.ranks):
         for chunk in reversed(chunks) if backward else chunks:
             for number in range(first, first + shape.ranks):
-                yield Turn(chunk, number) if number < num_microbatches else None
+                yield ScheduledPass(chunk, number) if number < num_microbatches else None

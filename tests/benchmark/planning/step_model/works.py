@@ -21,7 +21,7 @@ class PlainDecoder(DecoderSizes):
     num_key_value_heads: int
     ffn_hidden_size: int
     biases: ClassVar[bool] = True
-    turned_positions: ClassVar[bool] = False
+    rotary_positions: ClassVar[bool] = False
     tied: ClassVar[bool] = False
     unfused: ClassVar[float] = 1.0
 

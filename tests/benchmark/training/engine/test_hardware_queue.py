@@ -10,7 +10,7 @@ from benchmark.planning.fake_device.fake_world import fake_world
 from benchmark.run_record.run_progress import starting_progress
 from benchmark.training.engine.train_state import empty_state
 from benchmark.training.step import accumulate
-from model.passes.part_pass import MicroBatch
+from model.passes.chunk_pass import MicroBatch
 from tests.benchmark.runs import system_of
 from tests.benchmark.tiny import TINY
 from tests.benchmark.training.engine.hardware_queue import COMPUTE, COPIES, Command, Message, Recorder, never_begun

@@ -19,7 +19,7 @@ from benchmark.training.engine.micro_batches import read_micro_batch
 from benchmark.training.engine.rank_environment import read_environment
 from benchmark.training.inputs import open_data
 from model.gpt3 import mean_loss, token_losses
-from model.passes.part_pass import MicroBatch
+from model.passes.chunk_pass import MicroBatch
 from tests.benchmark.runs import loaded_state, plain_model, system_of
 from tests.benchmark.tiny import Inputs, in_processes
 
@@ -32,7 +32,7 @@ SYSTEMS = {
     "interleaved, tensor": system_of(4, tensor_parallel=2, pipeline_parallel=2, pipeline_chunks=2, micro_batch_size=1),
     "tensor, uneven shards": system_of(6, tensor_parallel=2, recompute="selective"),
 }
-"""One process alone: tests/model/passes/test_part_pass.py."""
+"""One process alone: tests/model/passes/test_chunk_pass.py."""
 
 
 def _batches(config: RunConfig, rank: int, parts: int, number: int) -> list[MicroBatch]:

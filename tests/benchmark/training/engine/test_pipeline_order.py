@@ -7,8 +7,8 @@ import pytest
 
 from benchmark.training.engine.pipeline_order import (
     PipelineShape,
+    ScheduledPass,
     Slot,
-    Turn,
     evaluation_slots,
     most_in_flight,
     training_slots,
@@ -59,9 +59,11 @@ def assert_exchanges_match(every: list[PipelineShape], slots: list[list[Slot]]) 
         assert sent == needed, exchange
 
 
-def assert_each_once(turns: list[Turn], chunks: int, micro_batches: int) -> None:
-    assert len(turns) == chunks * micro_batches
-    assert set(turns) == {Turn(chunk, number) for chunk, number in product(range(chunks), range(micro_batches))}
+def assert_each_once(passes: list[ScheduledPass], chunks: int, micro_batches: int) -> None:
+    assert len(passes) == chunks * micro_batches
+    assert set(passes) == {
+        ScheduledPass(chunk, number) for chunk, number in product(range(chunks), range(micro_batches))
+    }
 
 
 @pytest.mark.parametrize("apart", [False, True])
@@ -111,14 +113,14 @@ def test_every_pass_is_done_once_and_backward_after_forward(ranks: int, apart: b
 
 def test_one_rank_does_both_passes_of_a_micro_batch_in_a_slot() -> None:
     """Unless they are to be apart."""
-    turns = [Turn(0, number) for number in range(3)]
+    passes = [ScheduledPass(0, number) for number in range(3)]
     together, apart = shapes(1, 1), shapes(1, 1, apart=True)
-    assert training_slots(together[0], 3) == [Slot(turn, turn) for turn in turns]
+    assert training_slots(together[0], 3) == [Slot(turn, turn) for turn in passes]
     assert training_slots(apart[0], 3) == [
-        Slot(turns[0], None),
-        Slot(turns[1], turns[0]),
-        Slot(turns[2], turns[1]),
-        Slot(None, turns[2]),
+        Slot(passes[0], None),
+        Slot(passes[1], passes[0]),
+        Slot(passes[2], passes[1]),
+        Slot(None, passes[2]),
     ]
 
 

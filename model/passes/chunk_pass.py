@@ -12,7 +12,7 @@ from model.decoder_sizes import DecoderSizes, Recompute
 from model.passes.block_pass import BlockPass, ForwardWatch, KeptBlock
 from model.passes.end_passes import EmbeddingPass, OutputPass, sequence_first
 from model.passes.tensor_group import Passing, Pending, TensorGroup
-from model.passes.whole_parameter import PartParameters, WholeParameter
+from model.passes.whole_parameter import ChunkParameters, WholeParameter
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class MicroBatch:
 
 
 @dataclass(slots=True)
-class KeptPart:
+class KeptChunk:
     """Values that the backward pass through a part starts from."""
 
     blocks: list[KeptBlock]
@@ -44,7 +44,7 @@ class KeptPart:
     """Gradient of the last block's output, if the part has the model's output."""
 
 
-class PartPass:
+class ChunkPass:
     """Passes through one part of the model."""
 
     def __init__(
@@ -80,7 +80,7 @@ class PartPass:
         if all(name in parameters for name in architecture.output_names):
             norm = architecture.norm(parameters, architecture.final_norm)
             self._output = OutputPass(norm, parameters[architecture.output], self._group)
-        self.parameters = PartParameters(list(parameters.values()))
+        self.parameters = ChunkParameters(list(parameters.values()))
         self._arriving = False
 
     def begin_gather(self) -> None:
@@ -99,11 +99,11 @@ class PartPass:
 
     def forward_to_train(
         self, x: Tensor | None, batch: MicroBatch | None, weight_of_loss: float
-    ) -> Passing[tuple[Tensor, KeptPart]]:
+    ) -> Passing[tuple[Tensor, KeptChunk]]:
         """The same, and what the backward pass needs: of ``weight_of_loss`` times the mean of the losses that count,
         which is what is returned in the place of losses, a scalar."""
         hidden, blocks = yield from self._blocks_forward(x, batch, keep=True)
-        kept = KeptPart(blocks, batch, None)
+        kept = KeptChunk(blocks, batch, None)
         if self._output is None:
             return hidden, kept
         assert batch is not None
@@ -116,7 +116,7 @@ class PartPass:
 
     def backward(
         self,
-        kept: KeptPart,
+        kept: KeptChunk,
         gradient_tH: Tensor | None,
         hand_on: Callable[[Tensor], None],
     ) -> Passing[None]:

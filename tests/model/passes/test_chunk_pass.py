@@ -18,10 +18,10 @@ from model.decoder_sizes import DecoderSizes, Recompute
 from model.gpt3 import mean_loss, token_losses
 from model.gpt3_config import GPT3Config
 from model.llama31_config import Llama31Config
+from model.passes.chunk_pass import ChunkPass, MicroBatch
 from model.passes.end_passes import sequence_first
-from model.passes.part_pass import MicroBatch, PartPass
 from model.passes.tensor_group import Passing, TensorGroup, run_together
-from model.sharding import names_of_stage
+from model.sharding import names_of_chunk
 from tests.model.passes.on_mesh import draw, one_process, spread
 
 B, S, H, V = 2, 8, 12, 20
@@ -82,17 +82,17 @@ class _Cut:
         self.states = []
         for number in range(parts):  # each with a copy of its own
             every = spread(plain_model(sizes), mesh, row)
-            here = names_of_stage(names, row, sizes.num_layers, number, parts)
+            here = names_of_chunk(names, row, sizes.num_layers, number, parts)
             self.states.append({name: every[name] for name in here})
         group = TensorGroup(mesh["tensor"])
-        self.parts = [PartPass(one, sizes, group, bf16=bf16, batch=B, recompute=recompute) for one in self.states]
+        self.parts = [ChunkPass(one, sizes, group, bf16=bf16, batch=B, recompute=recompute) for one in self.states]
         self.gather()
 
     def gather(self) -> None:
         for part in self.parts:
             part.begin_gather()
 
-    def for_part(self, part: PartPass, batch: MicroBatch) -> MicroBatch | None:
+    def for_part(self, part: ChunkPass, batch: MicroBatch) -> MicroBatch | None:
         """What it needs: nothing between the ends."""
         return batch if part in (self.parts[0], self.parts[-1]) else None
 
