@@ -1,4 +1,4 @@
-"""The folders of a run's checkpoints, and the files beside the shards in each.
+"""The folders of a run's checkpoints, and the files in each besides the shards.
 
     RUN_DIR/checkpoints/step_00000064/   PyTorch DCP shards of weights and moments
                         progress.json    everything else (run_progress.py)
@@ -48,8 +48,8 @@ class DamagedCheckpoint(InputError):
 
     def files(self) -> str:
         """Name the damaged files, for messages."""
-        more = f" and {len(self.names) - MOST_NAMED} more" if len(self.names) > MOST_NAMED else ""
-        return ", ".join(self.names[:MOST_NAMED]) + more
+        remainder = f" and {len(self.names) - MOST_NAMED} more" if len(self.names) > MOST_NAMED else ""
+        return ", ".join(self.names[:MOST_NAMED]) + remainder
 
 
 def checkpoints_folder(run_dir: Path) -> Path:
@@ -77,20 +77,20 @@ def set_aside(run_dir: Path, steps: Sequence[int], *, why: str) -> Path | None:
     """Move checkpoints out of the way, so that a run resumes from an older one; return their new place.
 
     ``why``: a few words, which become part of their folder's name. One process calls this. The newest goes first: if
-    the process is killed in between, the older ones are still in place, and the next start sees only these.
+    the process is killed in between, the next start sees the older ones alone.
     """
     if not steps:
         return None
-    everything = checkpoints_folder(run_dir) / "set_aside"
-    everything.mkdir(exist_ok=True)
-    numbers = [int(match[1]) for match in (re.match(r"(\d+)_", entry.name) for entry in everything.iterdir()) if match]
+    parent = checkpoints_folder(run_dir) / "set_aside"
+    parent.mkdir(exist_ok=True)
+    numbers = [int(match[1]) for match in (re.match(r"(\d+)_", entry.name) for entry in parent.iterdir()) if match]
     words = re.sub(r"[^a-z0-9]+", "_", why.lower()).strip("_")[:MOST_NAME_CHARACTERS]
-    place = everything / f"{max(numbers, default=0) + 1:03d}_{words}"
-    place.mkdir()
+    folder = parent / f"{max(numbers, default=0) + 1:03d}_{words}"
+    folder.mkdir()
     for number in sorted(steps, reverse=True):
         path = checkpoint_path(run_dir, number)
-        path.rename(place / path.name)
-    return place
+        path.rename(folder / path.name)
+    return folder
 
 
 def progress_as_json(progress: Progress) -> str:
@@ -130,8 +130,8 @@ def publish_checkpoint(partial: Path, final: Path, shard_digests: Mapping[str, s
     retired once the new one is whole.
     """
     write_text(partial / PROGRESS, progress)
-    others = {name: md5_file(partial / name) for name in (PROGRESS, SHARD_METADATA)}
-    write_text(partial / DIGESTS, format_list({**shard_digests, **others}))
+    other_digests = {name: md5_file(partial / name) for name in (PROGRESS, SHARD_METADATA)}
+    write_text(partial / DIGESTS, format_list({**shard_digests, **other_digests}))
     if final.exists():
         retire(final)
     partial.rename(final)
@@ -163,7 +163,7 @@ def retire(folder: Path) -> None:
 
 
 def remove_retired(run_dir: Path) -> threading.Thread:
-    """Begin to remove retired folders, a quarter of a million files perhaps, in a thread beside everything else."""
+    """Begin to remove retired folders, a quarter of a million files perhaps, in a thread."""
 
     def remove() -> None:
         with contextlib.suppress(OSError):

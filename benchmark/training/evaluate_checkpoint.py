@@ -39,14 +39,14 @@ def evaluate_checkpoint(config: RunConfig) -> CheckpointQuality | None:
         raise InputError("--checkpoint is missing: the converted initial checkpoint, or a run's own")
     if environment.rank == 0:
         require_inputs(config.data, benchmark, trains=False)
-    own = (checkpoint / PROGRESS).is_file()
+    is_own = (checkpoint / PROGRESS).is_file()
     attention = benchmark.model, config.precision
     with training_world(system, environment, deterministic=config.deterministic, attention=attention) as world:
-        progress = read_progress(checkpoint) if own else starting_progress(benchmark, config.data.seed or 0)
+        progress = read_progress(checkpoint) if is_own else starting_progress(benchmark, config.data.seed or 0)
         state = empty_state(benchmark, system, config.precision, world, progress, updates=False)
-        if own:
+        if is_own:
             verify_checkpoint(checkpoint, world)
-        if own or (checkpoint / METADATA).is_file():
+        if is_own or (checkpoint / METADATA).is_file():
             fill_from_dcp(state.weights(), checkpoint)
         else:
             load_initial_weights(state, MegatronCheckpoint(checkpoint))
@@ -54,7 +54,7 @@ def evaluate_checkpoint(config: RunConfig) -> CheckpointQuality | None:
         result = evaluate(state, validation)
     if environment.rank != 0:
         return None
-    expected = None if own else benchmark.initial_log_perplexity
+    expected = None if is_own else benchmark.initial_log_perplexity
     mean, distance = None, None
     if expected is not None:
         mean, distance = expected[0], (result.log_perplexity - expected[0]) / expected[1]

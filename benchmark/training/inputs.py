@@ -35,7 +35,7 @@ def require_inputs(data: DataOptions, benchmark: Benchmark, *, trains: bool = Tr
     """Raise InputError for inputs that are missing, incomplete, made for another vocabulary, or both trained on and
     evaluated on.
 
-    ``trains``: training data are needed. ``begins``: the run has no checkpoint of its own to go on from.
+    ``trains``: training data are needed. ``begins``: the run resumes from no checkpoint of its own.
     """
     vocab_size = benchmark.model.vocab_size
     for name, data_path in (("train", data.train_data_path), ("valid", data.valid_data_path)):
@@ -72,10 +72,10 @@ def _require_apart(data: DataOptions) -> None:
     sizes = {bin_path(prefix).stat().st_size for prefix in validation.values()}
     for prefix in _prefixes(data.train_data_path):
         tokens = bin_path(prefix)
-        if tokens.stat().st_size in sizes and (same := validation.get(md5_samples(tokens))):
+        if tokens.stat().st_size in sizes and (validation_prefix := validation.get(md5_samples(tokens))):
             raise InputError(
-                f"--train-data-path {prefix}: has the tokens of --valid-data-path {same}; leave the validation set out "
-                "of what is trained on"
+                f"--train-data-path {prefix}: has the tokens of --valid-data-path {validation_prefix}; leave the "
+                "validation set out of the training data"
             )
 
 
@@ -100,8 +100,8 @@ def count_validation_tokens(data: DataOptions) -> int:
 def open_validation(data: DataOptions, benchmark: Benchmark, seed: int) -> TokenWindows:
     """Open the windows of the validation set that the benchmark evaluates: all, or some of one dataset.
 
-    All, and the first of the file, are the same for each seed; those in the order of the seed are not. Raises
-    InputError where there are fewer of them than are evaluated, or several datasets, of which none is the first.
+    All, and the first of the file, are the same for each seed; the first in the order of the seed are not. Raises
+    InputError if the set has fewer windows, or if several datasets are named, so that no dataset is the first.
     """
     count = benchmark.evaluation_sequences
     prefixes = _prefixes(data.valid_data_path)
@@ -170,20 +170,20 @@ class FirstSequences:
 
 def provenance(data: DataOptions) -> dict[str, Any]:
     """Return, for the log, each input with the digests in its manifest, or null where it has no manifest."""
-    found: dict[str, Any] = {}
+    digests: dict[str, Any] = {}
     for path in input_paths(data):
         manifest = read_manifest(path)
-        found[str(path)] = manifest and {
+        digests[str(path)] = manifest and {
             "manifest": str(manifest_path(path)),
             "md5": {record.name: record.md5 for record in manifest.outputs},
         }
-    return found
+    return digests
 
 
 def input_paths(data: DataOptions) -> list[Path]:
     """Return the inputs named by the options: training and validation prefixes, and the initial checkpoint."""
-    given = filter(None, (data.train_data_path, data.valid_data_path))
-    paths = [prefix for data_path in given for prefix in _prefixes(data_path)]
+    data_paths = filter(None, (data.train_data_path, data.valid_data_path))
+    paths = [prefix for data_path in data_paths for prefix in _prefixes(data_path)]
     return paths if data.checkpoint is None else [*paths, data.checkpoint]
 
 

@@ -61,10 +61,13 @@ def _train(run: Run, observers: Sequence[Observer]) -> RunEnd:
         is_last = progress.iteration == benchmark.last_iteration
         if is_last or progress.steps % benchmark.eval_interval == 0:
             _log_block(run, step.result.loss, step_seconds)
-            found = _evaluate(run)
+            evaluation = _evaluate(run)
             for observer in observers:
-                observer.evaluated(found)
-            if benchmark.target_log_perplexity is not None and found.log_perplexity <= benchmark.target_log_perplexity:
+                observer.evaluated(evaluation)
+            if (
+                benchmark.target_log_perplexity is not None
+                and evaluation.log_perplexity <= benchmark.target_log_perplexity
+            ):
                 return RunEnd("success", "target reached", reached_target=True)
             if not is_last:
                 _start_block(run)
@@ -81,7 +84,7 @@ def _step(run: Run, observers: Sequence[Observer]) -> StepDone:
     """Do one step, count it and tell the observers."""
     began, first_sample = time.perf_counter(), run.progress.consumed_samples
     run.enter("data")
-    flags = any_of([asked for observer in observers if (asked := observer.before_step()) is not None])
+    flags = any_of([requested for observer in observers if (requested := observer.before_step()) is not None])
     batches = run.batches.at(first_sample)
     result = train_step(run.state, batches, run.enter, flags=flags)
     run.progress.count_step(skipped=result.skipped)
@@ -92,7 +95,7 @@ def _step(run: Run, observers: Sequence[Observer]) -> StepDone:
 
 
 def between_steps(step: StepDone, observers: Sequence[Observer]) -> RunEnd | None:
-    """Tell the observers that the run goes on, and let them save; return how the run ends if one of them vetoes it."""
+    """Tell the observers that the run continues, and let them save; return how the run ends if an observer vetoes."""
     for observer in observers:
         if (end := observer.between_steps(step)) is not None:
             return end

@@ -1,5 +1,4 @@
-"""The interface of observers, which are told of the events of a run. The loop knows nothing else of saves, guards or
-evidence."""
+"""The interface of observers of a run's events. The loop knows saves, guards and evidence by this interface alone."""
 
 import time
 from dataclasses import dataclass
@@ -34,7 +33,7 @@ class Observer:
         """The state is loaded, and the clock is about to start."""
 
     def before_step(self) -> StepFlags | None:
-        """A step begins. Returns what this process requests of all processes."""
+        """A step begins. Returns the requests of this process to all processes."""
         return None
 
     def step_done(self, step: StepDone) -> None:
@@ -52,8 +51,8 @@ class Observer:
         return False
 
     def about_to_save(self) -> RunEnd | None:
-        """A checkpoint is being begun, by the last observer that is told. Returns how the run ends if its state must
-        not be saved; then nobody else is told."""
+        """A checkpoint is due; the last observer of the list that saves begins it. Returns how the run ends if its
+        state must not be saved; later observers are then left out."""
         return None
 
     def end(self, end: RunEnd) -> None:

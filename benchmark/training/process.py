@@ -84,21 +84,21 @@ def _train_watched(config: RunConfig, environment: Environment) -> NoReturn:
     stacks, collectives = (rank_file(attempt, environment.rank, name) for name in ("stacks.txt", "collectives.json"))
     with watchdog, _stacks_on_signal(stacks), explaining(heartbeat, collectives):
         try:
-            ended = train(config, environment, PhaseLog(heartbeat))
+            ending = train(config, environment, PhaseLog(heartbeat))
         except BaseException as error:
             incident = incident_of(error, environment.rank, environment.host, heartbeat)
-            first = _tell(attempt, incident)
+            is_first = _tell(attempt, incident)
             heartbeat.leave()
             if not isinstance(error, InputError | CheckFailed) and incident.kind != "input":
                 traceback.print_exc()
             words = f"error: {_words(incident, environment)}\n".encode()
-            if first and environment.launched_s is None:  # a launcher has its own line
+            if is_first and environment.launched_s is None:  # a launcher has its own line
                 os.write(terminal, words)
             if environment.rank > 0:
                 os.write(sys.stderr.fileno(), words)
-            ending: Ending = "bad input" if incident.kind == "input" else "failed"
-            end_process(ENDINGS[ending].exit_status)
-    end_process(ENDINGS[ended].exit_status)
+            failure: Ending = "bad input" if incident.kind == "input" else "failed"
+            end_process(ENDINGS[failure].exit_status)
+    end_process(ENDINGS[ending].exit_status)
 
 
 def incident_of(error: BaseException, rank: int, host: str, heartbeat: Heartbeat) -> Incident:
@@ -137,23 +137,23 @@ def _tell(attempt: Path, incident: Incident) -> bool:
 
     A thread does this, so that a failing disk does not keep the process from leaving.
     """
-    told: list[bool] = []
+    alarms: list[bool] = []
 
     def tell() -> None:
         with contextlib.suppress(OSError):
             write_incident(attempt, incident)
-            told.append(raise_alarm(attempt, f"{incident.kind}: rank {incident.rank}: {incident.message}"))
+            alarms.append(raise_alarm(attempt, f"{incident.kind}: rank {incident.rank}: {incident.message}"))
 
     telling = threading.Thread(target=tell, daemon=True)
     telling.start()
     telling.join(TELLING_S)
-    return told != [False]
+    return alarms != [False]
 
 
 def _words(incident: Incident, environment: Environment) -> str:
     """Return the error line for people, with the rank unless it is the only one or the failure concerns all ranks."""
-    alone = environment.world_size == 1
-    return incident.message if incident.kind in ("input", "check") or alone else incident.line()
+    is_only_rank = environment.world_size == 1
+    return incident.message if incident.kind in ("input", "check") or is_only_rank else incident.line()
 
 
 def _log_to(path: Path) -> None:

@@ -60,9 +60,9 @@ def choose_resume_point(
     """
     if resume_from is None or (launch is not None and _fulfilled(run_dir) == {"steps": resume_from, "launch": launch}):
         return _newest(run_dir, start, mlperf_log)
-    whole = whole_checkpoints(run_dir)
-    if resume_from not in whole:
-        listed = ", ".join(map(str, whole)) or "none"
+    checkpoints = whole_checkpoints(run_dir)
+    if resume_from not in checkpoints:
+        listed = ", ".join(map(str, checkpoints)) or "none"
         raise InputError(f"{checkpoints_folder(run_dir)}: no checkpoint of {resume_from} steps; there are: {listed}")
     return _at_checkpoint(resume_from, read_progress(checkpoint_path(run_dir, resume_from)), requested=True)
 

@@ -1,4 +1,4 @@
-"""The folder of a run, opened by rank 0: what may begin or continue there, and from which of its checkpoints.
+"""Open the folder of a run on rank 0: the run begins or resumes there, or is refused.
 
 config.json     the resolved configuration          result_N.txt   the MLPerf log
 events.jsonl    every event                         summary.json   how it ended; its presence means finished
@@ -50,15 +50,15 @@ def open_run_folder(
     with ExitStack() as stack:
         stack.enter_context(only_one_in(folder, "choose another --run-dir"))
         refuse_finished(folder)  # the run that held the lock may have ended meanwhile
-        begun = begun_with(folder)
+        begun_config = begun_with(folder)
         (folder / STOP_NOTE).unlink(missing_ok=True)
         retire_partial(folder)
         remove_retired(folder)
         mlperf_log = MlperfLog(result_path(folder, config.result_number))
-        start = starting_progress(benchmark, choose_seed(config.data.seed, begun))
+        start = starting_progress(benchmark, choose_seed(config.data.seed, begun_config))
         resume_from = config.checkpoints.resume_from
         point = choose_resume_point(folder, start, mlperf_log, resume_from=resume_from, launch=launch)
-        settle_run(config, begun, point, inputs)
+        settle_run(config, begun_config, point, inputs)
         sinks = [mlperf_log, *event_sinks(folder, logging, benchmark.expected_steps, system.name)]
         events = EventLog(sinks, RunClock(point.progress.clock))
         stack.callback(events.close)

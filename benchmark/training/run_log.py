@@ -1,6 +1,6 @@
 """The log of a run on rank 0: its events, and among them those of the MLPerf log, which has one clock for all attempts.
 
-The log of a run has one run_start and one run_stop. An attempt that goes on from a checkpoint truncates it to the
+The log of a run has one run_start and one run_stop. An attempt that resumes from a checkpoint truncates the log to the
 checkpoint's lines, and writes restart.
 """
 
@@ -92,10 +92,12 @@ class RunLog(Observer):
         record."""
         if environment.rank != 0:
             return
-        before = [folder for folder in all_attempts(run_dir) if folder.name != environment.attempt]
-        end = read_end(before[-1]) if before else None
+        earlier_attempts = [folder for folder in all_attempts(run_dir) if folder.name != environment.attempt]
+        end = read_end(earlier_attempts[-1]) if earlier_attempts else None
         if end is not None:
-            self.events.note("incident", end.reason, attempt=before[-1].name, status=end.status, action=end.action)
+            self.events.note(
+                "incident", end.reason, attempt=earlier_attempts[-1].name, status=end.status, action=end.action
+            )
 
     @contextmanager
     def run_clock(self, *, eval_tokens: int, barrier: Callable[[], None]) -> Iterator[None]:

@@ -1,10 +1,10 @@
-"""Check that a continued run is the one that began: its configuration, and the contents of what it reads.
+"""Check that a resumed run has the configuration of the run that began, and inputs with the same contents.
 
     RUN_DIR/config.json     the resolved configuration, with the seed, as the newest attempt began
     RUN_DIR/inputs.json     identities of the inputs, by their contents, as the run began; they may have moved since
 
 The identity of a dataset consists of: the lengths of all documents, which decide on the order of the samples; size and
-type of its tokens; the MD5 of 1,024 places of them; and the MD5 of the whole file, if a manifest beside it gives one.
+type of its tokens; the MD5 of 1,024 places of them; and the MD5 of the whole file, if its manifest gives one.
 The identity of a checkpoint consists of: the names of its files; sizes and first bytes of 256 of them; and the MD5 of
 the whole, if a manifest gives one. Paths are stored for messages only.
 """
@@ -78,8 +78,8 @@ def begun_with(folder: Path) -> dict[str, Any] | None:
     """Return the fixed part of the configuration that an earlier, unfinished run in this folder began with."""
     path = folder / CONFIG_FILENAME
     try:
-        begun = read_json(path, dict)
-        return {**{name: begun[name] for name in MUST_NOT_CHANGE}, "seed": begun["data"]["seed"]}
+        config = read_json(path, dict)
+        return {**{name: config[name] for name in MUST_NOT_CHANGE}, "seed": config["data"]["seed"]}
     except FileNotFoundError:
         return None
     except (InputError, *DAMAGED) as error:
@@ -87,63 +87,64 @@ def begun_with(folder: Path) -> dict[str, Any] | None:
 
 
 def settle_run(
-    config: RunConfig, begun: dict[str, Any] | None, point: ResumePoint, inputs: InputIdentities | None
+    config: RunConfig, begun_config: dict[str, Any] | None, point: ResumePoint, inputs: InputIdentities | None
 ) -> None:
-    """Check that the run that begins or resumes in its folder is the one that began there, and record its configuration
-    with the seed; record its inputs if it begins.
+    """Check that a resumed run matches the run that began in its folder, and record the configuration with the seed;
+    record the inputs of a run that begins.
 
-    ``begun``: what :func:`begun_with` returned. Raises InputError if a run would go on with another configuration or
-    other inputs.
+    ``begun_config``: the value of :func:`begun_with`. Raises InputError if a run would go on with another configuration
+    or other inputs.
     """
     folder = config.run_dir
     if point.checkpoint is not None:
-        if begun is not None:
-            _require_same_config(folder, begun, as_json(config))
-        noted = read_identities(folder)
-        if noted is not None and inputs is not None:
-            require_same_inputs(folder, noted, inputs)
+        if begun_config is not None:
+            _require_same_config(folder, begun_config, as_json(config))
+        begun_inputs = read_identities(folder)
+        if begun_inputs is not None and inputs is not None:
+            require_same_inputs(folder, begun_inputs, inputs)
     elif inputs is not None:
         write_identities(folder, inputs)
     resolved = replace(config, data=replace(config.data, seed=point.progress.seed))
     write_text(folder / CONFIG_FILENAME, json.dumps(as_json(resolved), indent=1) + "\n")
 
 
-def choose_seed(requested: int | None, begun: dict[str, Any] | None) -> int:
+def choose_seed(requested: int | None, begun_config: dict[str, Any] | None) -> int:
     """Return the requested seed, else that of the run that began here, else a new one.
 
     Seeds must come from the clock or the system's randomness (the rules: docs/facts/mlperf_review.md 7.10).
     """
     if requested is not None:
         return requested
-    return int(begun["seed"]) if begun is not None else secrets.randbelow(2**31)
+    return int(begun_config["seed"]) if begun_config is not None else secrets.randbelow(2**31)
 
 
-def _require_same_config(folder: Path, begun: dict[str, Any], now: dict[str, Any]) -> None:
-    """Raise InputError if the configuration ``now``, as JSON values, would not continue the run that began with
-    ``begun``."""
-    for config in (begun, now):
-        config["benchmark"].pop("samples_to_target", None)  # what other runs took changes nothing in this one
-    if now["benchmark"]["shuffle_documents"] and "shuffle_documents" not in begun["benchmark"]:
+def _require_same_config(folder: Path, begun_config: dict[str, Any], config: dict[str, Any]) -> None:
+    """Raise InputError if ``config`` would not continue the run that began with ``begun_config``; both are JSON
+    values."""
+    for values in (begun_config, config):
+        values["benchmark"].pop("samples_to_target", None)  # durations of other runs change nothing in this run
+    if config["benchmark"]["shuffle_documents"] and "shuffle_documents" not in begun_config["benchmark"]:
         raise InputError(
             f"{folder}: the run began with a version that read other training windows, for it did not shuffle "
             "documents; continue it with that version, or choose another --run-dir"
         )
-    now["benchmark"] = _fields_of(begun["benchmark"], now["benchmark"])
+    config["benchmark"] = _fields_of(begun_config["benchmark"], config["benchmark"])
     for name in MUST_NOT_CHANGE:
-        if begun[name] != now[name]:
+        old, new = begun_config[name], config[name]
+        if old != new:
             raise InputError(
-                f"{folder}: the run began with {name} {begun[name]}, now it is {now[name]}; give the same options, or "
-                "choose another --run-dir"
+                f"{folder}: the run began with {name} {old}, now it is {new}; give the same options, or choose another "
+                "--run-dir"
             )
-    if now["data"]["seed"] not in (None, begun["seed"]):
-        raise InputError(f"{folder}: the run began with seed {begun['seed']}; leave --seed out to continue it")
+    if config["data"]["seed"] not in (None, begun_config["seed"]):
+        raise InputError(f"{folder}: the run began with seed {begun_config['seed']}; leave --seed out to continue it")
 
 
-def _fields_of(begun: Any, now: Any) -> Any:
-    """Return ``now`` without fields that the version which wrote ``begun`` did not have."""
-    if not (isinstance(begun, dict) and isinstance(now, dict)):
-        return now
-    return {name: _fields_of(begun[name], value) for name, value in now.items() if name in begun}
+def _fields_of(older: Any, values: Any) -> Any:
+    """Return ``values`` without fields that the version which wrote ``older`` did not have."""
+    if not (isinstance(older, dict) and isinstance(values, dict)):
+        return values
+    return {name: _fields_of(older[name], value) for name, value in values.items() if name in older}
 
 
 def input_identities(data: DataOptions) -> InputIdentities:
@@ -163,8 +164,8 @@ def _datasets(data_path: tuple[str, ...]) -> tuple[list[ContentIdentity], list[f
     if not data_path:
         return [], None
     weights, prefixes = parse_data_path(data_path)
-    alone = len(data_path) == 1 and not is_blend_file(data_path[0])
-    return [_dataset(Path(prefix)) for prefix in prefixes], None if alone else normalized(weights)
+    is_single_prefix = len(data_path) == 1 and not is_blend_file(data_path[0])
+    return [_dataset(Path(prefix)) for prefix in prefixes], None if is_single_prefix else normalized(weights)
 
 
 def _dataset(prefix: Path) -> ContentIdentity:
@@ -204,8 +205,8 @@ def _md5_by_manifest(output: Path, name: str) -> str | None:
     return next((record.md5 for record in outputs if record.name == name), None)
 
 
-def write_identities(run_dir: Path, found: InputIdentities) -> None:
-    write_text(run_dir / INPUTS, json.dumps(asdict(found), indent=1) + "\n")
+def write_identities(run_dir: Path, identities: InputIdentities) -> None:
+    write_text(run_dir / INPUTS, json.dumps(asdict(identities), indent=1) + "\n")
 
 
 def read_identities(run_dir: Path) -> InputIdentities | None:
@@ -217,36 +218,35 @@ def read_identities(run_dir: Path) -> InputIdentities | None:
         return None
 
 
-def require_same_inputs(run_dir: Path, begun: InputIdentities, now: InputIdentities) -> None:
-    """Raise InputError, naming the first difference, if a run would go on with other contents."""
+def require_same_inputs(run_dir: Path, begun: InputIdentities, inputs: InputIdentities) -> None:
+    """Raise InputError, naming the first difference, if a run that began with the inputs ``begun`` would go
+    on with others."""
     mend = "give what it began with, or choose another --run-dir"
     for name, option in (("train", "--train-data-path"), ("valid", "--valid-data-path")):
-        before, given = getattr(begun, name), getattr(now, name)
-        if len(before) != len(given) or getattr(begun, f"{name}_weights") != getattr(now, f"{name}_weights"):
-            raise InputError(
-                f"{run_dir}: the run began with {option} {_blend(begun, name)}, now it is {_blend(now, name)}; {mend}"
-            )
-        for one, other in zip(before, given, strict=True):
-            _require_same(run_dir, option, one, other, mend)
-    if begun.checkpoint is not None and now.checkpoint is not None:
-        _require_same(run_dir, "--checkpoint", begun.checkpoint, now.checkpoint, mend)
+        old, new = (getattr(identities, name) for identities in (begun, inputs))
+        old_weights, new_weights = (getattr(identities, f"{name}_weights") for identities in (begun, inputs))
+        if len(old) != len(new) or old_weights != new_weights:
+            old_blend, new_blend = _blend(old, old_weights), _blend(new, new_weights)
+            raise InputError(f"{run_dir}: the run began with {option} {old_blend}, now it is {new_blend}; {mend}")
+        for old_dataset, new_dataset in zip(old, new, strict=True):
+            _require_same(run_dir, option, old_dataset, new_dataset, mend)
+    if begun.checkpoint is not None and inputs.checkpoint is not None:
+        _require_same(run_dir, "--checkpoint", begun.checkpoint, inputs.checkpoint, mend)
 
 
-def _blend(found: InputIdentities, name: str) -> str:
-    paths = [one.path for one in getattr(found, name)]
-    weights = getattr(found, f"{name}_weights")
+def _blend(datasets: Sequence[ContentIdentity], weights: Sequence[float] | None) -> str:
+    paths = [dataset.path for dataset in datasets]
     return " ".join(paths if weights is None else [f"{w:.6g} {p}" for w, p in zip(weights, paths, strict=True)])
 
 
-def _require_same(run_dir: Path, option: str, begun: ContentIdentity, now: ContentIdentity, mend: str) -> None:
-    different = [name for name in begun.facts if begun.facts[name] != now.facts.get(name)]
-    if begun.md5 is not None and now.md5 is not None and begun.md5 != now.md5:
-        different.append("md5")
-    if different:
-        name = different[0]
-        before, after = ({**one.facts, "md5": one.md5}.get(name) for one in (begun, now))
-        where = now.path if begun.path == now.path else f"{now.path}, which was {begun.path}"
+def _require_same(run_dir: Path, option: str, old: ContentIdentity, new: ContentIdentity, mend: str) -> None:
+    old_facts, new_facts = ({**identity.facts, "md5": identity.md5} for identity in (old, new))
+    if None in (old.md5, new.md5):
+        del old_facts["md5"]
+    name = next((name for name in old_facts if old_facts[name] != new_facts.get(name)), None)
+    if name is not None:
+        path = new.path if old.path == new.path else f"{new.path}, which was {old.path}"
         raise InputError(
-            f"{run_dir}: {option} {where}: not the contents that the run began with ({name} {before}, now {after}); "
-            f"{mend}"
+            f"{run_dir}: {option} {path}: not the contents that the run began with ({name} {old_facts[name]}, now "
+            f"{new_facts.get(name)}); {mend}"
         )

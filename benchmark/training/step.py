@@ -95,8 +95,8 @@ def train_step(
 ) -> StepResult:
     """Accumulate the gradient over ``batches`` and update.
 
-    ``enter`` is told each phase. ``flags`` are this process's. The host waits for the device once, for the loss and the
-    norm, which are logged and decide about the update.
+    ``enter`` is called with each phase. ``flags`` are this process's. The host waits for the device once, for the loss
+    and the norm, which are logged and decide about the update.
     """
     enter("passes")
     square_sum, loss, *sums = accumulate(state, batches, flags).tolist()

@@ -34,7 +34,7 @@ from foundation.outputs.manifest import manifest_path
 def train(config: RunConfig, environment: Environment | None = None, phases: PhaseLog | None = None) -> Ending:
     """Run the benchmark on this process's part of the system; logs, checkpoints and summary go to ``run_dir``.
 
-    ``phases`` is told the phases of this process. Raises CheckFailed if the run must not go on with its weights, for
+    ``phases`` records the phases of this process. Raises CheckFailed if the run must not go on with its weights, for
     example if copies of them differ.
     """
     environment, phases = environment or read_environment(), phases or PhaseLog()

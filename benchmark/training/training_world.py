@@ -30,9 +30,10 @@ def training_world(
 ) -> Iterator[World]:
     """Prepare this process for the system, join its process group, and leave it when the block ends well. Collective.
 
-    Nothing may have started CUDA in this process yet. ``attention``: model and precision for which the attention kernel
-    is proved; None: no attention is computed. ``variables``: more environment variables, set first. ``note`` is given
-    the line about the attention kernel. ``timeout``: as for :func:`joined_world`, whose errors are raised.
+    Nothing may have started CUDA in this process yet. ``attention``: model and precision of the passes, whose attention
+    kernel is then proved; None: no attention is computed. ``variables``: more environment variables, set first.
+    ``note`` is given the line about the attention kernel. ``timeout``: as for :func:`joined_world`, whose errors are
+    raised.
     """
     phases = phases or PhaseLog()
     set_environment(variables)

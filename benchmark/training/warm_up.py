@@ -31,8 +31,8 @@ def warm_up(state: TrainState, phases: PhaseLog) -> str | None:
     """Run the system's ``warm_up_steps`` and an evaluation, and return a line about it; None if there are no steps to
     run. Collective.
 
-    Afterwards weights, moments, Adam's counter and progress are what they were, to the bit, there are no gradients, and
-    the peak of the device's memory counts from here.
+    Afterwards weights, moments, Adam's counter and progress have their old values, to the bit. There are no gradients,
+    and the peak of the device's memory counts from here.
     """
     world, system, steps = state.world, state.system, state.system.warm_up_steps
     if not steps:
@@ -63,11 +63,11 @@ def training_micro_batches(pipeline_parallel: int, of_a_step: int) -> int:
 
 def made_up_batches(model: DecoderSizes, system: System, count: int) -> list[MicroBatch]:
     """Return ``count`` micro-batches of the same tokens from all over the vocabulary, in the kind of memory that real
-    ones use."""
+    micro-batches use."""
     tokens = np.arange(system.micro_batch_size * model.seq_length, dtype=np.int64) * STRIDE % model.vocab_size
     windows = tokens.reshape(system.micro_batch_size, model.seq_length)
-    made = micro_batch(windows, np.zeros(len(windows), dtype=np.bool_))
-    return [made.pinned() if system.device == "cuda" else made] * count
+    batch = micro_batch(windows, np.zeros(len(windows), dtype=np.bool_))
+    return [batch.pinned() if system.device == "cuda" else batch] * count
 
 
 def _update_scratch(state: TrainState) -> None:

@@ -53,9 +53,9 @@ def fill_from_dcp(tensors: Mapping[str, Tensor], folder: Path) -> None:
     arrays = dcp_arrays(folder)
     for name, tensor in tensors.items():
         if name not in arrays or arrays[name].shape != tuple(tensor.shape):
-            found = f"shape {list(arrays[name].shape)}" if name in arrays else "missing"
+            problem = f"shape {list(arrays[name].shape)}" if name in arrays else "missing"
             raise InputError(
-                f"{folder}: {name} is {found}, but the model expects {list(tensor.shape)}; the checkpoint belongs to "
+                f"{folder}: {name} is {problem}, but the model expects {list(tensor.shape)}; the checkpoint belongs to "
                 "another model"
             )
     fill_own_parts(tensors, lambda name, _, box: arrays[name].read(box))
@@ -68,22 +68,22 @@ def verify_checkpoint(folder: Path, world: World) -> None:
     rank 0 reads well, the checkpoint is sound and something is wrong with that process's machine: it raises
     FilesSeenOtherwise, and the others, which lose it, ConnectionError.
     """
-    own = world.host, _damaged(folder, lambda every: every[world.rank :: world.size])
-    everywhere = all_messages(own, tuple[str, list[str]])
-    names = sorted({name for _, found in everywhere for name in found})
+    report = world.host, _damaged(folder, lambda names: names[world.rank :: world.size])
+    reports = all_messages(report, tuple[str, list[str]])
+    names = sorted({name for _, damaged in reports for name in damaged})
     if not names:
         return
     damaged_on_rank_0 = world.rank == 0 and bool(_damaged(folder, lambda _: names[:MOST_READ_AGAIN]))
     if message_from_rank_0(damaged_on_rank_0, bool):
         raise DamagedCheckpoint(folder, names)
-    rank, (host, _) = next((rank, one) for rank, one in enumerate(everywhere) if one[1])
-    if not own[1]:
+    rank, (host, _) = next((rank, rank_report) for rank, rank_report in enumerate(reports) if rank_report[1])
+    if not report[1]:
         raise ConnectionError(f"connection closed: rank {rank} on {host} cannot read {folder}")
-    raise FilesSeenOtherwise(errno.EIO, f"{folder / own[1][0]} is not what rank 0 reads, which is sound")
+    raise FilesSeenOtherwise(errno.EIO, f"{folder / report[1][0]} is not what rank 0 reads, which is sound")
 
 
 def _damaged(folder: Path, chosen: Callable[[Sequence[str]], Sequence[str]]) -> list[str]:
-    """Return the names of damaged files among those that ``chosen`` takes of all listed ones."""
+    """Return the names of damaged files among the listed files that ``chosen`` selects."""
     try:
         listed = read_list(folder / DIGESTS)
     except (OSError, InputError):

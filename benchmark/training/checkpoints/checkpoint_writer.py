@@ -36,12 +36,13 @@ from foundation.outputs.digest import md5_file
 from foundation.outputs.publish import partial_path
 
 WRITE_LIMIT_S = 1200.0
-"""Seconds that the processes wait in the background for one that is still writing. 2.1 TB at 5 GB/s take 420 s."""
+"""Seconds that the processes wait in the background for a process that is still writing. 2.1 TB at 5 GB/s take 420
+s."""
 
-PIECE = 1 << 28
-"""Bytes of a piece of page-locked memory; larger if it would not hold four of the largest tensors."""
+SLAB_BYTES = 1 << 28
+"""Bytes of a slab of page-locked memory; larger if it would not hold four of the largest tensors."""
 ALIGNMENT = 512
-"""Bytes to which the start of each tensor in a piece is aligned, as on a device."""
+"""Bytes to which the start of each tensor in a slab is aligned, as on a device."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ class Checkpointer:
     def _copy(self) -> None:
         """Copy this process's parts to host memory; every checkpoint uses the same memory."""
         tensors = self._state.tensors()
-        parts = {name: one.to_local() if isinstance(one, DTensor) else one for name, one in tensors.items()}
+        parts = {name: tensor.to_local() if isinstance(tensor, DTensor) else tensor for name, tensor in tensors.items()}
         self._copies = self._copies or host_copies(parts)
         for name, part in parts.items():
             self._copies[name].copy_(part, non_blocking=True)
@@ -162,7 +163,8 @@ class Checkpointer:
         return Written(steps, time.perf_counter() - started, 0 if failure else sum(sizes), failure)
 
     def _write_parts(self, final: Path, progress: str, sizes: list[int]) -> str | None:
-        """Write the checkpoint, each part after all processes have done the one before; return the reason if it failed.
+        """Write the checkpoint in parts, each after all processes have done the former part; return the reason if it
+        failed.
 
         ``sizes`` is filled with the sizes of this process's shards.
         """
@@ -176,17 +178,17 @@ class Checkpointer:
         failure = failure or self._on_all(_outcome(write))
         if failure is not None:
             return failure
-        everywhere = self._gathered(digests)
-        return self._on_all(_outcome(lambda: self._publish(partial, final, everywhere, progress)))
+        all_digests = self._gathered(digests)
+        return self._on_all(_outcome(lambda: self._publish(partial, final, all_digests, progress)))
 
     def _on_all(self, outcome: str | None) -> str | None:
         """Return the first failure among the outcomes of all processes; each passes its own. Collective."""
         return next(filter(None, all_messages(outcome, str | None, self._group)), None)
 
-    def _gathered(self, digests: dict[str, str]) -> dict[str, str]:
+    def _gathered(self, own_digests: dict[str, str]) -> dict[str, str]:
         """Return the digests of all processes on rank 0, nothing on the others. Collective."""
-        everywhere = messages_on_rank_0(digests, dict[str, str], self._group)
-        return {name: md5 for own_digests in everywhere for name, md5 in own_digests.items()}
+        by_rank = messages_on_rank_0(own_digests, dict[str, str], self._group)
+        return {name: md5 for digests in by_rank for name, md5 in digests.items()}
 
     def _write_shards(self, folder: Path) -> dict[str, str]:
         """Write this process's shards; return their digests, read back from disk, by file name."""
@@ -253,38 +255,38 @@ def host_copies(parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
     The room is page-locked if the parts are on a GPU, so that copies to it do not wait for the host. PyTorch takes
     page-locked memory in powers of two (CachingHostAllocator.h, 2.11 to 2.13): with one allocation for each tensor, the
-    copies of a rank of the 175B model took 1.63 times their size. Tensors therefore share pieces whose size is close to
+    copies of a rank of the 175B model took 1.63 times their size. Tensors therefore share slabs whose size is close to
     a power of two: 1.02 times.
     """
     if not any(part.is_cuda for part in parts.values()):
         return {name: torch.empty(part.shape, dtype=part.dtype) for name, part in parts.items()}
-    places, lengths = packed([part.nbytes for part in parts.values()])
-    pieces = [torch.empty(length, dtype=torch.uint8, pin_memory=True).numpy() for length in lengths]
+    positions, lengths = packed([part.nbytes for part in parts.values()])
+    slabs = [torch.empty(length, dtype=torch.uint8, pin_memory=True).numpy() for length in lengths]
     copies = {}
-    for (name, part), (number, start) in zip(parts.items(), places, strict=True):
-        # Through NumPy a part of the piece is a storage: of a view, checkpoints write a clone.
-        room = torch.from_numpy(pieces[number][start : start + part.nbytes])
-        copies[name] = room.view(part.dtype).view(part.shape)
+    for (name, part), (number, start) in zip(parts.items(), positions, strict=True):
+        # Through NumPy a part of the slab is a storage: of a view, checkpoints write a clone.
+        copy = torch.from_numpy(slabs[number][start : start + part.nbytes])
+        copies[name] = copy.view(part.dtype).view(part.shape)
     return copies
 
 
-def packed(sizes: Sequence[int], piece: int = PIECE) -> tuple[list[tuple[int, int]], list[int]]:
-    """Place parts of the given bytes: return the piece number and offset of each, and the pieces' lengths in bytes.
+def packed(sizes: Sequence[int], slab: int = SLAB_BYTES) -> tuple[list[tuple[int, int]], list[int]]:
+    """Place parts of the given bytes: return the slab number and offset of each, and the slabs' lengths in bytes.
 
-    The largest parts come first; each goes into the first piece that has room for it.
+    The largest parts come first; each goes into the first slab that has room for it.
     """
     largest = max(sizes, default=0)
-    piece = max(piece, 4 << max(0, _aligned(largest) - 1).bit_length())
-    places: list[tuple[int, int]] = [(0, 0)] * len(sizes)
+    slab = max(slab, 4 << max(0, _aligned(largest) - 1).bit_length())
+    positions: list[tuple[int, int]] = [(0, 0)] * len(sizes)
     lengths: list[int] = []
-    for which in sorted(range(len(sizes)), key=lambda number: -sizes[number]):
-        size = _aligned(sizes[which])
-        number = next((n for n, used in enumerate(lengths) if used + size <= piece), len(lengths))
+    for index in sorted(range(len(sizes)), key=lambda number: -sizes[number]):
+        size = _aligned(sizes[index])
+        number = next((n for n, used in enumerate(lengths) if used + size <= slab), len(lengths))
         if number == len(lengths):
             lengths.append(0)
-        places[which] = number, lengths[number]
+        positions[index] = number, lengths[number]
         lengths[number] += size
-    return places, lengths
+    return positions, lengths
 
 
 def _aligned(size: int) -> int:

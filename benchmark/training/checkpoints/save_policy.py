@@ -1,4 +1,4 @@
-"""Decide when a run saves by itself, from what a save costs and how often such systems fail.
+"""Decide when a run saves by itself, from the cost of a save and the mean time between failures.
 
 Young's formula, sqrt(2 x cost x mean time between failures), is the interval at which the pauses for saving and the
 steps lost to failures add up to the least. Two bounds apply: the background writes at most half of the time, and no
@@ -50,13 +50,13 @@ class SaveInterval:
         """Describe the interval for people."""
         steps = "" if self.step_s is None else f", about {max(1, round(self.seconds / self.step_s))} steps"
         how_often = f"{self.seconds / 60:.1f} min" if self.seconds >= 60 else f"{self.seconds:.1f} s"
-        every = f"checkpoints every {how_often}{steps}"
+        headline = f"checkpoints every {how_often}{steps}"
         if self.pause_s is None:
-            return f"{every} (--save-minutes)"
-        known = "measured" if self.pause_measured else "estimated"
-        why = f"a save pauses training for {self.pause_s:.2f} s ({known})"
+            return f"{headline} (--save-minutes)"
+        origin = "measured" if self.pause_measured else "estimated"
+        cost = f"a save pauses training for {self.pause_s:.2f} s ({origin})"
         failures = f"a failure is expected every {self.mtbf_s / 3600:.1f} h"
-        return "; ".join(filter(None, (f"{every}: {why}", failures, self.bound)))
+        return "; ".join(filter(None, (f"{headline}: {cost}", failures, self.bound)))
 
 
 def checkpoint_bytes(model: DecoderSizes) -> int:
@@ -77,7 +77,7 @@ def save_interval(
     write_s: float | None,
     step_s: float | None,
 ) -> SaveInterval:
-    """Compute the interval from the medians measured so far; None stands for one that is not measured yet."""
+    """Compute the interval from the medians measured so far; None: not measured yet."""
     mtbf_s = 3600 * system.device_mtbf_hours / system.num_devices
     if save_minutes is not None:
         return SaveInterval(60 * save_minutes, None, False, mtbf_s, step_s, "")
@@ -100,12 +100,12 @@ class SavePolicy:
     ) -> None:
         self._benchmark, self._system, self._save_minutes, self._clock = benchmark, system, options.save_minutes, clock
         self._by_time = options.saves and options.save_interval is None
-        self._begun = clock()
+        self._newest_begun_s = clock()
         """Time when the newest checkpoint, or else the run, was begun."""
         self._steps: deque[float] = deque(maxlen=KEPT_STEPS)
         self._pauses: deque[float] = deque(maxlen=KEPT_SAVES)
         self._writes: deque[float] = deque(maxlen=KEPT_SAVES)
-        self._first = True
+        self._is_first_step = True
 
     def interval(self) -> SaveInterval | None:
         """Return the interval; None if steps are counted instead, nothing is saved, or too little is known yet."""
@@ -122,16 +122,16 @@ class SavePolicy:
 
     def due(self) -> bool:
         interval = self.interval()
-        return interval is not None and self._clock() - self._begun >= interval.seconds
+        return interval is not None and self._clock() - self._newest_begun_s >= interval.seconds
 
     def stepped(self, seconds: float) -> None:
-        if not self._first:
+        if not self._is_first_step:
             self._steps.append(seconds)
-        self._first = False
+        self._is_first_step = False
 
     def saved(self, pause_s: float) -> None:
         """Count a checkpoint that was begun; training paused for ``pause_s``, including the audit before it."""
-        self._begun = self._clock() - pause_s
+        self._newest_begun_s = self._clock() - pause_s
         self._pauses.append(pause_s)
 
     def written(self, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""Read PyTorch's flight recorder: the collectives that a process has begun, and those that it still waits in.
+"""Read PyTorch's flight recorder: the collectives that a process has begun, and those still pending.
 
 PyTorch 2.13 records the newest 2,000 collectives of all backends, gloo's too. PyTorch itself also dumps NCCL's
 collectives when one of them exceeds its time limit.
@@ -27,9 +27,9 @@ def trace() -> bytes:
     for name in ("_dump_nccl_trace_json", "_dump_fr_trace_json"):
         dump = getattr(torch._C._distributed_c10d, name, None)
         if dump is not None:
-            found: bytes = dump(True, False)
-            if b'"record_id"' in found:
-                return found[:MOST_BYTES]
+            records: bytes = dump(True, False)
+            if b'"record_id"' in records:
+                return records[:MOST_BYTES]
     return b""
 
 
@@ -39,15 +39,15 @@ def pending_collectives(recorded: bytes) -> list[str]:
     Each line has the collective's number within its group: processes that wait in different ones have lost each other.
     """
     try:
-        found = []
+        lines = []
         for entry in json.loads(recorded)["entries"]:
             if entry["retired"] or entry["state"] == "completed":
                 continue
             number = entry["p2p_seq_id"] if entry["is_p2p"] else entry["collective_seq_id"]
             shapes = ", ".join("x".join(map(str, shape)) or "1" for shape in entry["input_sizes"])
             group = " ".join(entry["process_group"])
-            found.append(f"{entry['profiling_name']} number {number} of group {group}, shape {shapes}")
-        return found
+            lines.append(f"{entry['profiling_name']} number {number} of group {group}, shape {shapes}")
+        return lines
     except (ValueError, KeyError, TypeError):
         return []
 
@@ -59,10 +59,10 @@ def explaining(heartbeat: Heartbeat, path: Path) -> Iterator[None]:
     A thread answers while the main thread waits for a device or another process, but not while the main thread holds
     the interpreter's lock.
     """
-    done = threading.Event()
+    is_over = threading.Event()
 
     def explain() -> None:
-        while not done.wait(LOOK_S):
+        while not is_over.wait(LOOK_S):
             if heartbeat.is_asked():
                 write_text(path, json.dumps(pending_collectives(trace())) + "\n")
                 return
@@ -71,7 +71,7 @@ def explaining(heartbeat: Heartbeat, path: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        done.set()
+        is_over.set()
 
 
 def recorder_environment(folder: Path) -> dict[str, str]:

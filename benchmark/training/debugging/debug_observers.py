@@ -25,11 +25,11 @@ def debug_environment(switches: DebugSwitches, device: str, attempt: Path) -> di
     """Return the variables that NCCL and PyTorch read when the processes meet; none without GPUs."""
     if device != "cuda":
         return {}
-    found = recorder_environment(attempt.absolute())
+    variables = recorder_environment(attempt.absolute())
     if switches.nccl_debug is not None:
-        found["NCCL_DEBUG"] = switches.nccl_debug
-        found["NCCL_DEBUG_FILE"] = str(attempt.absolute() / "nccl.%h.%p.log")  # host and process
-    return found
+        variables["NCCL_DEBUG"] = switches.nccl_debug
+        variables["NCCL_DEBUG_FILE"] = str(attempt.absolute() / "nccl.%h.%p.log")  # host and process
+    return variables
 
 
 @contextmanager
@@ -63,8 +63,8 @@ class StepProfiler:
     reported in a line, and training goes on.
     """
 
-    def __init__(self, path: Path | None, device: str, first: int, last: int) -> None:
-        self._path, self._first, self._last = path, first, last
+    def __init__(self, path: Path | None, device: str, first_step: int, last_step: int) -> None:
+        self._path, self._first_step, self._last_step = path, first_step, last_step
         self._is_recording = self._is_done = False
         activities = [torch.profiler.ProfilerActivity.CPU]
         if device == "cuda":
@@ -79,10 +79,10 @@ class StepProfiler:
             return
         step = steps + 1  # that begins, or comes next
         with _reported():
-            if self._is_recording and (step > self._last or phase == "end"):
+            if self._is_recording and (step > self._last_step or phase == "end"):
                 self._is_recording, self._is_done = False, True
                 self._stop()
-            elif not self._is_recording and phase == "data" and self._first <= step <= self._last:
+            elif not self._is_recording and phase == "data" and self._first_step <= step <= self._last_step:
                 self._is_recording = True
                 self._begin()
 
@@ -146,14 +146,14 @@ def snapshot_when_out_of_memory(path: Path) -> None:
     PyTorch tries again after it has released its cached memory: a snapshot does not mean that the run failed.
     """
 
-    def out_of_memory(device: int, wanted: int, allocated: int, free: int) -> None:
+    def out_of_memory(device: int, requested_bytes: int, allocated: int, free_bytes: int) -> None:
         if path.exists():
             return
         try:
             torch.cuda.memory._dump_snapshot(str(path))  # type: ignore[no-untyped-call]
-            words = f"{wanted / 2**30:.2f} GiB wanted, {free / 2**30:.2f} GiB free on device {device}; see {path}"
-            print(f"out of memory: {words}", file=sys.stderr, flush=True)
-        except Exception as error:  # what matters is the run's own error, which comes next
+            request = f"{requested_bytes / 2**30:.2f} GiB wanted, {free_bytes / 2**30:.2f} GiB free on device {device}"
+            print(f"out of memory: {request}; see {path}", file=sys.stderr, flush=True)
+        except Exception as error:  # the run's own error comes next and says more
             print(f"warning: {path}: {error}", file=sys.stderr, flush=True)
 
     torch.cuda.memory._record_memory_history(max_entries=MOST_ENTRIES, stacks="python")

@@ -1,7 +1,7 @@
 """Run a command of the user's after each checkpoint, for example to submit an evaluation or export the weights.
 
-The command runs beside training, in a session of its own, with low priority and its output in a file. Training goes on
-whether the command succeeds or fails; its outcome is noted (``after_checkpoint`` in events.jsonl).
+The command runs while training continues, in a session of its own, with low priority and its output in a file. Training
+goes on whether the command succeeds or fails; its outcome is noted (``after_checkpoint`` in events.jsonl).
 """
 
 import subprocess
@@ -28,7 +28,7 @@ NOT_ITS_OWN = (
     "SLURM_CPU_BIND SLURM_CPU_BIND_LIST SLURM_CPU_BIND_TYPE SLURM_CPU_BIND_VERBOSE SLURM_MEM_PER_NODE "
     "SLURM_MEM_PER_CPU SLURM_GPUS_PER_NODE SLURM_GPUS_PER_TASK SLURM_TRES_PER_TASK SLURM_DISTRIBUTION SLURM_HINT"
 ).split()
-"""Variables that tell a process its rank in the run, and those that srun set for this job step. They are unset for the
+"""Variables of torchrun and of srun that describe this process's rank and job step. They are unset for the
 command: a PyTorch program started by it would wait for the other ranks, and an sbatch would inherit the step's."""
 
 
@@ -83,9 +83,9 @@ class AfterCheckpoint(Observer):
         appended."""
         return self._run_dir / "after_checkpoint" / f"step_{steps:08d}.log"
 
-    def _run(self, first: int) -> None:
+    def _run(self, newest_steps: int) -> None:
         """Run the command for one checkpoint after the other, in a thread: a slow disk does not reach training."""
-        steps: int | None = first
+        steps: int | None = newest_steps
         while steps is not None:
             try:
                 self._run_once(steps)
@@ -108,8 +108,8 @@ class AfterCheckpoint(Observer):
                 start_new_session=True,  # a signal for the run is none for it
                 check=False,
             ).returncode
-        seconds, told = time.monotonic() - started, str(self.output(steps))
-        self._note(steps, "failed" if status else "done", status=status, seconds=seconds, output=told)
+        seconds, output_path = time.monotonic() - started, str(self.output(steps))
+        self._note(steps, "failed" if status else "done", status=status, seconds=seconds, output=output_path)
 
     def _variables(self, steps: int) -> list[str]:
         run_dir = self._run_dir.absolute()
@@ -128,5 +128,5 @@ class AfterCheckpoint(Observer):
     def _note(self, steps: int, outcome: str, **fields: Any) -> None:
         self._events.note("after_checkpoint", outcome, steps=steps, **fields)
         if outcome != "done":
-            more = f", status {fields['status']}; see {fields['output']}" if fields else ""
-            self._events.note("message", f"the command after the checkpoint of {steps} steps: {outcome}{more}")
+            details = f", status {fields['status']}; see {fields['output']}" if fields else ""
+            self._events.note("message", f"the command after the checkpoint of {steps} steps: {outcome}{details}")

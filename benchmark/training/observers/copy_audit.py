@@ -48,8 +48,8 @@ class CopyAudit(Observer):
 
     def between_steps(self, step: StepDone) -> RunEnd | None:
         """Audit if the interval is over. Collective."""
-        due = self._interval > 0 and self._state.progress.steps % self._interval == 0
-        return self.compare() if due else None
+        is_due = self._interval > 0 and self._state.progress.steps % self._interval == 0
+        return self.compare() if is_due else None
 
     def about_to_save(self) -> RunEnd | None:
         """Audit before the checkpoint, so that nothing unaudited is saved. Collective."""
@@ -64,15 +64,15 @@ class CopyAudit(Observer):
         self._audited_after = progress.steps
         self._phases.enter("audit", progress.steps)
         started = time.perf_counter()
-        found = audit_replicas(self._state)
+        differences = audit_replicas(self._state)
         seconds = time.perf_counter() - started
-        self._events.note("audit", steps=progress.steps, differences=found, seconds=seconds)
-        for line in found:
+        self._events.note("audit", steps=progress.steps, differences=differences, seconds=seconds)
+        for line in differences:
             self._events.warn(f"after step {progress.steps}: {line}")
-        if not found:
+        if not differences:
             return None
-        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        return RunEnd("failed", f"copies differ between devices, {found[0]}{more}; nothing of it was saved")
+        remainder = f" and {len(differences) - 1} more" if len(differences) > 1 else ""
+        return RunEnd("failed", f"copies differ between devices, {differences[0]}{remainder}; nothing of it was saved")
 
 
 def audit_replicas(state: TrainState) -> list[str]:
@@ -81,28 +81,28 @@ def audit_replicas(state: TrainState) -> list[str]:
     Costs one pass over the tensors that have copies, and 8 bytes for each of them between the processes.
     """
     world = state.world
-    found = [line for copies in _copies(state, world) for line in _differences(copies)]
-    number = torch.tensor(len(found), device=world.device)
-    dist.all_reduce(number, dist.ReduceOp.MAX)
-    if number.item() == 0:
+    differences = [line for copies in _copies(state, world) for line in _differences(copies)]
+    count = torch.tensor(len(differences), device=world.device)
+    dist.all_reduce(count, dist.ReduceOp.MAX)
+    if count.item() == 0:
         return []
-    return sorted({line for lines in all_messages(found, list[str]) for line in lines})
+    return sorted({line for lines in all_messages(differences, list[str]) for line in lines})
 
 
 def _copies(state: TrainState, world: World) -> list[Copies]:
     """Return the copied tensors along each axis of the mesh, and those at the two ends of the pipeline."""
     tensors = {name: value for name, value in state.tensors().items() if isinstance(value, DTensor)}
-    found = []
+    copies_by_group = []
     for axis in ("replicate", "tensor"):
         if world.mesh[axis].size() > 1:
             copied = {name: value.to_local() for name, value in tensors.items() if _is_copied_along(value, axis)}
-            found.append(Copies(world.mesh[axis].get_group(), copied))
+            copies_by_group.append(Copies(world.mesh[axis].get_group(), copied))
     if state.tied_table.group is not None:
         names = [f"{kind}/{state.tied_table.name}" for kind in ("model", *MOMENTS)]
-        nothing = torch.zeros(0, device=world.device)
-        table = {name: tensors[name].to_local() if name in tensors else nothing for name in names}
-        found.append(Copies(state.tied_table.group, table, only_ends=True))
-    return found
+        empty = torch.zeros(0, device=world.device)
+        table = {name: tensors[name].to_local() if name in tensors else empty for name in names}
+        copies_by_group.append(Copies(state.tied_table.group, table, only_ends=True))
+    return copies_by_group
 
 
 def _is_copied_along(tensor: DTensor, axis: str) -> bool:
@@ -110,21 +110,21 @@ def _is_copied_along(tensor: DTensor, axis: str) -> bool:
 
 
 def _differences(copies: Copies) -> list[str]:
-    own = torch.stack(
+    fingerprints = torch.stack(
         [
             fingerprint(tensor, place_factors(whole_box(tensor.shape), 0, tensor.device))
             for tensor in copies.tensors.values()
         ]
     )
     ranks = dist.get_process_group_ranks(copies.group)
-    every = [torch.empty_like(own) for _ in ranks]
-    dist.all_gather(every, own, group=copies.group)
-    table = torch.stack(every).cpu()
+    gathered = [torch.empty_like(fingerprints) for _ in ranks]
+    dist.all_gather(gathered, fingerprints, group=copies.group)
+    table = torch.stack(gathered).cpu()
     lines = []
     for column, name in enumerate(copies.tensors):
         values = list(zip(ranks, table[:, column], strict=True))
         compared = [values[0], values[-1]] if copies.only_ends else values
-        others = [rank for rank, value in compared if value != table[0, column]]
-        if others:
-            lines.append(f"{name}: ranks {', '.join(map(str, others))} differ from rank {ranks[0]}")
+        differing_ranks = [rank for rank, value in compared if value != table[0, column]]
+        if differing_ranks:
+            lines.append(f"{name}: ranks {', '.join(map(str, differing_ranks))} differ from rank {ranks[0]}")
     return lines

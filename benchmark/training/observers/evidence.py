@@ -53,7 +53,7 @@ class Evidence(Observer):
         state: TrainState,
         log: RunLog,
     ) -> None:
-        """``path``: of the chain. ``config``: what :func:`recorded_config` returned. ``inputs``: the inputs'
+        """``path``: of the chain. ``config``: the value of :func:`recorded_config`. ``inputs``: the inputs'
         identities, on rank 0. ``attempt``: its name."""
         self._path, self._config, self._inputs, self._attempt = path, config, inputs, attempt
         self._state, self._log = state, log
@@ -122,10 +122,10 @@ class Evidence(Observer):
         """Return the fingerprints of the current weights and moments. Collective."""
         return self._summed(self._fingerprints.weights()), self._summed(self._fingerprints.moments())
 
-    def _summed(self, own: Tensor) -> str:
+    def _summed(self, fingerprint: Tensor) -> str:
         """Sum a fingerprint over all processes; waits for the device. Collective."""
-        dist.all_reduce(own)
-        return as_text(own.tolist())
+        dist.all_reduce(fingerprint)
+        return as_text(fingerprint.tolist())
 
     def _add(self, record: AnyRecord) -> None:
         """Append a record, on rank 0; returns at once."""
@@ -142,13 +142,13 @@ class _ChainFile:
     def __init__(self, path: Path) -> None:
         """Continue after the last whole record of an existing chain; set a file that is no chain aside, never delete
         it."""
-        kept, self.head = 0, NOTHING
+        end_of_chain, self.head = 0, NOTHING
         try:
             chain = read_chain(path)
             if chain.problem is not None:
                 raise InputError(chain.problem.text())
             if chain.links:
-                kept, self.head = chain.links[-1].end, chain.head
+                end_of_chain, self.head = chain.links[-1].end, chain.head
         except InputError:
             number = 1
             while (aside := path.with_name(f"{path.name}.set_aside_{number}")).exists():
@@ -156,7 +156,7 @@ class _ChainFile:
             if path.exists():
                 path.rename(aside)
         self._file = LineFile(path)
-        self._file.cut(kept)
+        self._file.cut(end_of_chain)
 
     def write(self, event: Event) -> None:
         self._file.write(event.value)
@@ -182,9 +182,11 @@ def recorded_config(config: RunConfig, seed: int) -> dict[str, Any]:
 
 def input_digests(inputs: InputIdentities) -> dict[str, Any]:
     """Return the digests of the inputs, without paths, by purpose: "train 0", "valid 0", "checkpoint"."""
-    found: dict[str, ContentIdentity] = {f"train {number}": one for number, one in enumerate(inputs.train)}
-    found |= {f"valid {number}": one for number, one in enumerate(inputs.valid)}
+    identities: dict[str, ContentIdentity] = {
+        f"train {number}": identity for number, identity in enumerate(inputs.train)
+    }
+    identities |= {f"valid {number}": identity for number, identity in enumerate(inputs.valid)}
     if inputs.checkpoint is not None:
-        found["checkpoint"] = inputs.checkpoint
+        identities["checkpoint"] = inputs.checkpoint
     weights = {"train weights": inputs.train_weights, "valid weights": inputs.valid_weights}
-    return {name: {**one.facts, "md5": one.md5} for name, one in found.items()} | weights
+    return {name: {**identity.facts, "md5": identity.md5} for name, identity in identities.items()} | weights

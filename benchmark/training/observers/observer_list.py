@@ -1,4 +1,4 @@
-"""The observers of a run, in the order in which they are told."""
+"""The observers of a run, in the order of their calls."""
 
 import shlex
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ def observers_of(
     hosts: Sequence[str],
     identities: InputIdentities | None,
 ) -> list[Observer]:
-    """Return this process's observers; all processes have the same ones, except those that only rank 0 has.
+    """Return this process's observers; all processes have the same observers, and rank 0 has some more.
 
     ``attempt``: its name. ``hosts``: names of the machines by rank. ``identities``: of the run's inputs, on rank 0.
     Collective.

@@ -33,7 +33,7 @@ class RunRequests(Observer):
     def __init__(self, time_limit_s: float | None = None) -> None:
         self._time_limit_s = time_limit_s
         self._signals: set[int] = set()
-        self._before: dict[int, Handler] = {}
+        self._former_handlers: dict[int, Handler] = {}
         self._files: TriggerFiles | None = None
 
     def __enter__(self) -> "RunRequests":
@@ -43,8 +43,8 @@ class RunRequests(Observer):
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number, before in self._before.items():
-            signal.signal(number, before)
+        for number, handler in self._former_handlers.items():
+            signal.signal(number, handler)
         if self._files is not None:
             self._files.close()
 
@@ -84,7 +84,7 @@ class RunRequests(Observer):
             self._files.exited()
 
     def _take(self, number: int) -> None:
-        self._before[number] = signal.signal(number, lambda *_: self._signals.add(number))
+        self._former_handlers[number] = signal.signal(number, lambda *_: self._signals.add(number))
 
 
 class TriggerFiles:

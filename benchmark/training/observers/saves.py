@@ -41,10 +41,10 @@ class Saves(Observer):
         state: TrainState,
         events: EventLog,
         phases: PhaseLog,
-        written: Callable[[int], None] | None = None,
+        on_written: Callable[[int], None] | None = None,
     ) -> None:
         """``written``: called with the steps of each checkpoint that is whole. Collective."""
-        self._options, self._written = options, written
+        self._options, self._on_written = options, on_written
         self._state, self._events, self._phases = state, events, phases
         self._policy = SavePolicy(state.benchmark, state.system, options) if state.world.rank == 0 else None
         self._checkpointer = Checkpointer(state, run_dir, options)
@@ -52,7 +52,7 @@ class Saves(Observer):
         """True if a checkpoint was due after some step and could not be begun yet."""
         self._paused_since = 0.0
         """When training paused for the checkpoint that is due, by time.perf_counter."""
-        self._told_late = self._waited = False
+        self._warned_late = self._waited_once = False
         """About the checkpoint being written: ``_told_late`` if a message said that the next one is late, ``_waited``
         if training waited for it."""
 
@@ -69,19 +69,19 @@ class Saves(Observer):
     def step_done(self, step: StepDone) -> None:
         if self._policy is None:
             return
-        first = self._policy.interval() is None
+        had_no_interval = self._policy.interval() is None
         self._policy.stepped(step.seconds())
-        if first and (interval := self._note_interval()) is not None:
+        if had_no_interval and (interval := self._note_interval()) is not None:
             self._events.note("message", interval.line())
 
     def save_due(self, step: StepDone) -> bool:
         """Return whether a checkpoint is due or requested, and can be begun. Collective."""
         steps, flags = self._state.progress.steps, step.result.flags
-        stops, interval = flags.stop_by is not None, self._options.save_interval or 0
+        is_stopping, interval = flags.stop_by is not None, self._options.save_interval or 0
         self._owes_save |= (interval > 0 and steps % interval == 0) or steps in self._options.save_at
-        patience_s = STOP_PATIENCE_S if stops else STEP_PATIENCE_S if self._owes_save else 0.0
-        wanted = self._options.saves and (self._owes_save or stops or flags.save)
-        if not (wanted and self._ready(flags, patience_s)):
+        patience_s = STOP_PATIENCE_S if is_stopping else STEP_PATIENCE_S if self._owes_save else 0.0
+        is_wanted = self._options.saves and (self._owes_save or is_stopping or flags.save)
+        if not (is_wanted and self._ready(flags, patience_s)):
             return False
         self._paused_since = time.perf_counter()
         return True
@@ -93,7 +93,7 @@ class Saves(Observer):
         """
         self._enter()
         pause_s = self._checkpointer.save()
-        self._told_late = self._waited = self._owes_save = False
+        self._warned_late = self._waited_once = self._owes_save = False
         self._events.note("checkpoint", steps=self._state.progress.steps, seconds=pause_s)
         if self._policy is not None:
             self._policy.saved(time.perf_counter() - self._paused_since)
@@ -116,13 +116,13 @@ class Saves(Observer):
         """
         broken = flags.writer_broken
         if flags.writer_busy:
-            if patience_s <= 0 or (self._waited and patience_s < STOP_PATIENCE_S):
+            if patience_s <= 0 or (self._waited_once and patience_s < STOP_PATIENCE_S):
                 self._tell_late()
                 return False
             self._wait(patience_s)
             busy, broken = self._any_of(self._checkpointer.busy, self._checkpointer.broken)
             if busy:
-                self._waited = True
+                self._waited_once = True
                 self._tell_late()
                 return False
         self._report(self._checkpointer.poll())
@@ -135,43 +135,43 @@ class Saves(Observer):
 
     def _wait(self, limit_s: float) -> None:
         end = time.monotonic() + limit_s
-        while self._checkpointer.busy and (left := end - time.monotonic()) > 0:
+        while self._checkpointer.busy and (remaining_s := end - time.monotonic()) > 0:
             self._enter()
-            self._report(self._checkpointer.wait(min(BEAT_S, left)))
+            self._report(self._checkpointer.wait(min(BEAT_S, remaining_s)))
         self._report(self._checkpointer.poll())
 
     def _any_of(self, *values: bool) -> list[bool]:
         """Return, for each value, whether it is true on any process. Collective."""
-        together = torch.tensor(values, dtype=torch.int32, device=self._state.world.device)
-        dist.all_reduce(together, dist.ReduceOp.MAX)
-        return [value > 0 for value in together.tolist()]
+        flags = torch.tensor(values, dtype=torch.int32, device=self._state.world.device)
+        dist.all_reduce(flags, dist.ReduceOp.MAX)
+        return [value > 0 for value in flags.tolist()]
 
     def _tell_late(self) -> None:
-        if self._told_late:
+        if self._warned_late:
             return
-        self._told_late = True
-        last = self._policy.last_write_s if self._policy is not None else None
-        usual = "" if last is None else f" (the last one took {last:.0f} s)"
+        self._warned_late = True
+        last_write_s = self._policy.last_write_s if self._policy is not None else None
+        usual = "" if last_write_s is None else f" (the last one took {last_write_s:.0f} s)"
         writing = self._checkpointer.writing
-        which = "the one before is still being written by another process"
+        writing_text = "the one before is still being written by another process"
         if writing is not None:
-            which = f"the one after {writing[0]} steps is still being written, for {writing[1]:.0f} s now"
-        self._events.warn(f"a checkpoint is due, but {which}{usual}: it comes when that is done")
+            writing_text = f"the one after {writing[0]} steps is still being written, for {writing[1]:.0f} s now"
+        self._events.warn(f"a checkpoint is due, but {writing_text}{usual}: it comes when that is done")
 
-    def _report(self, written: Written | None) -> None:
+    def _report(self, result: Written | None) -> None:
         """Log a finished checkpoint. A failed one does not stop the run: the next may succeed."""
-        if written is None:
+        if result is None:
             return
-        if written.failure:
-            text = f"the checkpoint after {written.steps} steps could not be written: {written.failure}"
+        if result.failure:
+            text = f"the checkpoint after {result.steps} steps could not be written: {result.failure}"
             self._events.warn(text)
             return
         if self._policy is not None:
-            self._policy.written(written.seconds)
+            self._policy.written(result.seconds)
             self._note_interval()
-        self._events.note("checkpoint_written", steps=written.steps, seconds=written.seconds, bytes=written.bytes)
-        if self._written is not None:
-            self._written(written.steps)
+        self._events.note("checkpoint_written", steps=result.steps, seconds=result.seconds, bytes=result.bytes)
+        if self._on_written is not None:
+            self._on_written(result.steps)
 
     def _note_interval(self) -> SaveInterval | None:
         """Note the interval between saves, if one is chosen by now, and return it."""

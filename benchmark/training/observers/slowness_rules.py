@@ -44,9 +44,9 @@ MOST_STEPS_BEFORE = 100_000
 
 def robust_deviation(values: Iterable[float]) -> float:
     """Return a standard deviation that a minority of the values does not affect."""
-    every = list(values)
-    middle = median(every)
-    return NORMAL * median(abs(value - middle) for value in every)
+    numbers = list(values)
+    middle = median(numbers)
+    return NORMAL * median(abs(value - middle) for value in numbers)
 
 
 def stands_out(excess: float, *, matters: float, deviation: float, certain: float) -> bool:
@@ -79,9 +79,9 @@ class SpeedVerdict:
 class SlowRankDetector:
     """Find ranks that compute slower than others with the same work.
 
-    A sample is the time each rank took for one block of the model. A rank is slow when (a) over the last
-    :data:`SAMPLES` samples the median of its excess over its peers is above the threshold, (b) that median is above
-    :data:`CERTAIN` of its standard errors, and (c) :data:`SAMPLES_ABOVE` of the samples are above the threshold. So
+    A sample is the time each rank took for one block of the model. A rank is slow when its excess over its peers meets
+    three conditions over the last :data:`SAMPLES` samples: (a) the median is above the threshold; (b) the median is
+    above :data:`CERTAIN` of its standard errors; (c) :data:`SAMPLES_ABOVE` of the samples are above the threshold. So
     neither single outliers nor noise make a rank slow.
 
     False alarms, in windows of one rank, where samples scatter independently around the same time: none of 200,000 by
@@ -92,13 +92,13 @@ class SlowRankDetector:
 
     def __init__(self, parts: Sequence[Hashable]) -> None:
         """``parts``: by rank, a key of its part of the model. Ranks with the same key are peers."""
-        together: dict[Hashable, list[int]] = {}
+        ranks_by_part: dict[Hashable, list[int]] = {}
         for rank, part in enumerate(parts):
-            together.setdefault(part, []).append(rank)
-        self._teams = [np.array(ranks) for ranks in together.values() if len(ranks) > 1]
-        self._alone = [ranks[0] for ranks in together.values() if len(ranks) == 1]
+            ranks_by_part.setdefault(part, []).append(rank)
+        self._teams = [np.array(ranks) for ranks in ranks_by_part.values() if len(ranks) > 1]
+        self._ranks_without_peers = [ranks[0] for ranks in ranks_by_part.values() if len(ranks) == 1]
         self._thresholds = np.full(len(parts), RANK_EXCESS)
-        self._thresholds[self._alone] = ALONE_EXCESS
+        self._thresholds[self._ranks_without_peers] = ALONE_EXCESS
         self._excesses: deque[Floats] = deque(maxlen=SAMPLES)
         """Logarithms of the ranks' times divided by the medians of their peers; NaN where a rank has no time."""
         self.slow: dict[int, SlowRank] = {}
@@ -106,10 +106,10 @@ class SlowRankDetector:
 
     def add(self, seconds: Sequence[float]) -> SpeedVerdict:
         """Add a sample; zero and NaN mean that a rank has no time. Takes a millisecond for 2,048 ranks."""
-        own = np.array(seconds, dtype=np.float64)
-        own[~(own > 0)] = np.nan
-        peers_s = self._medians_of_peers(own)
-        excess = np.log(own / peers_s)
+        times_s = np.array(seconds, dtype=np.float64)
+        times_s[~(times_s > 0)] = np.nan
+        peers_s = self._medians_of_peers(times_s)
+        excess = np.log(times_s / peers_s)
         if np.isnan(excess).all():
             return SpeedVerdict()
         self._excesses.append(excess)
@@ -121,15 +121,19 @@ class SlowRankDetector:
         named = [rank for rank in map(int, np.flatnonzero(often)) if rank not in self.slow]
         named = [rank for rank in named if self._is_slow(rank, window[:, rank])]
         for rank in (*named, *self.slow):
-            self.slow[rank] = SlowRank(rank, float(np.expm1(middle[rank])), float(own[rank]), float(peers_s[rank]))
-        recovered = [rank for rank, one in self.slow.items() if one.excess < RANK_RECOVERED * self._thresholds[rank]]
+            self.slow[rank] = SlowRank(rank, float(np.expm1(middle[rank])), float(times_s[rank]), float(peers_s[rank]))
+        recovered = [
+            rank for rank, slow_rank in self.slow.items() if slow_rank.excess < RANK_RECOVERED * self._thresholds[rank]
+        ]
         for rank in recovered:
             del self.slow[rank]
-        return SpeedVerdict(sorted((self.slow[rank] for rank in named), key=lambda one: -one.excess), recovered)
+        return SpeedVerdict(
+            sorted((self.slow[rank] for rank in named), key=lambda slow_rank: -slow_rank.excess), recovered
+        )
 
     def slowest(self) -> SlowRank | None:
         """Return the slowest of the slow ranks; None if there is none."""
-        return max(self.slow.values(), key=lambda one: one.excess, default=None)
+        return max(self.slow.values(), key=lambda slow_rank: slow_rank.excess, default=None)
 
     def _is_slow(self, rank: int, excesses: Floats) -> bool:
         """Return whether a rank whose samples are often above the threshold is slow for certain."""
@@ -137,28 +141,28 @@ class SlowRankDetector:
         threshold = float(np.log1p(self._thresholds[rank]))
         return stands_out(float(np.median(excesses)), matters=threshold, deviation=error, certain=CERTAIN)
 
-    def _medians_of_peers(self, own: Floats) -> Floats:
+    def _medians_of_peers(self, times_s: Floats) -> Floats:
         """Return by rank the median of its peers without itself; NaN if the rank has no time or no peer has one."""
-        medians = np.full(len(own), np.nan)
-        if self._alone:
-            everyone = _medians_of_others(own)
-            medians[self._alone] = everyone[self._alone]
+        medians = np.full(len(times_s), np.nan)
+        if self._ranks_without_peers:
+            overall = _medians_of_others(times_s)
+            medians[self._ranks_without_peers] = overall[self._ranks_without_peers]
         for team in self._teams:
-            medians[team] = _medians_of_others(own[team])
+            medians[team] = _medians_of_others(times_s[team])
         return medians
 
 
-def _medians_of_others(own: Floats) -> Floats:
+def _medians_of_others(times_s: Floats) -> Floats:
     """Return for each value the median of all others; values that are NaN do not count, and get NaN."""
-    medians = np.full(len(own), np.nan)
-    known = np.flatnonzero(~np.isnan(own))
-    others = len(known) - 1
-    if others < 1:
+    medians = np.full(len(times_s), np.nan)
+    timed = np.flatnonzero(~np.isnan(times_s))
+    count = len(timed) - 1
+    if count < 1:
         return medians
-    order = known[np.argsort(own[known])]
-    ordered, place = own[order], np.arange(len(order))
-    low, high = (others - 1) // 2, others // 2  # of the ordered values without one, which all behind it move up for
-    medians[order] = (ordered[low + (low >= place)] + ordered[high + (high >= place)]) / 2
+    order = timed[np.argsort(times_s[timed])]
+    ordered, index = times_s[order], np.arange(len(order))
+    low, high = (count - 1) // 2, count // 2  # positions in the order without the value itself
+    medians[order] = (ordered[low + (low >= index)] + ordered[high + (high >= index)]) / 2
     return medians
 
 
@@ -193,29 +197,29 @@ class ThroughputDropDetector:
 
     def __init__(self) -> None:
         self._window: deque[tuple[int, float]] = deque(maxlen=STEPS)
-        self._before: list[float] = []
+        self._earlier_s: list[float] = []
         """Step times before the window, sorted; the steps of a lasting drop are left out."""
-        self._dropped_to: float | None = None
+        self._dropped_to_s: float | None = None
 
     def add(self, steps: int, step_s: float) -> SpeedChange | None:
         """Add a step and return a change, if any. The first steps of a process, which are slow, must not be added."""
         if len(self._window) == STEPS:
             leaving = self._window[0][1]
-            if self._dropped_to is None and len(self._before) < MOST_STEPS_BEFORE:
-                bisect.insort(self._before, leaving)
+            if self._dropped_to_s is None and len(self._earlier_s) < MOST_STEPS_BEFORE:
+                bisect.insort(self._earlier_s, leaving)
         self._window.append((steps, step_s))
-        if len(self._window) < STEPS or len(self._before) < LEAST_STEPS_BEFORE:
+        if len(self._window) < STEPS or len(self._earlier_s) < LEAST_STEPS_BEFORE:
             return None
-        before_s = median(self._before)
+        before_s = median(self._earlier_s)
         now_s = median(seconds for _, seconds in self._window)
-        reference_s = before_s if self._dropped_to is None else self._dropped_to
+        reference_s = before_s if self._dropped_to_s is None else self._dropped_to_s
         matters_s = DROP * reference_s
         if stands_out(now_s - reference_s, matters=matters_s, deviation=self._error_s(), certain=CERTAIN):
-            self._dropped_to = now_s
+            self._dropped_to_s = now_s
             return SpeedChange("drop", self._since(reference_s, now_s), before_s, now_s)
-        if self._dropped_to is not None and now_s < (1 + DROP_RECOVERED) * before_s:
-            since = self._since(self._dropped_to, now_s)
-            self._dropped_to = None
+        if self._dropped_to_s is not None and now_s < (1 + DROP_RECOVERED) * before_s:
+            since = self._since(self._dropped_to_s, now_s)
+            self._dropped_to_s = None
             return SpeedChange("recovery", since, before_s, now_s)
         return None
 
@@ -223,15 +227,15 @@ class ThroughputDropDetector:
         """Return the error of the window's median from noise alone, by the scatter of the window or of the steps
         before."""
         window = [seconds for _, seconds in self._window]
-        scatter = max(robust_deviation(window), robust_deviation(self._before))
+        scatter = max(robust_deviation(window), robust_deviation(self._earlier_s))
         return ERROR_OF_MEDIAN * scatter / math.sqrt(STEPS)
 
     def _since(self, old_s: float, new_s: float) -> int:
         """Return the first step of the window after which most steps are nearer to the new time than to the old one."""
         middle_s, slower = (old_s + new_s) / 2, new_s > old_s
         window = list(self._window)
-        for place, (number, _) in enumerate(window):
-            rest = [(one > middle_s) == slower for _, one in window[place:]]
-            if rest[0] and sum(rest) >= 0.8 * len(rest):
+        for start, (number, _) in enumerate(window):
+            votes = [(seconds > middle_s) == slower for _, seconds in window[start:]]
+            if votes[0] and sum(votes) >= 0.8 * len(votes):
                 return number
         return window[-1][0]

@@ -36,17 +36,17 @@ class SpeedWatch(Observer):
         # on a CPU other programs take cores as they like: an alarm would be about them
         self._throughput = ThroughputDropDetector() if world.device.type == "cuda" else None
         self._device_rows = [DeviceReading().row() for _ in range(world.size)]
-        self._told: set[tuple[int, str]] = set()
+        self._reported: set[tuple[int, str]] = set()
         if self._interval:
-            self._own = OwnCompute(world.device)
-            state.pipeline.watch(self._own)
+            self._timer = OwnCompute(world.device)
+            state.pipeline.watch(self._timer)
             self._table = RankTable(world, 1 + FIGURES)
             self._health = watch_device(world.device)
 
     def before_step(self) -> None:
         self._is_due = self._interval > 0 and self._progress.steps % self._interval == 0
         if self._is_due and self._steps_seen >= WARM_UP:
-            self._own.start()
+            self._timer.start()
 
     def step_done(self, step: StepDone) -> None:
         """Exchange figures, and judge the step's time on rank 0. Collective."""
@@ -54,7 +54,7 @@ class SpeedWatch(Observer):
         self._steps_seen += 1
         if self._interval:
             self._exchange(steps)
-        disturbed = step.result.flags.writer_busy  # a checkpoint that is written beside the step is known to slow it
+        disturbed = step.result.flags.writer_busy  # a checkpoint that is being written slows the step
         judges = self._world.rank == 0 and self._steps_seen > WARM_UP and not disturbed
         if judges and self._throughput is not None and (change := self._throughput.add(steps, step_s)) is not None:
             self._tell_of_change(change)
@@ -74,7 +74,7 @@ class SpeedWatch(Observer):
             self._tell_of_devices(rows)
             self._tell_of_ranks(steps, [row[0] for row in rows])
         if self._is_due:
-            seconds = self._own.stop()
+            seconds = self._timer.stop()
             reading = self._health.newest() if self._health is not None else None
             self._table.send([0.0 if seconds is None else seconds, *(reading or DeviceReading()).row()])
 
@@ -87,18 +87,18 @@ class SpeedWatch(Observer):
             steps=steps,
             slow=[
                 {
-                    "rank": one.rank,
-                    "host": self._hosts[one.rank],
-                    "device": self._device(one.rank),
-                    "excess": round(one.excess, 4),
-                    "block_s": one.seconds,
-                    "peers_block_s": one.peers_s,
-                    "health": self._health_of(one.rank),
+                    "rank": rank_speed.rank,
+                    "host": self._hosts[rank_speed.rank],
+                    "device": self._device(rank_speed.rank),
+                    "excess": round(rank_speed.excess, 4),
+                    "block_s": rank_speed.seconds,
+                    "peers_block_s": rank_speed.peers_s,
+                    "health": self._health_of(rank_speed.rank),
                 }
-                for one in verdict.slow
+                for rank_speed in verdict.slow
             ],
             recovered=list(verdict.recovered),
-            block_us=[round(one * 1e6) for one in seconds],
+            block_us=[round(block_s * 1e6) for block_s in seconds],
         )
         for slow in verdict.slow[:MOST_NAMED]:
             self._events.warn(f"after step {steps}: {self._slow_line(slow)}")
@@ -110,18 +110,18 @@ class SpeedWatch(Observer):
 
     def _tell_of_devices(self, rows: Sequence[Sequence[float]]) -> None:
         """Report each kind of trouble of a device once."""
-        for rank, row in enumerate(rows):
-            before, now = self._device_rows[rank], row[1:]
-            self._device_rows[rank] = list(now)
-            if before[TROUBLE] == now[TROUBLE]:  # as a rule; 2,048 ranks must not take long
+        for rank, sent_row in enumerate(rows):
+            former_row, row = self._device_rows[rank], sent_row[1:]
+            self._device_rows[rank] = list(row)
+            if former_row[TROUBLE] == row[TROUBLE]:  # as a rule; 2,048 ranks must not take long
                 continue
-            known = DeviceReading.of_row(before)
-            found = turned_bad(known if known.is_known() else None, DeviceReading.of_row(now))
-            for kind, text in found.items():
-                if (rank, kind) not in self._told:
-                    self._told.add((rank, kind))
-                    place = {"rank": rank, "host": self._hosts[rank], "device": self._device(rank)}
-                    self._events.note("device_health", **place, trouble=kind, found=text)
+            former = DeviceReading.of_row(former_row)
+            troubles = turned_bad(former if former.is_known() else None, DeviceReading.of_row(row))
+            for kind, text in troubles.items():
+                if (rank, kind) not in self._reported:
+                    self._reported.add((rank, kind))
+                    fields = {"rank": rank, "host": self._hosts[rank], "device": self._device(rank)}
+                    self._events.note("device_health", **fields, trouble=kind, found=text)
                     self._events.warn(f"{self._place(rank)}: {text}")
 
     def _tell_of_change(self, change: SpeedChange) -> None:

@@ -158,16 +158,16 @@ class SpikeGuard(Observer):
         state = check_state(self._state)
         if not state.tensors:
             return None
-        said = describe_state(state)
-        self._events.warn(f"after step {self._state.progress.steps}: {said}")
-        return RunEnd("failed", f"{said}; nothing of it was saved")
+        description = describe_state(state)
+        self._events.warn(f"after step {self._state.progress.steps}: {description}")
+        return RunEnd("failed", f"{description}; nothing of it was saved")
 
     def _note(self, spike: Spike) -> None:
         progress = self._state.progress
-        first, last = progress.samples_after(progress.steps - spike.in_a_row), progress.consumed_samples
-        command = self._samples_command(first, last - first)
-        told = {"samples": [first, last], "samples_command": command}
-        self._events.note("spike", steps=progress.steps, **told, **asdict(spike))
+        first_sample, next_sample = progress.samples_after(progress.steps - spike.in_a_row), progress.consumed_samples
+        command = self._samples_command(first_sample, next_sample - first_sample)
+        fields = {"samples": [first_sample, next_sample], "samples_command": command}
+        self._events.note("spike", steps=progress.steps, **fields, **asdict(spike))
         text = (
             f"spike at step {progress.steps}: loss {spike.loss:.3f} where {spike.expected_loss:.3f} was expected, "
             f"gradient norm {spike.grad_norm:.3g}, {spike.grad_norm / spike.expected_norm:.3g} times the usual. "

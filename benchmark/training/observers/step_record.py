@@ -1,4 +1,4 @@
-"""Note what steps say: the event ``step`` with the figures of each, and ``eta``, when the target is expected."""
+"""Note the figures of each step in the event ``step``, and the time when the target is expected in ``eta``."""
 
 import statistics
 import time
@@ -82,29 +82,33 @@ class TargetEta(Observer):
 
     def evaluated(self, result: EvaluationResult) -> None:
         assert self._done_at is not None
-        now, target = self._clock(), self._benchmark.target_log_perplexity
-        self._evaluation_s.append(now - self._done_at)
-        self._done_at = now
+        time_s, target = self._clock(), self._benchmark.target_log_perplexity
+        self._evaluation_s.append(time_s - self._done_at)
+        self._done_at = time_s
         if target is None or result.log_perplexity > target:
             self._note("evaluation")
 
-    def _note(self, after: str) -> None:
+    def _note(self, occasion: str) -> None:
         benchmark, trained_tokens = self._benchmark, self._progress.trained_tokens
         end = (benchmark.last_iteration - benchmark.start_iteration) * benchmark.tokens_per_step
         if self._steps < FEWEST_STEPS or trained_tokens >= end:
             return
-        evaluations = [(one.trained_tokens, one.log_perplexity) for one in self._progress.evaluations]
+        evaluations = [
+            (evaluation.trained_tokens, evaluation.log_perplexity) for evaluation in self._progress.evaluations
+        ]
         try:
-            found = forecast(benchmark, evaluations, trained_tokens)
+            prediction = forecast(benchmark, evaluations, trained_tokens)
         except (ArithmeticError, ValueError):  # losses beyond all curves: no reason to end a run
             return
-        if found is None and benchmark.target_log_perplexity is not None:
+        if prediction is None and benchmark.target_log_perplexity is not None:
             return
-        tokens, low, high = (end, end, end) if found is None else (found.tokens, found.low, found.high)
+        tokens, low, high = (
+            (end, end, end) if prediction is None else (prediction.tokens, prediction.low, prediction.high)
+        )
         self._said_at = self._clock()
         self._events.note(
             "eta",
-            after=after,
+            after=occasion,
             trained_tokens=trained_tokens,
             target=benchmark.target_log_perplexity,
             target_tokens=min(tokens, end),
@@ -114,15 +118,15 @@ class TargetEta(Observer):
             seconds_low=self._seconds(trained_tokens, min(low, end)),
             seconds_high=self._seconds(trained_tokens, min(high, end)),
             step_s=statistics.median(self._step_s),
-            basis="end of training" if found is None else found.basis,
-            reaches_target=found is not None and tokens <= end,
+            basis="end of training" if prediction is None else prediction.basis,
+            reaches_target=prediction is not None and tokens <= end,
         )
 
-    def _seconds(self, now: int, until: int) -> float:
+    def _seconds(self, trained_tokens: int, target_tokens: int) -> float:
         """Return the seconds from ``now`` to ``until`` trained tokens: steps, evaluations, and pauses at their rate so
         far."""
         size, interval = self._benchmark.tokens_per_step, self._benchmark.eval_interval
-        evaluations = until // size // interval - now // size // interval
+        evaluations = target_tokens // size // interval - trained_tokens // size // interval
         each_s = statistics.median(self._evaluation_s) if self._evaluation_s else 0.0
         step_s = statistics.median(self._step_s) + self._pauses_s / self._steps
-        return (until - now) / size * step_s + evaluations * each_s
+        return (target_tokens - trained_tokens) / size * step_s + evaluations * each_s

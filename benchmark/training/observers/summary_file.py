@@ -84,19 +84,19 @@ class SummaryFile(Observer):
     def _write(self, summary: Summary) -> None:
         """Write the summary, and try again for ``patience_s`` seconds: without it the finished run would be done
         again."""
-        deadline, told = time.monotonic() + self._patience_s, False
+        deadline, has_warned = time.monotonic() + self._patience_s, False
         while True:
             try:
                 return write_text(summary_path(self._run_dir), json.dumps(asdict(summary), indent=1) + "\n")
             except OSError as error:
                 if time.monotonic() > deadline:
                     raise
-                if not told:
+                if not has_warned:
                     text = (
                         f"summary.json could not be written: {error.strerror}; tried again for {self._patience_s:.0f} s"
                     )
                     self._events.warn(text)
-                told = True
+                has_warned = True
                 time.sleep(1)
 
     def _note_stop(self, end: RunEnd) -> None:

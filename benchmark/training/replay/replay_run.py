@@ -112,12 +112,12 @@ class ReplayResult:
     def text(self) -> str:
         """Describe the result in a few lines, with the links that do not hold last."""
         verdict = "every link holds" if self.holds else f"{len(self.deviations)} links do not hold"
-        how = "nothing was trained"
+        work = "nothing was trained"
         if self.start is not None:
             origin = f"the checkpoint after {self.start} steps" if self.start else "the initial checkpoint"
-            way = f"with tolerances ({printable(self.why_not_exact)})" if self.why_not_exact else "to the bit"
-            how = f"{self.compared_steps} steps again from {origin}, {way}"
-        lines = [f"{self.run_dir}: steps {self.first} to {self.last}: {how}: {verdict}"]
+            precision = f"with tolerances ({printable(self.why_not_exact)})" if self.why_not_exact else "to the bit"
+            work = f"{self.compared_steps} steps again from {origin}, {precision}"
+        lines = [f"{self.run_dir}: steps {self.first} to {self.last}: {work}: {verdict}"]
         lines += [f"  note: {printable(note)}" for note in self.notes]
         lines += [f"  {fault.text()}" for fault in self.deviations[:MOST_LINES]]
         if len(self.deviations) > MOST_LINES:
@@ -150,39 +150,40 @@ def replay(options: ReplayOptions) -> ReplayResult | None:
     faults, notes = broken_links(chain, _log_of(options)), gaps(chain)
     counting = chain.counting()
 
-    def ended(start: int | None = None, steps: int = 0, why: str | None = None) -> ReplayResult:
-        return ReplayResult(str(options.run_dir), first, last, start, steps, why, faults, notes)
+    def result(start: int | None = None, steps: int = 0, reason: str | None = None) -> ReplayResult:
+        return ReplayResult(str(options.run_dir), first, last, start, steps, reason, faults, notes)
 
     if chain.problem is not None:
-        return ended()
+        return result()
     start = _start_of(options.run_dir, counting, first, last)
-    begun = _begun(counting, start)
-    config = _config(options, begun[1])
-    if other := _other_inputs(config.data, *begun):
-        faults += other
-        return ended()
+    begin_link = _begun(counting, start)
+    config = _config(options, begin_link[1])
+    if differing_inputs := _other_inputs(config.data, *begin_link):
+        faults += differing_inputs
+        return result()
     if environment.rank == 0:
         require_inputs(config.data, config.benchmark, begins=start == 0)
-    progress, saved = starting_progress(config.benchmark, config.data.seed or 0), begun[0]
+    progress, saved = starting_progress(config.benchmark, config.data.seed or 0), begin_link[0]
     if start:
         progress = read_progress(checkpoint_path(options.run_dir, start))
-        known = _saved(chain, progress, start)
-        if known is None or progress.seed != config.data.seed:
-            what = f"seed {progress.seed}, {progress.steps} steps, digest {progress.evidence_head or 'none'}"
-            due = f"seed {config.data.seed}, {start} steps and the digest of their record"
-            faults.append(Fault(known.line if known else None, start, "the checkpoint's progress.json", due, what))
-            return ended()
-        saved = known
+        saved_link = _saved(chain, progress, start)
+        if saved_link is None or progress.seed != config.data.seed:
+            recorded = f"seed {progress.seed}, {progress.steps} steps, digest {progress.evidence_head or 'none'}"
+            expected = f"seed {config.data.seed}, {start} steps and the digest of their record"
+            line = saved_link.line if saved_link else None
+            faults.append(Fault(line, start, "the checkpoint's progress.json", expected, recorded))
+            return result()
+        saved = saved_link
     evaluations = [step for step in by_step(counting, EvaluationRecord) if start < step <= last]
     origin = checkpoint_path(options.run_dir, start) if start else None
     stretch = Stretch(config, origin, progress, last, evaluations)
     with tempfile.TemporaryDirectory() as folder:
-        found = replay_on_ranks(stretch, environment, Path(folder))
-    if found is None:
+        replayed = replay_on_ranks(stretch, environment, Path(folder))
+    if replayed is None:
         return None
-    why = _why_not_exact(counting, start, last, found)
-    faults += _differences(saved, counting, found, EXACT if why is None else TOLERANCES[config.precision])
-    return ended(start, last - start, why)
+    reason = _why_not_exact(counting, start, last, replayed)
+    faults += _differences(saved, counting, replayed, EXACT if reason is None else TOLERANCES[config.precision])
+    return result(start, last - start, reason)
 
 
 def _log_of(options: ReplayOptions) -> Path:
@@ -209,8 +210,8 @@ def _start_of(run_dir: Path, counting: Sequence[Link], first: int, last: int) ->
     """
     steps = by_step(counting, Step)
     if not counting or not isinstance(counting[0].record, Begin) or (last and last not in steps):
-        there = f"steps {min(steps)} to {max(steps)}" if steps else "no step"
-        raise InputError(f"{run_dir}: its evidence has {there}, not {last}; change --steps")
+        steps_text = f"steps {min(steps)} to {max(steps)}" if steps else "no step"
+        raise InputError(f"{run_dir}: its evidence has {steps_text}, not {last}; change --steps")
     start = max((saved for saved in whole_checkpoints(run_dir) if saved <= first), default=0)
     if start < counting[0].record.step:
         raise InputError(f"{run_dir}: no checkpoint between the evidence's beginning and step {first}; change --steps")
@@ -219,7 +220,8 @@ def _start_of(run_dir: Path, counting: Sequence[Link], first: int, last: int) ->
 
 def _begun(counting: Sequence[Link], start: int) -> tuple[Link, Begin]:
     """Return the begin record of the attempt that did the first step after ``start``."""
-    return [(one, one.record) for one in counting if isinstance(one.record, Begin) and one.record.step <= start][-1]
+    begins = [(link, link.record) for link in counting if isinstance(link.record, Begin)]
+    return [(link, record) for link, record in begins if record.step <= start][-1]
 
 
 def _saved(chain: Chain, progress: Progress, start: int) -> Link | None:
@@ -230,8 +232,9 @@ def _saved(chain: Chain, progress: Progress, start: int) -> Link | None:
     head = progress.evidence_head
     for link in chain.links:
         record = link.record
-        known = link.digest == head and isinstance(record, CheckpointRecord)
-        if (known or (isinstance(record, Begin) and head and record.continues == head)) and record.step == start:
+        is_checkpoint = isinstance(record, CheckpointRecord) and link.digest == head
+        is_successor = isinstance(record, Begin) and head and record.continues == head
+        if (is_checkpoint or is_successor) and record.step == start:
             return link if progress.steps == start else None
     return None
 
@@ -241,26 +244,27 @@ def _config(options: ReplayOptions, begin: Begin) -> RunConfig:
 
     Raises InputError if no run writes such a configuration, or it describes a model beyond all bounds.
     """
-    where = options.run_dir / "evidence.jsonl"
+    path = options.run_dir / "evidence.jsonl"
     try:
-        found = msgspec.convert(begin.config, _Recorded)
-        found = replace(found, benchmark=replace(found.benchmark, model=_model(begin.config["benchmark"]["model"])))
+        recorded = msgspec.convert(begin.config, _Recorded)
+        model = _model(begin.config["benchmark"]["model"])
+        recorded = replace(recorded, benchmark=replace(recorded.benchmark, model=model))
     except msgspec.ValidationError as error:
-        raise InputError(f"{where}: configuration of attempt {begin.attempt!a:.40}: {error}") from error
-    for name, most in BOUNDS.items():
-        value: Any = getattr(found.benchmark, name, None) or getattr(found.benchmark.model, name, 1)
-        if not 1 <= value <= most:
-            raise InputError(f"{where}: {name} {value}: expected 1 to {most:,}; no run of this benchmark has it")
+        raise InputError(f"{path}: configuration of attempt {begin.attempt!a:.40}: {error}") from error
+    for name, bound in BOUNDS.items():
+        value: Any = getattr(recorded.benchmark, name, None) or getattr(recorded.benchmark.model, name, 1)
+        if not 1 <= value <= bound:
+            raise InputError(f"{path}: {name} {value}: expected 1 to {bound:,}; no run of this benchmark has it")
     config = RunConfig(
-        benchmark=found.benchmark,
-        system=found.system if options.system is None else system_called(options.system, found.benchmark.name),
-        precision=found.precision,
-        deterministic=found.deterministic,
+        benchmark=recorded.benchmark,
+        system=recorded.system if options.system is None else system_called(options.system, recorded.benchmark.name),
+        precision=recorded.precision,
+        deterministic=recorded.deterministic,
         data=DataOptions(
-            train_data_path=options.train_data_path or found.train_data_path,
-            valid_data_path=options.valid_data_path or found.valid_data_path,
-            checkpoint=options.checkpoint or (Path(found.checkpoint) if found.checkpoint is not None else None),
-            seed=found.seed,
+            train_data_path=options.train_data_path or recorded.train_data_path,
+            valid_data_path=options.valid_data_path or recorded.valid_data_path,
+            checkpoint=options.checkpoint or (Path(recorded.checkpoint) if recorded.checkpoint is not None else None),
+            seed=recorded.seed,
         ),
     )
     config.require_fit()
@@ -278,33 +282,40 @@ def _model(recorded: dict[str, Any]) -> DecoderSizes:
 
 def _other_inputs(data: DataOptions, link: Link, begin: Begin) -> list[Fault]:
     """Return the inputs of the replay that differ from those of the run, as faults."""
-    now, found = input_digests(input_identities(data)), []
-    for name, recorded in begin.inputs.items():
-        if name == "checkpoint" and name not in now:
+    digests, faults = input_digests(input_identities(data)), []
+    for name, recorded_input in begin.inputs.items():
+        if name == "checkpoint" and name not in digests:
             continue  # not needed, or told when it is opened
-        one, other = (value if isinstance(value, dict) else {"": value} for value in (recorded, now.get(name)))
-        for fact in one:
-            unknown = fact == "md5" and None in (one[fact], other.get(fact))
-            if not unknown and one[fact] != other.get(fact):
-                what = f"{fact} of the input {name}".strip()
-                found.append(Fault(link.line, begin.step, what, f"{one[fact]}", f"{other.get(fact)}"))
-    return found
+        expected, actual = (
+            value if isinstance(value, dict) else {"": value} for value in (recorded_input, digests.get(name))
+        )
+        for fact in expected:
+            is_unknown = fact == "md5" and None in (expected[fact], actual.get(fact))
+            if not is_unknown and expected[fact] != actual.get(fact):
+                subject = f"{fact} of the input {name}".strip()
+                faults.append(Fault(link.line, begin.step, subject, f"{expected[fact]}", f"{actual.get(fact)}"))
+    return faults
 
 
-def _why_not_exact(counting: Sequence[Link], start: int, last: int, found: Chain) -> str | None:
+def _why_not_exact(counting: Sequence[Link], start: int, last: int, replayed: Chain) -> str | None:
     """Describe a difference between the run's machinery and the replay's; None if the same bits are due."""
-    here = found.links[0].record
-    assert isinstance(here, Begin)
-    for place, link in enumerate(counting):
-        then = link.record
-        end = next((one.record.step for one in counting[place + 1 :] if isinstance(one.record, Begin)), last)
-        if not isinstance(then, Begin) or end <= start or then.step >= last:
+    replay_begin = replayed.links[0].record
+    assert isinstance(replay_begin, Begin)
+    for position, link in enumerate(counting):
+        run_begin = link.record
+        end = next(
+            (run_facts.record.step for run_facts in counting[position + 1 :] if isinstance(run_facts.record, Begin)),
+            last,
+        )
+        if not isinstance(run_begin, Begin) or end <= start or run_begin.step >= last:
             continue  # its steps are none of these
-        one, other = _machinery(then), _machinery(here)
-        for name in dict.fromkeys((*one, *other)):
-            if one.get(name) != other.get(name):
-                return f"{name} was {one.get(name)!s:.60}, is {other.get(name)!s:.60}"
-    return None if here.kernels["deterministic"] else "kernels that do not repeat (--deterministic was not given)"
+        run_facts, replay_facts = _machinery(run_begin), _machinery(replay_begin)
+        for name in dict.fromkeys((*run_facts, *replay_facts)):
+            if run_facts.get(name) != replay_facts.get(name):
+                return f"{name} was {run_facts.get(name)!s:.60}, is {replay_facts.get(name)!s:.60}"
+    return (
+        None if replay_begin.kernels["deterministic"] else "kernels that do not repeat (--deterministic was not given)"
+    )
 
 
 def _machinery(begin: Begin) -> dict[str, Any]:
@@ -313,33 +324,37 @@ def _machinery(begin: Begin) -> dict[str, Any]:
     return {name: system.get(name) if isinstance(system, dict) else None for name in LAYOUT} | begin.kernels
 
 
-def _differences(saved: Link, counting: Sequence[Link], found: Chain, allowed: Mapping[str, float]) -> list[Fault]:
-    """Compare the records of the run with those of its replay, and the ``saved`` fingerprints with the loaded ones.
+def _differences(saved: Link, counting: Sequence[Link], replayed: Chain, allowed: Mapping[str, float]) -> list[Fault]:
+    """Compare the records of the run with those of its replay, and the fingerprints that the run saved with the loaded
+    ones.
 
     No topology changes those fingerprints.
     """
     faults: list[Fault] = []
-    loaded = found.links[0].record
+    loaded = replayed.links[0].record
     assert isinstance(loaded, Begin)
     assert isinstance(saved.record, Begin | CheckpointRecord)
     for name in ("weights", "moments"):
-        one, other = getattr(saved.record, name), getattr(loaded, name)
-        if one != other:
-            faults.append(Fault(saved.line, saved.record.step, f"{name} of the checkpoint", one, other))
+        expected, actual = getattr(saved.record, name), getattr(loaded, name)
+        if expected != actual:
+            faults.append(Fault(saved.line, saved.record.step, f"{name} of the checkpoint", expected, actual))
     exact = not any(allowed.values())
     for kind, names in COMPARED:
-        ours, theirs = by_step(found.links, kind), by_step(counting, kind)
-        for step in sorted(ours.keys() & theirs.keys()):
-            link, recorded = theirs[step]
+        replayed_records, run_records = by_step(replayed.links, kind), by_step(counting, kind)
+        for step in sorted(replayed_records.keys() & run_records.keys()):
+            link, recorded = run_records[step]
             for name in names if exact else (name for name in names if name != "weights"):
-                one, other = getattr(recorded, name), getattr(ours[step][1], name)
-                if not _same(one, other, allowed.get(name, 0.0)):
-                    faults.append(Fault(link.line, step, name.replace("_", " "), f"{one}", f"{other}"))
+                expected, actual = getattr(recorded, name), getattr(replayed_records[step][1], name)
+                if not _same(expected, actual, allowed.get(name, 0.0)):
+                    faults.append(Fault(link.line, step, name.replace("_", " "), f"{expected}", f"{actual}"))
     return faults
 
 
-def _same(one: Any, other: Any, allowed: float) -> bool:
-    return bool(one == other or (allowed and None not in (one, other) and abs(one - other) <= allowed * abs(other)))
+def _same(actual: Any, expected: Any, allowed: float) -> bool:
+    return bool(
+        actual == expected
+        or (allowed and None not in (actual, expected) and abs(actual - expected) <= allowed * abs(expected))
+    )
 
 
 def result_fields(result: ReplayResult) -> dict[str, Any]:

@@ -55,7 +55,7 @@ class Stretch:
 def replay_on_ranks(stretch: Stretch, environment: Environment, folder: Path) -> Chain | None:
     """Train the stretch and return the chain that it writes into ``folder``; None on ranks other than 0.
 
-    The processes are those that a launcher started, else new ones on this machine. Raises InputError if the devices do
+    The processes are the launcher's, or else new ones on this machine. Raises InputError if the devices do
     not suffice or a process fails.
     """
     stretch = replace(stretch, config=replace(stretch.config, run_dir=folder))
@@ -66,10 +66,10 @@ def replay_on_ranks(stretch: Stretch, environment: Environment, folder: Path) ->
     log = folder / "log.txt"
     status = run_ranks(_rank, [stretch], processes=stretch.config.system.num_devices, environment={}, log=log)
     if status:
-        said = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
-        told = [line.removeprefix("error: ") for line in said if line.startswith("error: ")]
-        last = said[-1] if said else "it said nothing"
-        raise InputError(told[0] if told else f"a process of the replay ended with status {status}: {last}")
+        output = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
+        errors = [line.removeprefix("error: ") for line in output if line.startswith("error: ")]
+        last_line = output[-1] if output else "it said nothing"
+        raise InputError(errors[0] if errors else f"a process of the replay ended with status {status}: {last_line}")
     return read_chain(folder / EVIDENCE)
 
 
@@ -81,14 +81,16 @@ def require_room(model: DecoderSizes, system: System) -> None:
     if system.nodes > 1 or (on_gpus and torch.cuda.device_count() < system.devices_per_node):
         gpus = f"; PyTorch sees {torch.cuda.device_count()} GPUs here" if on_gpus else ""
         raise InputError(f"the layout takes {system.nodes} x {system.devices_per_node} devices{gpus}: {mend}")
-    needed = BYTES_PER_PARAMETER * parameters * system.replicas
-    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    needed_bytes = BYTES_PER_PARAMETER * parameters * system.replicas
+    available_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if on_gpus:
-        there = sum(torch.cuda.get_device_properties(one).total_memory for one in range(system.devices_per_node))
-    if needed > there:
+        available_bytes = sum(
+            torch.cuda.get_device_properties(index).total_memory for index in range(system.devices_per_node)
+        )
+    if needed_bytes > available_bytes:
         raise InputError(
-            f"{parameters / 1e9:.1f}e9 parameters take {needed / 1e9:,.0f} GB; this machine has {there / 1e9:,.0f}: "
-            f"{mend}"
+            f"{parameters / 1e9:.1f}e9 parameters take {needed_bytes / 1e9:,.0f} GB; this machine has "
+            f"{available_bytes / 1e9:,.0f}: {mend}"
         )
 
 

@@ -129,7 +129,7 @@ def test_parts_lie_side_by_side(seed: int) -> None:
     drawn = random.Random(seed)
     largest = drawn.choice([1, 3000, 40_000])
     sizes = [drawn.randrange(largest) for _ in range(drawn.randrange(60))]
-    places, lengths = packed(sizes, piece=8192)
+    places, lengths = packed(sizes, slab=8192)
     taken = sorted((*place, size) for place, size in zip(places, sizes, strict=True) if size)
     assert all(start % ALIGNMENT == 0 and start + size <= lengths[piece] for piece, start, size in taken)
     for (piece, start, size), (other, after, _) in itertools.pairwise(taken):

@@ -51,7 +51,7 @@ class Reports:
         self.rows: list[list[float]] | None = None
         table = SimpleNamespace(receive=lambda: self.rows, send=lambda row: None)
         setattr(self.reports, "_table", table)  # noqa: B010
-        setattr(self.reports, "_own", SimpleNamespace(start=lambda: None, stop=lambda: None))  # noqa: B010
+        setattr(self.reports, "_timer", SimpleNamespace(start=lambda: None, stop=lambda: None))  # noqa: B010
 
     def steps(
         self, first: int, count: int, step_s: float, rows: list[list[float]] | None, *, disturbed: bool = False
