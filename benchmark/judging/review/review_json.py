@@ -20,6 +20,7 @@ def review_as_json(review: Review) -> dict[str, Any]:
             "passed": review.passed,
             "verdict": review.verdict,
             "seconds": round(review.seconds, 3),
+            "sandbox": review.sandbox,
             "subjects": [_subject(subject) for subject in review.subjects],
         }
     )

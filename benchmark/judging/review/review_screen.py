@@ -75,6 +75,8 @@ def print_review(found: Review, out: Console) -> None:
             _print_table(out, f"\n{table}\n")
     for subject in found.subjects:
         _print_subject(subject, out)
+    if found.sandbox:
+        _say(out, f"sandbox of the official checkers: {found.sandbox}")
 
 
 def leaderboard(found: Review) -> str:

@@ -10,8 +10,9 @@ from benchmark.judging.results.convergence import USUAL_REFERENCES, ReferenceCho
 from benchmark.judging.results.score import Score, score
 from benchmark.judging.results.subjects import ResultSet, Subject, SubmissionPackage, find_subjects
 from benchmark.judging.review.findings import Finding, Severity, apply, merged, quoted, stopped, without_consequences
-from benchmark.judging.review.official_checkers import COMPLIANCE, REPOSITORY, declined, run_checkers
-from benchmark.judging.review.official_tools import ToolVerdict
+from benchmark.judging.review.official.official_checkers import COMPLIANCE, REPOSITORY, inapplicable, run_checkers
+from benchmark.judging.review.official.tool_process import tool_process
+from benchmark.judging.review.official.tool_verdicts import ToolVerdict
 from benchmark.judging.review.rules.rule_table import LOG_RULES, PACKAGE_RULES, ROUND_RULES, SET_RULES
 from foundation.progress import progress
 
@@ -63,7 +64,7 @@ class SubjectReview:
     @property
     def declined(self) -> dict[str, str]:
         """Return the official tools that have nothing to check here, and the reasons."""
-        return {tool: why for one in self.sets if self.kind == "runs" for tool, why in declined(one).items()}
+        return {tool: why for one in self.sets if self.kind == "runs" for tool, why in inapplicable(one).items()}
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,8 @@ class Review:
 
     subjects: tuple[SubjectReview, ...]
     seconds: float
+    sandbox: str = ""
+    """Line that says what the official tools could not reach."""
 
     @property
     def verdict(self) -> Verdict:
@@ -94,10 +97,10 @@ def review(paths: Sequence[Path], ruleset: str | None = None, references: Refere
     if references.custom is not None:
         custom_points(references.custom)
     subjects = find_subjects(paths, ruleset, references)
-    with progress("official checkers", len(subjects), "results") as done:
-        checked = run_checkers(subjects, lambda: done(1))
+    with tool_process() as tools, progress("official checkers", len(subjects), "results") as done:
+        checked, sandbox = run_checkers(subjects, tools, lambda: done(1)), tools.sandbox
     reviews = [subject_review(subject, checks) for subject, checks in zip(subjects, checked, strict=True)]
-    return Review(with_copies(reviews), time.perf_counter() - started)
+    return Review(with_copies(reviews), time.perf_counter() - started, sandbox)
 
 
 def with_copies(subjects: Sequence[SubjectReview]) -> tuple[SubjectReview, ...]:
@@ -166,13 +169,15 @@ def excused(
     why = {}
     for one in sets:
         names = [str(path) for path in one.files]
-        wrong = [each for each in found if each.tool == COMPLIANCE and each.subject in names and not each.passed]
+        wrong = [each for each in found if each.tool == COMPLIANCE.name and each.subject in names and not each.passed]
         aborted = {str(run.log.path) for run in one.runs if run.was_aborted}
         if len(names) == one.judged.runs and len(wrong) == 1 and wrong[0].subject in aborted:
             allowed = f"this run does not comply, which is allowed to {one.judged.one_of}"
-            why[COMPLIANCE, wrong[0].subject] = f"{Path(wrong[0].subject).name}: {allowed}"
+            why[COMPLIANCE.name, wrong[0].subject] = f"{Path(wrong[0].subject).name}: {allowed}"
     if {one.severity for one in findings if one.rule == "package.files"} == {"note"}:
-        why |= {(REPOSITORY, each.subject): "the round accepted the names that this checker refuses" for each in found}
+        why |= {
+            (REPOSITORY.name, each.subject): "the round accepted the names that this checker refuses" for each in found
+        }
     return tuple(
         replace(each, outcome="excused", notes=(*each.notes, why[each.tool, each.subject]))
         if each.outcome == "failed" and (each.tool, each.subject) in why

@@ -11,7 +11,7 @@ from benchmark.judging.report.page_content import make_page
 from benchmark.judging.report.page_parts import Page, Table
 from benchmark.judging.report.write_report import render
 from benchmark.judging.results.subjects import find_subjects
-from benchmark.judging.review.official_tools import ToolVerdict
+from benchmark.judging.review.official.tool_verdicts import ToolVerdict
 from benchmark.judging.review.verdict import Review, subject_review, with_copies
 from tests.benchmark.judging.review.fixture import write_package
 from tests.benchmark.judging.review.reviews import verdict

@@ -7,7 +7,7 @@ import pytest
 from benchmark.judging.report.leaderboard import changes_table, link
 from benchmark.judging.report.page_content import MOST_COLUMNS
 from benchmark.judging.report.page_parts import number, perplexity, took
-from benchmark.judging.review.official_tools import ToolVerdict
+from benchmark.judging.review.official.tool_verdicts import ToolVerdict
 from tests.benchmark.judging.report.made_pages import judged, made_page, table, texts
 from tests.benchmark.judging.report.runs import MadeRun, write_run
 from tests.benchmark.judging.review.fixture import SYSTEM, records, write_package

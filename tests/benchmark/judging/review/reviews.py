@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmark.judging.results.subjects import ResultSet, find_subjects
-from benchmark.judging.review.official_checkers import run_checkers
-from benchmark.judging.review.official_tools import ToolVerdict
+from benchmark.judging.results.subjects import ResultSet, Subject, find_subjects
+from benchmark.judging.review.official.official_checkers import run_checkers
+from benchmark.judging.review.official.tool_process import tool_process
+from benchmark.judging.review.official.tool_verdicts import ToolVerdict
 from benchmark.judging.review.verdict import Review, subject_review
 
 
@@ -21,5 +22,12 @@ def review_of(paths: Sequence[Path], *checks: ToolVerdict) -> Review:
 
 def check_file(path: Path, ruleset: str) -> ToolVerdict:
     """Return the compliance checker's result for one result file."""
-    ((check,),) = run_checkers([ResultSet(path.name, ruleset, (path,), None)])
+    (check,) = official_checks(ResultSet(path.name, ruleset, (path,), None))
     return check
+
+
+def official_checks(subject: Subject) -> list[ToolVerdict]:
+    """Return the results of all official tools for one subject."""
+    with tool_process() as tools:
+        (checks,) = run_checkers([subject], tools)
+    return checks

@@ -161,7 +161,7 @@ PLACES: tuple[tuple[str, str, Callable[[Path], object]], ...] = (
 @pytest.mark.slow
 def test_whatever_lies_in_a_package_the_next_ones_are_reviewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "benchmark.judging.review.verdict.run_checkers", lambda subjects, done: [[verdict()] for _ in subjects]
+        "benchmark.judging.review.verdict.run_checkers", lambda subjects, tools, done: [[verdict()] for _ in subjects]
     )
     for name, place, put in PLACES:
         package = write_package(tmp_path / name)

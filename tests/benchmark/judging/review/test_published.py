@@ -8,8 +8,8 @@ import pytest
 
 from benchmark.judging.results.judged import OFFICIAL
 from benchmark.judging.results.subjects import ResultSet, find_subjects
-from benchmark.judging.review.official_checkers import run_checkers
 from benchmark.judging.review.verdict import review, subject_review
+from tests.benchmark.judging.review.reviews import official_checks
 from tests.support import REPOSITORY
 
 SHARED = REPOSITORY.parent / "shared" / "real_logs"
@@ -44,7 +44,7 @@ def test_published_logs_pass_with_the_published_times() -> None:
     published, sets = published_minutes(), find_subjects(FOLDERS, None)
     assert len(published) == 40
     assert len(sets) == len(FOLDERS)
-    (checks,) = run_checkers([next(one for one in sets if isinstance(one, ResultSet) and len(one.files) == 3)])
+    checks = official_checks(next(one for one in sets if isinstance(one, ResultSet) and len(one.files) == 3))
     assert [check.tool for check in checks] == ["compliance"] * 3 + ["seed", "RCP"]
     for subject in (subject_review(one, checks) for one in sets):
         assert all(check.passed for check in subject.checks), subject

@@ -8,7 +8,6 @@ import pytest
 
 from benchmark.judging.results.score import score
 from benchmark.judging.results.subjects import ResultSet, find_subjects
-from benchmark.judging.review.official_checkers import run_checkers
 from benchmark.judging.review.verdict import own_findings
 from tests.benchmark.judging.review.published_llama import (
     AMD_8B,
@@ -20,6 +19,7 @@ from tests.benchmark.judging.review.published_llama import (
     NVIDIA_405B_NEXT,
     PublishedLog,
 )
+from tests.benchmark.judging.review.reviews import official_checks
 
 EARLY = "an evaluation at 12,256 samples, one step early"
 PUBLISHED: tuple[tuple[PublishedLog, dict[str, str]], ...] = (
@@ -107,7 +107,7 @@ def test_runs_of_two_benchmarks_in_one_folder_are_no_result(tmp_path: Path) -> N
     one = judged(folder)
     assert one.judged.name == "llama31_8b"
     assert found(one) == {"error value.benchmark": ("submission_benchmark 'llama31_405b'", "'llama31_8b'")}
-    (check, _, *_) = run_checkers([one])[0]
+    (check, _, *_) = official_checks(one)
     assert check.passed
 
 

@@ -10,7 +10,7 @@ from benchmark.config.benchmarks import GPT3_175B, REHEARSAL
 from benchmark.judging.results.score import Score, score
 from benchmark.judging.results.subjects import ResultSet, find_subjects
 from benchmark.judging.review.findings import STOPPED, Finding
-from benchmark.judging.review.official_tools import Outcome, ToolVerdict
+from benchmark.judging.review.official.tool_verdicts import Outcome, ToolVerdict
 from benchmark.judging.review.verdict import excused, own_findings, review
 from tests.benchmark.judging.review.fixture import made_up, records, summary_of, write_run
 from tests.benchmark.judging.review.honest_submissions import abort
@@ -99,7 +99,7 @@ def test_a_fault_of_ours_in_one_result_leaves_the_others_reviewed(
 
     monkeypatch.setattr("benchmark.judging.review.verdict.score", stops)
     monkeypatch.setattr(
-        "benchmark.judging.review.verdict.run_checkers", lambda subjects, done: [[verdict()] for _ in subjects]
+        "benchmark.judging.review.verdict.run_checkers", lambda subjects, tools, done: [[verdict()] for _ in subjects]
     )
     found = review(paths, "4.1.0")
     assert [one.verdict for one in found.subjects] == ["acceptable", "rejected"]

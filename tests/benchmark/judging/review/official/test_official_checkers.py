@@ -7,9 +7,10 @@ import pytest
 
 from benchmark.judging.results.convergence import ReferenceChoice
 from benchmark.judging.results.subjects import ResultSet, find_subjects
-from benchmark.judging.review.official_checkers import RCP, declined, run_tasks
-from benchmark.judging.review.official_tools import run_task
-from benchmark.judging.review.seed_check import main as check_seeds
+from benchmark.judging.review.official.official_checkers import RCP, inapplicable, run_tasks
+from benchmark.judging.review.official.seed_check import main as check_seeds
+from benchmark.judging.review.official.tool_process import tool_process
+from benchmark.judging.review.official.tool_verdicts import run_task
 from benchmark.judging.review.verdict import review
 from tests.benchmark.judging.review.fixture import (
     ORG,
@@ -86,7 +87,7 @@ def test_every_tool_runs_on_packages_and_says_which_part_of_one_fails(tmp_path: 
 
 def test_tools_without_anything_to_check_say_why(tmp_path: Path) -> None:
     one = ResultSet("run", "4.1.0", [write_run(tmp_path, records(1))], tmp_path)
-    assert declined(one) == {
+    assert inapplicable(one) == {
         "seed": "for 2 runs or more",
         "RCP": "for 3 runs",
         "system description": "for submission folders",
@@ -97,11 +98,11 @@ def test_tools_without_anything_to_check_say_why(tmp_path: Path) -> None:
     log = Log(records(1))
     log.set("submission_division", "open")
     opened = ResultSet("run", "4.1.0", [write_run(tmp_path / "open", log.records)] * 3, tmp_path)
-    assert declined(opened)[RCP] == "the open division has no such rule"
+    assert inapplicable(opened)[RCP.name] == "the open division has no such rule"
     log.set("submission_benchmark", "gpt3_rehearsal")
     log.set("submission_division", "closed")
     rehearsed = ResultSet("run", "4.1.0", [write_run(tmp_path / "rehearsal", log.records)] * 3, tmp_path)
-    assert declined(rehearsed)[RCP] == "the benchmark is not an official one"
+    assert inapplicable(rehearsed)[RCP.name] == "the benchmark is not an official one"
 
 
 def test_scratch_paths_are_told_by_their_real_names(tmp_path: Path) -> None:
@@ -134,7 +135,8 @@ def test_options_of_the_official_tools(tmp_path: Path) -> None:
         (one,) = find_subjects([results], "4.1.0", references)
         assert isinstance(one, ResultSet)
         (rcp,) = [task for task in run_tasks(one, tmp_path / f"{why}.scratch") if task.tool == RCP]
-        assert run_task(rcp).passed == one.convergence.standing.startswith("passes") == passed
+        with tool_process() as tools:
+            assert run_task(rcp, tools).passed == one.convergence.standing.startswith("passes") == passed
         assert why in one.convergence.why
 
 
