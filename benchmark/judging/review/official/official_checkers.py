@@ -15,7 +15,7 @@ from benchmark.judging.results.subjects import ResultSet, Subject, SubmissionPac
 from benchmark.judging.review.official import seed_check
 from benchmark.judging.review.official.official_scores import official_scores, score_differences
 from benchmark.judging.review.official.rehearsal_rules import rehearsal_rules
-from benchmark.judging.review.official.subject_copies import Copies, safe_name
+from benchmark.judging.review.official.subject_copies import SubjectCopies, safe_name
 from benchmark.judging.review.official.tool_process import ToolProcess
 from benchmark.judging.review.official.tool_verdicts import (
     FOLDER,
@@ -115,7 +115,7 @@ def _tasks(subject: Subject, scratch: Path) -> Sequence[Task]:
 def run_tasks(runs: ResultSet, scratch: Path) -> list[Task]:
     """Return the checks of one system's runs: compliance of each run, seeds and convergence of all."""
     name, count = runs.judged.name, len(runs.files)
-    copies = Copies(scratch / "runs")
+    copies = SubjectCopies(scratch / "runs")
     copies.add_runs(runs.files, name)
     targets = [f"{name}/result_{number}.txt" for number in range(count)]
     tasks = [
@@ -138,7 +138,7 @@ def run_tasks(runs: ResultSet, scratch: Path) -> list[Task]:
     return tasks
 
 
-def _compliance(runs: ResultSet, number: int, copies: Copies) -> Task:
+def _compliance(runs: ResultSet, number: int, copies: SubjectCopies) -> Task:
     copied = f"{FOLDER}/result_0.txt"
     arguments = ["--usage", "training", "--ruleset", runs.ruleset, *NO_LOG]
     judged, notes = runs.runs[number].rules, []
@@ -160,7 +160,7 @@ def _compliance(runs: ResultSet, number: int, copies: Copies) -> Task:
 def package_tasks(package: SubmissionPackage, scratch: Path) -> list[Task]:
     """Return the checks of a package: scores, the package checker, and the names and sizes of its files."""
     name = safe_name(package.path.name)
-    copies, skeleton = Copies(scratch / "scored"), Copies(scratch / "repository")
+    copies, skeleton = SubjectCopies(scratch / "scored"), SubjectCopies(scratch / "repository")
     copies.add_package(package, name)
     skeleton.add_repository(package, name)
     files, subject = max(1, sum(len(results.files) for results in package.sets)), str(package.path)
@@ -203,7 +203,7 @@ def _parts(subject: Subject, scratch: Path) -> list[Task]:
     assert isinstance(subject, SubmissionPackage)
     tasks = [task for n, results in enumerate(subject.sets) for task in run_tasks(results, scratch / f"set_{n}")]
     for number, description in enumerate(subject.descriptions):
-        copies, name = Copies(scratch / f"system_{number}"), safe_name(description.path.name)
+        copies, name = SubjectCopies(scratch / f"system_{number}"), safe_name(description.path.name)
         copies.add(description.path, name, subject.ruleset)
         must = {r"(?m)^INFO -   System description checker passed for ": 1}
         arguments = [f"{FOLDER}/{name}", "training", subject.ruleset, *NO_LOG]

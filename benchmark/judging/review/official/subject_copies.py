@@ -42,8 +42,8 @@ MOST_PATH = 3000
 
 
 @dataclass
-class Copies:
-    """Copies of a subject in a folder, and notes on their changes."""
+class SubjectCopies:
+    """SubjectCopies of a subject in a folder, and notes on their changes."""
 
     folder: Path
     renamed: dict[str, str] = field(default_factory=dict)
@@ -119,7 +119,7 @@ class Copies:
             elif entry.kind == "file":
                 self.add(entry.path, target, package.ruleset if parts[0] == "systems" else "")
 
-    def copy_to(self, folder: Path, names: Mapping[str, str] | None = None) -> "Copies":
+    def copy_to(self, folder: Path, names: Mapping[str, str] | None = None) -> "SubjectCopies":
         """Return the same copies in another folder, for a tool that may write there: all, or those of ``names``, which
         gives the new path of each."""
         if names is None:
@@ -127,7 +127,7 @@ class Copies:
             return replace(self, folder=folder)
         for target, renamed in names.items():
             shutil.copyfile(self.folder / target, _made(folder / renamed))
-        return Copies(
+        return SubjectCopies(
             folder,
             {names[target]: path for target, path in self.renamed.items() if target in names},
             dict(self.notes),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from benchmark.judging.review.official.subject_copies import Copies
+from benchmark.judging.review.official.subject_copies import SubjectCopies
 from benchmark.judging.review.official.tool_process import CPU_S_PER_LOG, ServerEndedError, ToolProcess, ToolRun, wall_s
 from foundation.plain_text import shortened
 
@@ -68,7 +68,7 @@ class Task:
     tool: OfficialTool
     subject: str
     arguments: Sequence[str]
-    copies: Copies
+    copies: SubjectCopies
     """The files that it reads and may change."""
     must: Mapping[str, int]
     """Patterns, and the number of times that each must occur in the output."""

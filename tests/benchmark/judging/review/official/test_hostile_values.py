@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmark.judging.review.official.subject_copies import Copies
+from benchmark.judging.review.official.subject_copies import SubjectCopies
 from benchmark.judging.review.official.tool_process import tool_process
 from benchmark.judging.review.verdict import Review, review
 from tests.benchmark.judging.review.fixture import ORG, SYSTEM, Log, as_text, records, system_description, write_package
@@ -254,7 +254,7 @@ def test_the_sandbox_refuses_and_the_oracle_notices(name: str, tmp_path: Path, m
     code = ATTEMPTS[name].format(out=str(tmp_path / "out"), target=str(target))
     with watched(monkeypatch, tmp_path / "events", sandbox=True) as events, tool_process() as tools:
         assert "this system cannot close" not in tools.sandbox
-        folder = Copies(tools.scratch / "copies").folder
+        folder = SubjectCopies(tools.scratch / "copies").folder
         folder.mkdir()
         script = folder / "script.py"
         script.write_text(code)

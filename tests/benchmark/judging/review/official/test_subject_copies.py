@@ -10,7 +10,7 @@ from benchmark.judging.results.subjects import SubmissionPackage
 from benchmark.judging.review.official import subject_copies
 from benchmark.judging.review.official.subject_copies import (
     MOST_IN_REPOSITORY,
-    Copies,
+    SubjectCopies,
     repository_name,
     safe_name,
 )
@@ -31,7 +31,7 @@ def test_package_is_copied_with_plain_names_records_only_and_statuses_of_today(t
     (results / "code.py").write_text("raise SystemExit")
     (results / "package_checker_params").write_text("rcp-bypass\nanything\nseed-checker-bypass")
     (package / "results" / SYSTEM / "bert").mkdir()
-    copies = Copies(tmp_path / "scratch")
+    copies = SubjectCopies(tmp_path / "scratch")
     copies.add_package(SubmissionPackage(package, "4.0.0"), "copy")
     target = f"copy/results/{SYSTEM}/gpt3"
     copied = tmp_path / "scratch" / target
@@ -53,7 +53,7 @@ def test_a_large_log_is_copied_empty(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(subject_copies, "MOST_COPIED", 3000)
     log = tmp_path / "result_0.txt"
     log.write_bytes(b':::MLLOG {"key": "a", "value": 1}\n' * 100)
-    copies = Copies(tmp_path / "scratch")
+    copies = SubjectCopies(tmp_path / "scratch")
     copies.add(log, "result_0.txt")
     assert (tmp_path / "scratch" / "result_0.txt").read_bytes() == b""
     assert "more than 3,000" in next(iter(copies.notes))
@@ -63,7 +63,7 @@ def test_what_cannot_be_read_as_json_is_a_brace(tmp_path: Path) -> None:
     for number, content in enumerate((b'{"a": \xff}', b"[" * 100_000, b"\xef\xbb\xbf{}", b"nothing")):
         path = tmp_path / f"{number}.json"
         path.write_bytes(content)
-        Copies(tmp_path / "scratch").add(path, path.name)
+        SubjectCopies(tmp_path / "scratch").add(path, path.name)
         assert (tmp_path / "scratch" / path.name).read_bytes() == b"{"
 
 
@@ -71,7 +71,7 @@ def test_copies_of_copies_keep_names_notes_and_refusals(tmp_path: Path) -> None:
     bad, good = tmp_path / "bad.txt", tmp_path / "good.txt"
     bad.write_text(':::MLLOG {"key": "submission_division", "value": "../x"}\n')
     good.write_text(':::MLLOG {"key": "submission_division", "value": "closed"}\n')
-    copies = Copies(tmp_path / "scratch")
+    copies = SubjectCopies(tmp_path / "scratch")
     copies.add_runs([bad, good], "runs")
     first = copies.copy_to(tmp_path / "first", {"runs/result_0.txt": "log.txt"})
     second = copies.copy_to(tmp_path / "second", {"runs/result_1.txt": "log.txt"})
@@ -92,7 +92,7 @@ def test_the_repository_checker_gets_names_kinds_and_sizes(tmp_path: Path) -> No
     (package / "benchmarks" / "relative").symlink_to("large")
     (package / "benchmarks" / "outside").symlink_to("/etc/passwd")
     os.mkfifo(package / "benchmarks" / "pipe")
-    copies = Copies(tmp_path / "scratch")
+    copies = SubjectCopies(tmp_path / "scratch")
     copies.add_repository(SubmissionPackage(package, "4.1.0"), "copy")
     copied = tmp_path / "scratch" / "copy" / "benchmarks"
     assert sorted(path.name for path in copied.iterdir()) == sorted(

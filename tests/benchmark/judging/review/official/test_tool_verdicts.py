@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from benchmark.judging.review.official import tool_process as processes
-from benchmark.judging.review.official.subject_copies import Copies
+from benchmark.judging.review.official.subject_copies import SubjectCopies
 from benchmark.judging.review.official.tool_process import ToolProcess, tool_process
 from benchmark.judging.review.official.tool_verdicts import (
     MOST_COMPLAINTS,
@@ -28,7 +28,7 @@ def tools() -> Iterator[ToolProcess]:
 
 def task_of(code: str, tools: ToolProcess, **fields: Any) -> Task:
     """Return a task whose tool is a script with this code."""
-    copies = Copies(tools.scratch / "copies", fields.pop("renamed", {}))
+    copies = SubjectCopies(tools.scratch / "copies", fields.pop("renamed", {}))
     copies.folder.mkdir()
     script = tools.scratch / "copies" / "script.py"
     script.write_text(code)
