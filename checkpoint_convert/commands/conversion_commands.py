@@ -19,8 +19,9 @@ from checkpoint_convert.formats.source_files import LocalFiles, RemoteFiles, Sou
 from checkpoint_convert.formats.summed_output import Produced
 from checkpoint_convert.formats.zarr_arrays import METADATA_FILE
 from checksums.md5_list import read_list
-from foundation.addresses import Address, RemoteFolder, is_address, parse_address
 from foundation.errors import InputError
+from foundation.network.addresses import Address, is_address, parse_address
+from foundation.network.remote_folder import RemoteFolder
 from foundation.outputs.digest import md5_file
 from foundation.outputs.shards import MOST_TASKS, Shard, parse_shard
 from foundation.sizes import parse_bytes, require_between, require_workers

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from checkpoint_convert.formats.stored_array import open_regular
-from foundation.addresses import Facts, RemoteFolder
 from foundation.errors import InputError
+from foundation.network.object_store import ObjectFacts
+from foundation.network.remote_folder import RemoteFolder
 from foundation.outputs.digest import md5_text
 from foundation.outputs.manifest import ASKED_AT_ONCE, Source, identity_of
 from foundation.progress import progress
@@ -30,7 +31,7 @@ class SourceFiles(ABC):
     def __init__(self, folder: object) -> None:
         self.folder = folder
         """Path or address of the checkpoint's folder."""
-        self.facts: dict[str, Facts | None] = {}
+        self.facts: dict[str, ObjectFacts | None] = {}
         """Size and version of the files that were asked for; None for a file that does not exist."""
 
     def ask(self, names: Iterable[str]) -> None:
@@ -71,7 +72,7 @@ class SourceFiles(ABC):
         or cannot be had, and other OSErrors."""
 
     @abstractmethod
-    def _facts_of(self, name: str) -> Facts | None: ...
+    def _facts_of(self, name: str) -> ObjectFacts | None: ...
 
     @abstractmethod
     def _identity(self, name: str) -> str:
@@ -95,7 +96,7 @@ class LocalFiles(SourceFiles):
             yield file
             self._require_same(name, os.fstat(file.fileno()))
 
-    def _facts_of(self, name: str) -> Facts | None:
+    def _facts_of(self, name: str) -> ObjectFacts | None:
         try:
             return _local_facts((self._folder / name).stat())
         except (FileNotFoundError, NotADirectoryError):
@@ -115,8 +116,8 @@ class LocalFiles(SourceFiles):
             )
 
 
-def _local_facts(state: os.stat_result) -> Facts:
-    return Facts(state.st_size, str(state.st_mtime_ns))
+def _local_facts(state: os.stat_result) -> ObjectFacts:
+    return ObjectFacts(state.st_size, str(state.st_mtime_ns))
 
 
 class RemoteFiles(SourceFiles):
@@ -151,7 +152,7 @@ class RemoteFiles(SourceFiles):
                 )
         yield io.BytesIO(content)
 
-    def _facts_of(self, name: str) -> Facts | None:
+    def _facts_of(self, name: str) -> ObjectFacts | None:
         return self._folder.facts(name)
 
     def _identity(self, name: str) -> str:

@@ -1,7 +1,7 @@
 """Input files of text, local or at an address: each is identified once, hashed while it is read, and unpacked.
 
-A process that has read from an address cannot be forked (``foundation.addresses``). So :func:`described` asks for
-addresses in a process of its own, and nothing is read from them before :meth:`InputFile.open`.
+A process that has read from an address cannot be forked (``foundation.network.remote_folder``). So :func:`described`
+asks for addresses in a process of its own, and nothing is read from them before :meth:`InputFile.open`.
 
 The ending of the name says how a file is packed: ``.gz``, ``.zst`` (needs zstandard), any other file is not packed.
 """
@@ -18,9 +18,11 @@ from typing import Any, BinaryIO
 
 from isal import igzip, isal_zlib
 
-from foundation.addresses import Address, Facts, RemoteFolder, facts_of_all, is_address, parse_address
 from foundation.cli import OutputOptions
 from foundation.errors import InputError
+from foundation.network.addresses import Address, is_address, parse_address
+from foundation.network.object_store import ObjectFacts
+from foundation.network.remote_folder import RemoteFolder, facts_of_all
 from foundation.optional_packages import import_optional
 from foundation.outputs.manifest import ASKED_AT_ONCE, Source, source_of
 from foundation.sizes import parse_bytes
@@ -40,7 +42,7 @@ class InputFile:
     place: Place
     source: Source
     """Name, size and identity of the content."""
-    facts: Facts | None = None
+    facts: ObjectFacts | None = None
     """The server's answer; None for a local file."""
     bytes_per_s: float | None = None
     """Most bytes per second that are read from an address."""

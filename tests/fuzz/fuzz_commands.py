@@ -24,7 +24,7 @@ from pathlib import Path
 
 from tests import forked
 from tests.forked import run_forked
-from tests.foundation.faulty_server import FaultyServer
+from tests.foundation.network.faulty_server import FaultyServer
 from tests.fuzz.case_verdicts import verdict
 from tests.fuzz.failing_calls import preload
 from tests.fuzz.fuzz_case import Case

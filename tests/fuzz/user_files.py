@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from tests.foundation.faulty_server import Fault, FaultyServer
+from tests.foundation.network.faulty_server import Fault, FaultyServer
 
 ODD_NAMES = ["", "", "", "b c", "\u00e4", "back\\slash", "n\nl", "\udcfe", "%s", "-x", "'\"", "a" * 180]
 """What folders of copies are called, after a number."""

@@ -11,13 +11,14 @@ from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
 from checkpoint_convert.formats.source_files import RemoteFiles
 from checkpoint_convert.formats.summed_output import Produced
 from checksums.md5_list import digest_folder, format_list
-from foundation.addresses import RemoteFolder, parse_address
 from foundation.errors import InputError
+from foundation.network.addresses import parse_address
+from foundation.network.remote_folder import RemoteFolder
 from foundation.outputs.digest import md5_file
 from foundation.outputs.shards import Shard
 from tests.checkpoint_convert.in_process import run
 from tests.checkpoint_convert.tiny import GIB, tiny_values, write_paxml
-from tests.foundation.faulty_server import FaultyServer
+from tests.foundation.network.faulty_server import FaultyServer
 
 AXES = {"L": 2, "C": 3, "N": 1, "D": 5, "H": 5, "F": 20, "V": 10, "P": 4}
 SCALE = "mdl_vars.params.lm.final_ln.scale/0"

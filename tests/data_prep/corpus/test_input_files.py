@@ -13,7 +13,7 @@ from data_prep.corpus.input_files import Place, decompressed, described, local_p
 from foundation.errors import InputError
 from foundation.outputs.digest import md5_file
 from tests.data_prep.shards import write_shard
-from tests.foundation.faulty_server import FaultyServer
+from tests.foundation.network.faulty_server import FaultyServer
 
 
 def test_files_and_addresses_give_the_same_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

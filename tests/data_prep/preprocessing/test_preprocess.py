@@ -22,7 +22,7 @@ from foundation.outputs.resumable_output import NewPiece, resumable_output
 from foundation.outputs.shards import Shard
 from tests.data_prep.english_text import WORDS
 from tests.data_prep.shards import DOCUMENTS, Sums, sums, write_shard
-from tests.foundation.faulty_server import FaultyServer
+from tests.foundation.network.faulty_server import FaultyServer
 from tests.support import forked_command
 
 

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from foundation.addresses import Address, RemoteFolder, facts_of_all, parse_address
 from foundation.errors import InputError
-from tests.foundation.faulty_server import Fault, FaultyServer
+from foundation.network.addresses import Address, parse_address
+from foundation.network.remote_folder import RemoteFolder, facts_of_all
+from tests.foundation.network.faulty_server import Fault, FaultyServer
 
 CONTENT = bytes(range(256)) * 10_000
 
@@ -104,7 +105,7 @@ def test_an_address_that_is_none(text: str, endpoint: str | None, told: str) -> 
 
 
 def test_another_s3_server_with_and_without_credentials(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("foundation.addresses.METADATA_SERVERS", {"s3": "127.0.0.1:1"})
+    monkeypatch.setattr("foundation.network.bucket_store.METADATA_SERVERS", {"s3": "127.0.0.1:1"})
     with FaultyServer(files) as server:
         address = parse_address("s3://ckpt/array", server.url)
         assert (str(address), address.below("0.0").name) == ("s3://ckpt/array", "0.0")

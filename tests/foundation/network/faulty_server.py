@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import re
 import socket
+import ssl
 import threading
 import time
 from collections import Counter
@@ -25,11 +26,20 @@ class FaultyServer:
         self.requests: Counter[str] = Counter()
         self.queries: set[str] = set()
         self.authorizations: set[str | None] = set()
+        self.headers: list[dict[str, str]] = []
+        """The headers of each request."""
+        self.head_status: int | None = None
+        """The status of all answers to HEAD, if it is always the same."""
+        self.accepted = 0
+        """Number of connections."""
         self.connections: set[socket.socket] = set()
         """That clients hold open."""
         self._lock = threading.Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
+
+    def use_tls(self, context: ssl.SSLContext) -> None:
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
 
     @property
     def url(self) -> str:
@@ -60,12 +70,17 @@ def _handler(server: FaultyServer) -> type[BaseHTTPRequestHandler]:
         def setup(self) -> None:
             super().setup()
             server.connections.add(self.connection)
+            server.accepted += 1
 
         def finish(self) -> None:
             server.connections.discard(self.connection)
             super().finish()
 
         def do_HEAD(self) -> None:
+            server.headers.append(dict(self.headers))
+            if server.head_status is not None:
+                self._answer(server.head_status, b"")
+                return
             file = server.folder / unquote(self.path.partition("?")[0]).removeprefix("/ckpt/")
             if not file.is_file():  # of the bucket: where S3 asks for its region
                 self._answer(200 if file.is_dir() else 404, b"", {"x-amz-bucket-region": "us-east-1"})
@@ -75,7 +90,9 @@ def _handler(server: FaultyServer) -> type[BaseHTTPRequestHandler]:
             self._answer(200, b"", {**tag, "Content-Length": str(len(content))})
 
         def do_GET(self) -> None:
+            server.headers.append(dict(self.headers))
             path, _, query = self.path.partition("?")
+            path = re.sub(r"http://[^/]*", "", path)  # a proxy is asked for whole addresses
             server.queries.add(query)
             server.authorizations.add(self.headers.get("Authorization"))
             key = unquote(path).removeprefix("/ckpt/")

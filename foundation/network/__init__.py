@@ -1,0 +1,1 @@
+"""Read objects at addresses: in buckets, and on web servers."""
