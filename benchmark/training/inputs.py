@@ -18,6 +18,7 @@ from data_prep.sample_order.token_windows import (
     parse_data_path,
 )
 from data_prep.token_files.indexed_dataset import IndexedDataset, bin_path
+from data_prep.token_files.token_check import token_problem
 from foundation.errors import InputError
 from foundation.outputs.digest import md5_samples
 from foundation.outputs.manifest import manifest_path, read_manifest, require_intact
@@ -51,7 +52,9 @@ def require_inputs(data: DataOptions, benchmark: Benchmark, *, trains: bool = Tr
                     f"{prefix}: tokenised with a vocabulary of {made_for} pieces, but the model has "
                     f"{vocab_size}; use the data of this benchmark's tokenizer"
                 )
-            IndexedDataset(prefix)
+            dataset = IndexedDataset(prefix)
+            if problem := token_problem(bin_path(prefix), dataset.dtype, vocab_size):
+                raise InputError(f"{problem}; use the data of this benchmark's tokenizer, whole")
     if trains:
         _require_apart(data)
     if not begins or (trains and benchmark.start_iterations == 0):

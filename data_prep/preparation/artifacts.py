@@ -8,10 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+
 import checksums
 from checksums.md5_list import read_list
 from data_prep.corpus.c4 import documents_of
 from data_prep.corpus.validation_subset import COUNT
+from data_prep.token_files.token_check import require_index, token_problem
 from data_prep.tokenizing.tokenizer import VOCAB_SIZE, open_tokenizer
 from foundation.errors import CheckFailed, InputError
 from foundation.outputs.digest import md5_file
@@ -42,6 +45,8 @@ LLAMA31_DATASET_BYTES = {
 }
 """The published token files of Llama 3.1 8B (docs/facts/llama31_8b.md 3); their sums come along with a download."""
 LLAMA31_VOCAB_SIZE = 128_256
+LLAMA31_TOKENIZER_BYTES = 9_085_658
+"""Bytes of Llama 3.1's tokenizer.json (docs/facts/llama31_8b.md 9.11)."""
 
 BUCKET = "gs://mlperf-llm-public2"
 """Bucket that answers 403 to most users (docs/facts/peers.md 3, row 1)."""
@@ -67,6 +72,11 @@ DOWNLOAD_COMMANDS = {
 """The commands in the READMEs of mlcommons/training, by the name of the file or folder that each downloads: "S3
 artifacts download" in retired_benchmarks/gpt3/megatron-lm, since its pull request 842 of November 2025, and
 "Preprocessed data download" in small_llm_pretraining/nemo."""
+DOWNLOAD_LISTS = {
+    LLAMA31_DATASET: "llama-3-1-8b-preprocessed-c4-dataset.md5",
+    LLAMA31_TOKENIZER: "llama-3-1-8b-tokenizer.md5",
+}
+"""Lists of MD5 sums that come along in a downloaded folder (docs/facts/llama31_8b.md 9.11)."""
 HOW_TO_GET_IN = f"""\
 ({BUCKET} answers 403 to most. MLCommons has a downloader for the rest, as of July 2026: it takes bash, wget
 and cloudflared, asks you to sign in with a browser and may install cloudflared by sudo, so it is for you to run, in the
@@ -92,6 +102,11 @@ class Artifact:
     """Name at the origin, if it differs."""
     downloads: tuple[str, ...] = ()
     """Files of DOWNLOAD_COMMANDS that hold these files, or replace them."""
+
+    @property
+    def brings_sums(self) -> bool:
+        """True if a download brings a list with the sums of just these files."""
+        return all(name in DOWNLOAD_LISTS for name in self.downloads) and bool(self.downloads)
 
 
 def train_shard(number: int) -> str:
@@ -137,9 +152,24 @@ def _has_published_md5(path: Path) -> str:
 
 
 def _has_published_size(path: Path) -> None:
-    found, published = path.stat().st_size, LLAMA31_DATASET_BYTES[path.name]
-    if found != published:
-        raise CheckFailed(f"{path}: {found:,} bytes, expected {published:,}; download it again")
+    require_size(path, LLAMA31_DATASET_BYTES[path.name])
+    if path.suffix == ".idx":
+        require_index(path)
+    else:
+        if problem := token_problem(path, np.dtype("<i4"), LLAMA31_VOCAB_SIZE):
+            raise CheckFailed(f"{problem}; download it again")
+
+
+def _is_llamas_tokenizer(path: Path) -> None:
+    require_size(path, LLAMA31_TOKENIZER_BYTES)
+    _is_a_tokenizer_of(LLAMA31_VOCAB_SIZE, path)
+
+
+def require_size(path: Path, expected: int) -> None:
+    """Raise CheckFailed if the file has another size than the published one."""
+    size = path.stat().st_size
+    if size != expected:
+        raise CheckFailed(f"{path}: {size:,} bytes, expected {expected:,}; download it again")
 
 
 ARTIFACTS: dict[What, Artifact] = {
@@ -198,9 +228,9 @@ ARTIFACTS: dict[What, Artifact] = {
     ),
     "llama31-tokenizer": Artifact(
         files=("tokenizers/llama31/tokenizer.json",),
-        bytes=9.1e6,  # about: from memory
+        bytes=LLAMA31_TOKENIZER_BYTES,
         origin=f"{LLAMA31_TOKENIZER}; or Hugging Face, model meta-llama/Llama-3.1-8B, for whom Meta lets in",
-        check=partial(_is_a_tokenizer_of, LLAMA31_VOCAB_SIZE),
+        check=_is_llamas_tokenizer,
         downloads=(LLAMA31_TOKENIZER,),
     ),
 }

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import shutil
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
@@ -21,15 +22,18 @@ import tyro
 from data_prep.preparation.artifacts import (
     ARTIFACTS,
     DOWNLOAD_COMMANDS,
+    DOWNLOAD_LISTS,
     HOW_TO_GET_IN,
     NEEDED,
     REPOSITORY,
     What,
     wanted_files,
 )
+from data_prep.preparation.downloaded_sums import compared_md5, listed_sum
 from foundation.cli import OutputOptions
 from foundation.errors import CheckFailed, InputError, first_line
 from foundation.optional_packages import import_optional
+from foundation.outputs.digest import md5_samples
 from foundation.outputs.manifest import (
     Recipe,
     Source,
@@ -125,16 +129,18 @@ def fetch(
     for name, what in wanted.items():
         path = output / name
         if name not in public and path.exists() and not is_checked(path):
-            _record(path, Recipe(STAGE, {}, [source_of(path)]), ARTIFACTS[what].check(path))
+            _record(path, Recipe(STAGE, {}, [source_of(path)]), _checked_md5(path, what, source))
     if source is None:
         _download_all(output, public, revision, force=force)
         return
-    found = {name: _find(source, name, what) for name, what in wanted.items() if force or not (output / name).exists()}
-    with progress("take", sum(path is not None for path in found.values()), "files") as advance:
-        for name, place in found.items():
-            if place is not None:
-                _take(place, output / name, ARTIFACTS[wanted[name]].check(place), force=force)
-                advance(1)
+    places = {name: _find(source, name, what) for name, what in wanted.items()}
+    available = {name: place for name, place in places.items() if place is not None}
+    for name in [name for name in available if not force and (output / name).exists()]:
+        _require_same(available.pop(name), output / name)
+    with progress("take", len(available), "files") as advance:
+        for name, place in available.items():
+            _take(place, output / name, _checked_md5(place, wanted[name], source), force=force)
+            advance(1)
 
 
 def is_checked(path: Path) -> bool:
@@ -143,6 +149,30 @@ def is_checked(path: Path) -> bool:
     if manifest is None or not path.exists():
         return False
     return any(one == record_of(path, path.name, one.md5) for one in manifest.outputs if one.name == path.name)
+
+
+def _checked_md5(path: Path, what: What, source: Path | None) -> str | None:
+    """Check a file by its kind, and by a list of sums beside it or in ``source``; return its MD5 if that was compared.
+
+    Raises InputError or CheckFailed for a wrong file. Says so if a download's list should lie there and does not.
+    """
+    artifact = ARTIFACTS[what]
+    md5 = artifact.check(path)
+    if path.is_dir() or md5 is not None:
+        return md5
+    listed = listed_sum(path, [] if source is None else [source])
+    if listed is None and artifact.brings_sums:
+        lists = " or ".join(f"{DOWNLOAD_LISTS[name]}" for name in artifact.downloads)
+        print(f"{path}: its MD5 was not compared, for no list has it; put {lists} beside it", file=sys.stderr)
+    return compared_md5(path, listed)
+
+
+def _require_same(path: Path, target: Path) -> None:
+    """Raise CheckFailed if a file of the folder ``--from`` is another than the one that is there."""
+    if path.is_dir() or target.is_dir() or path.samefile(target):
+        return
+    if md5_samples(path) != md5_samples(target):
+        raise CheckFailed(f"{target}: is there, and {path} is another file; --force replaces what fetch brought")
 
 
 def _record(path: Path, recipe: Recipe, md5: str | None) -> None:

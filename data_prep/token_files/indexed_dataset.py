@@ -54,16 +54,12 @@ def idx_path(prefix: Path) -> Path:
     return beside(prefix, ".idx")
 
 
-def _read_header(prefix: Path) -> tuple[np.dtype[Any], int, int]:
-    """Return dtype, number of sequences and number of document ends of ``PREFIX.idx``.
+def read_header(path: Path) -> tuple[np.dtype[Any], int, int]:
+    """Return dtype, number of sequences and number of document ends of an ``.idx`` file.
 
-    Raises InputError if a file is missing, the index does not hold token ids in this format, or its size is not the one
-    that its header announces: impossible numbers are refused before memory is taken for them.
+    Raises InputError if the index does not hold token ids in this format, or its size is not the one that its header
+    announces: impossible numbers are refused before memory is taken for them.
     """
-    for path in (bin_path(prefix), idx_path(prefix)):
-        if not path.is_file():
-            raise InputError(f"{path}: no such file; make it with 'python -m data_prep preprocess'")
-    path = idx_path(prefix)
     size = path.stat().st_size
     if size < HEADER.size:
         raise InputError(f"{path}: {size} bytes, too short for an index")
@@ -92,10 +88,13 @@ class IndexedDataset:
     def __init__(self, prefix: Path, *, any_size: bool = False) -> None:
         """Open both files. ``any_size`` allows a ``.bin`` of another size than the index describes, to examine damage.
 
-        Raises InputError in the cases of :func:`_read_header`, and for such a size.
+        Raises InputError if a file is missing, in the cases of :func:`read_header`, and for such a size.
         """
         self.prefix = prefix
-        self.dtype, sequences, ends = _read_header(prefix)
+        for path in (bin_path(prefix), idx_path(prefix)):
+            if not path.is_file():
+                raise InputError(f"{path}: no such file; make it with 'python -m data_prep preprocess'")
+        self.dtype, sequences, ends = read_header(idx_path(prefix))
         index, tokens = io.FileIO(idx_path(prefix)), io.FileIO(bin_path(prefix))
         self.sizes = FileArray(index, "<i4", HEADER.size, (sequences,), mend=MEND)
         self.pointers = FileArray(index, "<i8", HEADER.size + 4 * sequences, (sequences,), mend=MEND)

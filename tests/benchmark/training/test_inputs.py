@@ -20,6 +20,7 @@ from benchmark.training.inputs import (
     require_inputs,
 )
 from data_prep.sample_order.token_windows import open_token_windows
+from data_prep.token_files.indexed_dataset import IndexedDatasetWriter
 from foundation.errors import InputError
 from foundation.outputs.manifest import Recipe, made_by, manifest_path, read_manifest, record_of, write_manifest
 from tests.benchmark.llama import TINY_LLAMA
@@ -45,6 +46,23 @@ def test_data_of_another_tokenizer_are_refused(inputs: Inputs, tmp_path: Path) -
     model = dataclasses.replace(TINY.model, vocab_size=90)
     config = inputs.config(tmp_path, benchmark=dataclasses.replace(TINY, model=model))
     with pytest.raises(InputError, match="tokenised with a vocabulary of 100 pieces, but the model has 90"):
+        require_inputs(config.data, config.benchmark)
+
+
+@pytest.mark.parametrize(
+    ("ids", "complaint"),
+    [
+        ([7] * 9000 + [100] + [7] * 9000, "holds token 100, but the vocabulary has 100: it was made with another"),
+        ([7] * 8192 + [0] * 8192 + [7] * 2000, "bytes 16,384 to 32,767 are zeros, not tokens of a text"),
+    ],
+)
+def test_token_files_that_no_manifest_describes_are_looked_at(
+    ids: list[int], complaint: str, inputs: Inputs, tmp_path: Path
+) -> None:
+    with IndexedDatasetWriter(tmp_path / "more", np.dtype("<u2")) as writer:
+        writer.append(np.array(ids), [len(ids)])
+    config = inputs.config(tmp_path).changed(valid_data_path=(str(tmp_path / "more"),))
+    with pytest.raises(InputError, match=rf"more\.bin: {complaint}"):
         require_inputs(config.data, config.benchmark)
 
 

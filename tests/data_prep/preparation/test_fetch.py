@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +20,7 @@ from foundation.errors import CheckFailed, InputError
 from foundation.outputs.digest import md5_file
 from foundation.outputs.manifest import read_manifest
 from tests.data_prep.fake_hub import COMMITS, FILES, NAMES, FakeHub, all_files, fake_hub, fetched
-from tests.support import assert_refused, command, forked_command
+from tests.support import assert_refused, command, forked_command, write_dataset
 
 
 @pytest.fixture
@@ -198,22 +199,99 @@ def test_token_files_are_compared_with_the_published_sums(tmp_path: Path, monkey
     assert manifest.outputs[0].md5 == md5_file(tmp_path / name)
 
 
-def test_llamas_token_files_are_compared_with_the_published_sizes(tmp_path: Path) -> None:
-    names = [name for name in LLAMA31_DATASET_BYTES if "validation" in name]
-    for name in names:
-        with (tmp_path / name).open("wb") as file:
-            file.truncate(LLAMA31_DATASET_BYTES[name])
-    options = ["fetch", "--output", tmp_path / "c4", "--what", "llama31-dataset"]
-    done = command("data_prep", *options, "--from", tmp_path)
-    missing = "2 of 4 files are missing or not checked, first preprocessed_c4_llama31/c4-train.en_6_text_document.bin"
+DOWNLOAD = "llama3_1_8b_preprocessed_c4_dataset"
+LLAMA = ("fetch", "--what", "llama31-dataset", "--output")
+
+
+@pytest.fixture
+def download(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A small download of Llama's token files with its list of sums."""
+    folder, lines = tmp_path / DOWNLOAD, []
+    folder.mkdir()
+    for number, prefix in enumerate(sorted({name.rpartition(".")[0] for name in LLAMA31_DATASET_BYTES})):
+        write_dataset(folder / prefix, [9000, 20, 3000], vocab_size=128_256, seed=number)
+    for name in LLAMA31_DATASET_BYTES:
+        monkeypatch.setitem(artifacts.LLAMA31_DATASET_BYTES, name, (folder / name).stat().st_size)
+        lines.append(f"{md5_file(folder / name)}  {name}\n")
+    (folder / "llama-3-1-8b-preprocessed-c4-dataset.md5").write_text("".join(lines))
+    (folder / "unnamed.md5").write_text(f"{32 * '0'}\n")
+    return folder
+
+
+def test_llamas_token_files_are_compared_with_the_list_that_came_along(download: Path, tmp_path: Path) -> None:
+    done = command("data_prep", *LLAMA, tmp_path / "c4", "--from", download)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.search(r"llama31-dataset +4 +4 ", done.stdout)
+    for name in LLAMA31_DATASET_BYTES:
+        manifest = read_manifest(tmp_path / "c4/preprocessed_c4_llama31" / name)
+        assert manifest is not None and manifest.outputs[0].md5 == md5_file(download / name)
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_llamas_damaged_token_files_are_not_taken(listed: bool, download: Path, tmp_path: Path) -> None:
+    """A bit, with the list; also without it: zeros, ids of another tokenizer, another size, another index."""
+    (sums,) = download.glob("llama*.md5")
+    name = "c4-train.en_6_text_document.bin"
+    content = (download / name).read_bytes()
+    zeros = content[:16384] + bytes(16384) + content[32768:]
+    foreign = content[:400] + (128_256).to_bytes(4, "little") + content[404:]
+    cases = [
+        (
+            content[:-4] + bytes([content[-4] ^ 1]) + content[-3:],
+            "expected .*preprocessed-c4-dataset.md5.; download it again",
+        )
+    ]
+    if not listed:
+        sums.unlink()
+        cases = [
+            (zeros, "bytes 16,384 to 32,767 are zeros, not tokens of a text: .*; download it again"),
+            (foreign, "holds token 128256, but the vocabulary has 128256: it was made with another tokenizer"),
+        ]
+    for damaged, complaint in [*cases, (content[:-4], "48,076 bytes, expected 48,080; download it again")]:
+        (download / name).write_bytes(damaged)
+        refused = command("data_prep", *LLAMA, tmp_path / "c4", "--from", download)
+        assert refused.returncode == 1 and re.search(f"error: .*{name}: .*{complaint}", refused.stderr), refused.stderr
+    assert all_files(tmp_path / "c4") == []
+    (download / name).write_bytes(content)
+    index = download / name.replace(".bin", ".idx")
+    index.write_bytes(bytes(index.stat().st_size))
+    refused = command("data_prep", *LLAMA, tmp_path / "c4", "--from", download)
+    assert "idx: not an MMIDIDX version 1 index" in refused.stderr
+
+
+def test_sums_that_were_not_compared_are_told(download: Path, tmp_path: Path) -> None:
+    for path in download.glob("*.md5"):
+        path.unlink()
+    done = command("data_prep", *LLAMA, tmp_path / "c4", "--from", download)
+    assert done.returncode == 0
+    told = "its MD5 was not compared, for no list has it; put llama-3-1-8b-preprocessed-c4-dataset.md5 beside it"
+    assert [told in line for line in done.stderr.splitlines()] == [True] * 4
+
+
+def test_another_folder_does_not_silently_keep_the_old_files(download: Path, tmp_path: Path) -> None:
+    assert command("data_prep", *LLAMA, tmp_path / "c4", "--from", download).returncode == 0
+    other = tmp_path / "other"
+    shutil.copytree(download, other)
+    assert command("data_prep", *LLAMA, tmp_path / "c4", "--from", other).returncode == 0  # the same bytes
+    write_dataset(other / "c4-train.en_6_text_document", [9000, 20, 3000], vocab_size=128_256, seed=7)
+    refused = command("data_prep", *LLAMA, tmp_path / "c4", "--from", other)
+    assert_refused(refused, "document.bin: is there, and", "another file; --force replaces", status=1)
+
+
+def test_llamas_tokenizer_has_its_published_size(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text("{}")
+    options = ["--what", "llama31-tokenizer", "--output", tmp_path / "c4", "--from", tmp_path]
+    refused = command("data_prep", "fetch", *options)
+    assert_refused(refused, "tokenizer.json: 2 bytes, expected 9,085,658; download it again", status=1)
+
+
+def test_llamas_missing_token_files_are_listed_with_their_command(tmp_path: Path) -> None:
+    done = command("data_prep", *LLAMA, tmp_path / "c4", "--list")
+    missing = "4 of 4 files are missing or not checked, first preprocessed_c4_llama31/c4-train.en_6_text_document.bin"
     assert_refused(done, missing, status=1)
-    assert re.search(r"llama31-dataset +2 +4 +85.1 GB", done.stdout)
-    command_line = "-d llama3_1_8b_preprocessed_c4_dataset https://training.mlcommons-storage.org/metadata/"
+    assert re.search(r"llama31-dataset +0 +4 +85.1 GB", done.stdout)
+    command_line = f"-d {DOWNLOAD} https://training.mlcommons-storage.org/metadata/"
     assert f"{command_line}llama-3-1-8b-preprocessed-c4-dataset.uri" in done.stdout
-    assert all_files(tmp_path / "c4") == [f"preprocessed_c4_llama31/{name}" for name in names]
-    os.truncate(tmp_path / names[1], 1_824_141)
-    damaged = command("data_prep", *options, "--from", tmp_path, "--force")
-    assert_refused(damaged, f"{names[1]}: 1,824,141 bytes, expected 1,824,142; download it again", status=1)
 
 
 def test_no_network_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
