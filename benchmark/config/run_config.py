@@ -17,7 +17,6 @@ from benchmark.config.run_sections import DataOptions, DebugSwitches, GuardOptio
 from benchmark.config.system_config import System
 from foundation.errors import InputError
 
-CONFIG_FILENAME = "config.json"
 """File of a run's folder with its resolved configuration; the MLPerf log names it, and ``package`` takes it along."""
 Precision = Literal["bf16", "fp32"]
 

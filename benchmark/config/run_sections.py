@@ -83,7 +83,8 @@ class GuardOptions:
     speed_interval: int = 2
     """Steps between comparisons of how fast the ranks compute; 0: none."""
     watchdog: bool = True
-    """Have every process watched: one that hangs is killed, and says where (benchmark/training/watchdog.py)."""
+    """Have every process watched: one that hangs is killed, and says where
+    (benchmark/training/liveness/watchdog.py)."""
 
     def __post_init__(self) -> None:
         if self.speed_interval < 0:

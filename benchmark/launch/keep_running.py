@@ -11,16 +11,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from benchmark.launch.next_attempt import INTERRUPTED, Decision, Ended, decide, finished
-from benchmark.run_record.attempt_folder import (
-    LAUNCHER_LOG,
-    AttemptEnd,
-    attempt_path,
-    make_run_folder,
-    new_attempt,
-    newest_saved,
-    write_end,
-)
+from benchmark.launch.next_attempt import INTERRUPTED, Decision, Ended, decide
+from benchmark.run_record.attempt_folder import AttemptEnd, make_run_folder, new_attempt, write_end
+from benchmark.run_record.checkpoint_list import newest_checkpoint
+from benchmark.run_record.endings import finished_status
+from benchmark.run_record.file_names import EXIT_REQUEST, LAUNCHER_FILE, LAUNCHER_LOG, attempt_path
 from benchmark.run_record.incidents import NATIVE
 
 Made = TypeVar("Made")
@@ -83,7 +78,7 @@ def alone_in(run_dir: Path, place: RunPlace) -> Iterator[None]:
     """
     try:
         make_run_folder(run_dir)
-        noted = (run_dir / "launcher").open("a+", encoding="utf-8")
+        noted = (run_dir / LAUNCHER_FILE).open("a+", encoding="utf-8")
     except OSError as error:
         raise Refused(f"{error.filename}: {error.strerror}; choose another folder for the run") from None
     with noted as file:
@@ -98,7 +93,7 @@ def alone_in(run_dir: Path, place: RunPlace) -> Iterator[None]:
         other = file.readline(1000).strip()
         if other != place.name and place.runs(other, holds_lock=taken):
             raise Refused(f"{run_dir}: {other or 'a launcher'} runs there; end it first, or choose another folder")
-        if (status := finished(run_dir)) is not None:
+        if (status := finished_status(run_dir)) is not None:
             raise Refused(f"{run_dir}: holds a finished run ({status}); choose another folder")
         file.truncate(0)
         file.write(f"{place.name}\n")
@@ -109,7 +104,7 @@ def alone_in(run_dir: Path, place: RunPlace) -> Iterator[None]:
 def keep_running(run_dir: Path, place: RunPlace) -> Decision:
     """Start attempts until no more is to be started; return the last decision. Prints a line for each failed
     attempt."""
-    fruitless, saved, follows = 0, newest_saved(run_dir), False
+    fruitless, saved, follows = 0, newest_checkpoint(run_dir), False
     exclude: tuple[str, ...] = ()
     while True:
         if (stop := _asked_before(run_dir, place) or place.choose(exclude)) is not None:
@@ -145,7 +140,7 @@ def _settle(run_dir: Path, ended: Ended) -> tuple[Decision, int | None]:
     decision = decide(run_dir, ended)
     end = AttemptEnd(time.time(), ended.status, decision.action, decision.reason, decision.exclude)
     write_end(attempt_path(run_dir, ended.attempt), end)
-    return decision, newest_saved(run_dir)
+    return decision, newest_checkpoint(run_dir)
 
 
 def _asked_before(run_dir: Path, place: RunPlace) -> Decision | None:
@@ -153,7 +148,7 @@ def _asked_before(run_dir: Path, place: RunPlace) -> Decision | None:
     None."""
     if place.ordered:
         return Decision("requeue", INTERRUPTED, f"stopped by {place.ordered}")
-    asked = run_dir / "exit"
+    asked = run_dir / EXIT_REQUEST
     if asked.exists():
         say(f"not started: {asked} is there (and is removed now)")
         asked.unlink()

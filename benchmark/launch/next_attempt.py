@@ -10,18 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmark.run_record.attempt_folder import (
-    AttemptEnd,
-    AttemptStart,
-    all_attempts,
-    attempt_path,
-    newest_saved,
-    read_end,
-    read_start,
-)
-from benchmark.run_record.endings import ENDINGS, STOP_NOTE, Action, StopNote
+from benchmark.run_record.attempt_folder import AttemptEnd, AttemptStart, all_attempts, read_end, read_start
+from benchmark.run_record.checkpoint_list import newest_checkpoint
+from benchmark.run_record.endings import ENDINGS, Action, StopNote, finished_status
+from benchmark.run_record.file_names import STOP_NOTE_FILE, attempt_path
 from benchmark.run_record.incidents import Incident, did_not_arrive, first_cause, read_incidents
-from benchmark.run_record.small_files import read_object, read_record
+from benchmark.run_record.small_files import read_record
 
 SUCCESS, BAD_INPUT = ENDINGS["success"].exit_status, ENDINGS["bad input"].exit_status
 INTERRUPTED = ENDINGS["interrupted"].exit_status
@@ -86,12 +80,12 @@ def past_attempt(folder: Path) -> PastAttempt:
 
 def decide(run_dir: Path, ended: Ended) -> Decision:
     """Decide after an attempt, from the files that its processes left in its folder and in the run's."""
-    if (over := finished(run_dir)) is not None:
+    if (over := finished_status(run_dir)) is not None:
         end = ENDINGS["success" if over in ("success", "completed") else "target not reached"]
         return Decision(end.action, end.exit_status, f"the run has ended: {over}")
-    attempts, saved = _until(run_dir, ended.attempt), newest_saved(run_dir)
+    attempts, saved = _until(run_dir, ended.attempt), newest_checkpoint(run_dir)
     last, status = attempts[-1], ended.status
-    stopped = read_record(run_dir / STOP_NOTE, StopNote)
+    stopped = read_record(run_dir / STOP_NOTE_FILE, StopNote)
     # A launcher that ends the other processes may see another status. The run removed an older note as it began.
     if status == INTERRUPTED or (stopped is not None and last.start is not None and last.cause is None):
         return _interrupted(stopped, ended)
@@ -113,12 +107,6 @@ def decide(run_dir: Path, ended: Ended) -> Decision:
     where = f"from step {saved} on" if saved is not None else "from the initial checkpoint"
     without = f", without {', '.join(exclude)}" if exclude else ""
     return Decision(ENDINGS["failed"].action, status or 1, f"{said}; starting again {where}{without}", exclude, known)
-
-
-def finished(run_dir: Path) -> str | None:
-    """Return the status with which the run has ended by itself; None if it has not."""
-    summary = read_object(run_dir / "summary.json")
-    return None if summary is None else str(summary.get("status"))
 
 
 def _until(run_dir: Path, attempt: str) -> list[PastAttempt]:

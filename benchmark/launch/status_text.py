@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmark.run_record.file_names import EVENTS_FILE, attempts_folder
 from benchmark.run_record.status.run_status import (
     AttemptRow,
     RunStatus,
@@ -53,7 +54,7 @@ def run_folders(paths: Sequence[Path]) -> list[Path]:
 
 
 def _is_run(path: Path) -> bool:
-    return (path / "events.jsonl").is_file() or (path / "attempts").is_dir()
+    return (path / EVENTS_FILE).is_file() or attempts_folder(path).is_dir()
 
 
 def _text(found: Sequence[RunStatus]) -> str:

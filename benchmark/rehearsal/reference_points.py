@@ -13,6 +13,7 @@ from typing import Any
 from benchmark.config.benchmark_config import Benchmark
 from benchmark.judging.results.convergence import make_point
 from benchmark.rehearsal.rehearse import rehearse
+from benchmark.run_record.file_names import CONFIG_FILE, SUMMARY_FILE
 from foundation.errors import CheckFailed, InputError
 from foundation.file_formats.json_files import read_json
 from foundation.outputs.publish import write_text
@@ -29,12 +30,12 @@ def rehearse_seeds(benchmark: Benchmark, seeds: int, work_dir: Path) -> list[Pat
 
     Raises CheckFailed when one of them does not reach its target or does not pass the review.
     """
-    while (have := len(list(work_dir.glob("run_*/summary.json")))) < seeds:
+    while (have := len(list(work_dir.glob(f"run_*/{SUMMARY_FILE}")))) < seeds:
         print(f"=== run {have + 1} of {seeds}", flush=True)
         status = rehearse(benchmark, work_dir)
         if status:
             raise CheckFailed(f"run {have + 1} of {seeds} ended with exit status {status}; see {work_dir}")
-    return sorted(path.parent for path in work_dir.glob("run_*/summary.json")) if seeds else []
+    return sorted(path.parent for path in work_dir.glob(f"run_*/{SUMMARY_FILE}")) if seeds else []
 
 
 def write_reference_points(runs: Sequence[Path], output: Path) -> str:
@@ -44,7 +45,7 @@ def write_reference_points(runs: Sequence[Path], output: Path) -> str:
     """
     benchmarks, taken, samples = [], [], []
     for run in runs:
-        summary, config = _read(run / "summary.json"), _read(run / "config.json")
+        summary, config = _read(run / SUMMARY_FILE), _read(run / CONFIG_FILE)
         if summary["status"] != "success":
             raise InputError(f"{run}: {summary['status']}; a reference point is a run that reached its target")
         benchmarks.append(config["benchmark"])

@@ -15,7 +15,8 @@ from benchmark.config.field_checks import require_seed
 from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS
 from benchmark.judging.review.verdict import Review, review
 from benchmark.launch.one_machine import run_here
-from benchmark.run_record.checkpoint_folder import whole_checkpoints
+from benchmark.run_record.checkpoint_list import whole_checkpoints
+from benchmark.run_record.file_names import result_path, summary_path
 from data_prep.token_files.indexed_dataset import IndexedDataset
 from foundation.child_processes import require_free_port, run_module
 from foundation.errors import InputError
@@ -97,11 +98,11 @@ class _Rehearsal:
         checkpoint = self._prepare_checkpoint() if self.benchmark.start_iterations else None
         run_dir, number = self._next_run()
         status = self._timed_run(run_dir, number, train_sets, checkpoint)
-        summary = json.loads((run_dir / "summary.json").read_text())
+        summary = json.loads(summary_path(run_dir).read_text())
         verdict = None
         if self.c4_path is None:
             with self._stage("review"):
-                verdict = review([run_dir / f"result_{number}.txt"])
+                verdict = review([result_path(run_dir, number)])
         self._replay(run_dir, summary)
         self._command("report", "benchmark", "report", run_dir, "--output", run_dir / "report.html")
         self._last_screen(summary, verdict, run_dir)
@@ -151,7 +152,7 @@ class _Rehearsal:
     def _next_run(self) -> tuple[Path, int]:
         """Return the first run folder without a finished run, and its number: an interrupted run is continued."""
         number = 0
-        while (self.work / f"run_{number}" / "summary.json").exists():
+        while summary_path(self.work / f"run_{number}").exists():
             number += 1
         return self.work / f"run_{number}", number
 

@@ -15,14 +15,18 @@ An attempt is one start of all processes. A run has several when it was interrup
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmark.run_record.file_names import (
+    ALARM_FILE,
+    ATTEMPT_ENDING_FILE,
+    ATTEMPT_START_FILE,
+    attempt_path,
+    attempts_folder,
+)
 from benchmark.run_record.small_files import read_record, write_object
 
-LAUNCHER_LOG = "launcher.log"
-ALARM = "alarm"
 RUN_FOLDER_MODE = 0o750
 """Mode of a new run folder, which an existing folder does not get."""
 
@@ -67,14 +71,6 @@ def make_run_folder(run_dir: Path) -> None:
     run_dir.mkdir(RUN_FOLDER_MODE, parents=True, exist_ok=True)
 
 
-def attempts_folder(run_dir: Path) -> Path:
-    return run_dir / "attempts"
-
-
-def attempt_path(run_dir: Path, attempt: str) -> Path:
-    return attempts_folder(run_dir) / attempt
-
-
 def all_attempts(run_dir: Path) -> list[Path]:
     """Return the folders of the attempts at a run, the oldest first."""
     folder = attempts_folder(run_dir)
@@ -98,44 +94,28 @@ def new_attempt(run_dir: Path) -> str:
     return name
 
 
-def newest_saved(run_dir: Path) -> int | None:
-    """Return the optimizer steps of the newest whole checkpoint, or None if there is none.
-
-    A checkpoint folder gets its final name only once it is whole.
-    """
-    folder = run_dir / "checkpoints"
-    names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
-    steps = [int(match[1]) for match in (re.fullmatch(r"step_(\d+)", name) for name in names) if match]
-    return max(steps, default=None)
-
-
-def rank_file(attempt: Path, rank: int, suffix: str) -> Path:
-    """Return the path of a rank's file; ``suffix`` is "log", "incident.json", "stacks.txt" or "collectives.json"."""
-    return attempt / f"rank_{rank:05d}.{suffix}"
-
-
 def write_start(attempt: Path, start: AttemptStart) -> None:
-    write_object(attempt / "attempt.json", start)
+    write_object(attempt / ATTEMPT_START_FILE, start)
 
 
 def write_end(attempt: Path, end: AttemptEnd) -> None:
-    write_object(attempt / "ended.json", end)
+    write_object(attempt / ATTEMPT_ENDING_FILE, end)
 
 
 def read_start(attempt: Path) -> AttemptStart | None:
     """Read ``attempt.json``; None if the attempt ended before it began, or the file is damaged."""
-    return read_record(attempt / "attempt.json", AttemptStart)
+    return read_record(attempt / ATTEMPT_START_FILE, AttemptStart)
 
 
 def read_end(attempt: Path) -> AttemptEnd | None:
     """Read ``ended.json``; None if no launcher saw the end, or the file is damaged."""
-    return read_record(attempt / "ended.json", AttemptEnd)
+    return read_record(attempt / ATTEMPT_ENDING_FILE, AttemptEnd)
 
 
 def raise_alarm(attempt: Path, text: str) -> bool:
     """Tell the watchdogs of all processes that one failed; return whether this is the attempt's first alarm."""
     try:
-        handle = os.open(attempt / ALARM, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        handle = os.open(attempt / ALARM_FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     except FileExistsError:
         return False
     with os.fdopen(handle, "w") as file:

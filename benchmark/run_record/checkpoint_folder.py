@@ -20,6 +20,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from benchmark.run_record.checkpoint_list import whole_checkpoints
+from benchmark.run_record.file_names import (
+    DIGESTS_FILE,
+    PROGRESS_FILE,
+    RETIRED,
+    SET_ASIDE_FOLDER,
+    SHARD_METADATA,
+    checkpoint_path,
+    checkpoints_folder,
+)
 from benchmark.run_record.run_progress import Progress, progress_of
 from checksums.md5_list import format_list, read_list
 from foundation.errors import InputError
@@ -27,12 +37,6 @@ from foundation.file_formats.json_files import DAMAGED, LARGEST_JSON, read_bound
 from foundation.outputs.digest import md5_file
 from foundation.outputs.publish import PARTIAL, sync_to_disk, write_text
 
-PROGRESS = "progress.json"
-DIGESTS = "digests.md5"
-SHARD_METADATA = ".metadata"
-"""PyTorch's list of the tensors in the shards."""
-RETIRED = ".retired"
-"""Suffix of the name of a folder that is being removed."""
 MOST_NAMED = 8
 """Most damaged files that a message names."""
 MOST_NAME_CHARACTERS = 60
@@ -52,27 +56,6 @@ class DamagedCheckpoint(InputError):
         return ", ".join(self.names[:MOST_NAMED]) + remainder
 
 
-def checkpoints_folder(run_dir: Path) -> Path:
-    return run_dir / "checkpoints"
-
-
-def checkpoint_path(run_dir: Path, steps: int) -> Path:
-    return checkpoints_folder(run_dir) / f"step_{steps:08d}"
-
-
-def whole_checkpoints(run_dir: Path) -> list[int]:
-    """Return the steps of the checkpoints in the run folder, the oldest first."""
-    folder = checkpoints_folder(run_dir)
-    names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
-    return sorted(int(match[1]) for match in (re.fullmatch(r"step_(\d+)", name) for name in names) if match)
-
-
-def newest_checkpoint(run_dir: Path) -> int | None:
-    """Return the steps of the newest whole checkpoint, or None if there is none."""
-    steps = whole_checkpoints(run_dir)
-    return steps[-1] if steps else None
-
-
 def set_aside(run_dir: Path, steps: Sequence[int], *, why: str) -> Path | None:
     """Move checkpoints out of the way, so that a run resumes from an older one; return their new place.
 
@@ -81,7 +64,7 @@ def set_aside(run_dir: Path, steps: Sequence[int], *, why: str) -> Path | None:
     """
     if not steps:
         return None
-    parent = checkpoints_folder(run_dir) / "set_aside"
+    parent = checkpoints_folder(run_dir) / SET_ASIDE_FOLDER
     parent.mkdir(exist_ok=True)
     numbers = [int(match[1]) for match in (re.match(r"(\d+)_", entry.name) for entry in parent.iterdir()) if match]
     words = re.sub(r"[^a-z0-9]+", "_", why.lower()).strip("_")[:MOST_NAME_CHARACTERS]
@@ -106,21 +89,21 @@ def progress_from_json(text: str | bytes) -> Progress:
 
 def read_progress(folder: Path) -> Progress:
     """Return the progress stored in a checkpoint. Raises DamagedCheckpoint if it is missing or was changed."""
-    path = folder / PROGRESS
+    path = folder / PROGRESS_FILE
     try:
         content = read_bounded(path, LARGEST_JSON)
     except (OSError, InputError) as error:
-        raise DamagedCheckpoint(folder, [PROGRESS]) from error
+        raise DamagedCheckpoint(folder, [PROGRESS_FILE]) from error
     try:
-        listed = read_list(folder / DIGESTS)
+        listed = read_list(folder / DIGESTS_FILE)
     except (OSError, InputError) as error:
-        raise DamagedCheckpoint(folder, [DIGESTS]) from error
+        raise DamagedCheckpoint(folder, [DIGESTS_FILE]) from error
     try:
-        if hashlib.md5(content, usedforsecurity=False).hexdigest() != listed.get(PROGRESS):
+        if hashlib.md5(content, usedforsecurity=False).hexdigest() != listed.get(PROGRESS_FILE):
             raise ValueError
         return progress_from_json(content)
     except DAMAGED as error:
-        raise DamagedCheckpoint(folder, [PROGRESS]) from error
+        raise DamagedCheckpoint(folder, [PROGRESS_FILE]) from error
 
 
 def publish_checkpoint(partial: Path, final: Path, shard_digests: Mapping[str, str], progress: str) -> None:
@@ -129,9 +112,9 @@ def publish_checkpoint(partial: Path, final: Path, shard_digests: Mapping[str, s
     ``shard_digests``: MD5 by file name, of the shards of all processes. A checkpoint that had the name before is
     retired once the new one is whole.
     """
-    write_text(partial / PROGRESS, progress)
-    other_digests = {name: md5_file(partial / name) for name in (PROGRESS, SHARD_METADATA)}
-    write_text(partial / DIGESTS, format_list({**shard_digests, **other_digests}))
+    write_text(partial / PROGRESS_FILE, progress)
+    other_digests = {name: md5_file(partial / name) for name in (PROGRESS_FILE, SHARD_METADATA)}
+    write_text(partial / DIGESTS_FILE, format_list({**shard_digests, **other_digests}))
     if final.exists():
         retire(final)
     partial.rename(final)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
+
+from benchmark.run_record.file_names import summary_path
+from benchmark.run_record.small_files import read_object
 
 Ending = Literal["success", "target not reached", "interrupted", "failed", "bad input"]
 Action = Literal["done", "requeue", "again", "stop"]
@@ -39,16 +43,20 @@ class RunEnd:
     reached_target: bool = False
 
 
-STOP_NOTE = "stopped.json"
-"""File in the run's folder, written for the launcher if the run stopped and may be continued (``StopNote``). The next
-start of the run removes it."""
-
-
 @dataclass(frozen=True)
 class StopNote:
+    """The contents of ``stopped.json``, which the run writes for the launcher if it may be continued; its next start
+    removes it."""
+
     by: str
     """The request that stopped it: "exit trigger", "signal SIGUSR2", "signal SIGTERM" or "time limit"."""
     steps: int
     """Optimizer steps done since the initial checkpoint."""
     saved: bool
     """True if there is a checkpoint of exactly these steps; otherwise the run goes on from an older one."""
+
+
+def finished_status(run_dir: Path) -> str | None:
+    """Return the status with which the run has ended by itself, from ``summary.json``; None if it has not."""
+    summary = read_object(summary_path(run_dir))
+    return None if summary is None else str(summary.get("status"))

@@ -23,11 +23,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from benchmark.run_record.file_names import EVIDENCE_FILE
 from foundation.errors import InputError
 from foundation.regular_files import UnfitFile, read_regular
 
-EVIDENCE = "evidence.jsonl"
-"""Name of the file beside the run's result_N.txt."""
 VERSION = 2
 """Version of the form of the records and of the fingerprints."""
 NOTHING = "0" * 64
@@ -122,7 +121,9 @@ class Fault:
     def text(self) -> str:
         """Describe the fault for people: not too long, and without characters that a terminal would obey."""
         where = ", ".join(f"{name} {value}" for name, value in (("line", self.line), ("step", self.step)) if value)
-        return f"{where or EVIDENCE}: {self.what}: recorded {printable(self.recorded)}, found {printable(self.found)}"
+        return (
+            f"{where or EVIDENCE_FILE}: {self.what}: recorded {printable(self.recorded)}, found {printable(self.found)}"
+        )
 
 
 @dataclass(frozen=True)

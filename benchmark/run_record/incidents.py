@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from benchmark.run_record.attempt_folder import rank_file
+from benchmark.run_record.file_names import INCIDENT_FILE, rank_file
 from benchmark.run_record.phases import PHASES
 from benchmark.run_record.small_files import read_record, write_object
 
@@ -64,14 +64,14 @@ def own_incident(rank: int, host: str, kind: IncidentKind, *, steps: int | None,
 
 def write_incident(attempt: Path, incident: Incident) -> None:
     """Write the incident into the attempt's folder, unless its process left one already: the first is the cause."""
-    path = rank_file(attempt, incident.rank, "incident.json")
+    path = rank_file(attempt, incident.rank, INCIDENT_FILE)
     if not path.exists():
         write_object(path, incident)
 
 
 def read_incidents(attempt: Path) -> list[Incident]:
     """Return all incidents of an attempt, the earliest first; damaged files are passed over."""
-    read = [read_record(path, Incident) for path in sorted(attempt.glob("rank_*.incident.json"))]
+    read = [read_record(path, Incident) for path in sorted(attempt.glob(f"rank_*.{INCIDENT_FILE}"))]
     return sorted((incident for incident in read if incident is not None), key=lambda incident: incident.time_s)
 
 

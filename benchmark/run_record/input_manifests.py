@@ -6,11 +6,11 @@ The run copies them when it begins, so that a package needs no file outside the 
 from collections.abc import Iterable
 from pathlib import Path
 
+from benchmark.run_record.file_names import MANIFESTS_FOLDER
 from foundation.errors import InputError
 from foundation.outputs.publish import write_text
 from foundation.regular_files import children, is_regular, read_regular
 
-MANIFESTS_FOLDER = "manifests"
 MANIFEST_SUFFIX = ".manifest.json"
 MOST_MANIFEST_BYTES = 16 << 20
 

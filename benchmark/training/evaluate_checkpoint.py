@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from benchmark.config.run_config import RunConfig
-from benchmark.run_record.checkpoint_folder import PROGRESS, read_progress
+from benchmark.run_record.checkpoint_folder import read_progress
+from benchmark.run_record.file_names import PROGRESS_FILE
 from benchmark.run_record.run_progress import starting_progress
 from benchmark.training.checkpoints.checkpoint_reader import fill_from_dcp, verify_checkpoint
 from benchmark.training.engine.rank_environment import read_environment
@@ -39,7 +40,7 @@ def evaluate_checkpoint(config: RunConfig) -> CheckpointQuality | None:
         raise InputError("--checkpoint is missing: the converted initial checkpoint, or a run's own")
     if environment.rank == 0:
         require_inputs(config.data, benchmark, trains=False)
-    is_own = (checkpoint / PROGRESS).is_file()
+    is_own = (checkpoint / PROGRESS_FILE).is_file()
     attention = benchmark.model, config.precision
     with training_world(system, environment, deterministic=config.deterministic, attention=attention) as world:
         progress = read_progress(checkpoint) if is_own else starting_progress(benchmark, config.data.seed or 0)

@@ -15,18 +15,19 @@ from typing import NoReturn
 import torch
 
 from benchmark.config.run_config import RunConfig
-from benchmark.run_record.attempt_folder import attempt_path, make_run_folder, raise_alarm, rank_file
+from benchmark.run_record.attempt_folder import make_run_folder, raise_alarm
 from benchmark.run_record.endings import ENDINGS, Ending
-from benchmark.run_record.heartbeat import HangLimits, Heartbeat
+from benchmark.run_record.file_names import COLLECTIVES_FILE, RANK_LOG, STACKS_FILE, attempt_path, rank_file
 from benchmark.run_record.incidents import Incident, IncidentKind, own_incident, write_incident
 from benchmark.run_record.phases import PhaseLog
 from benchmark.training.debugging.collective_trace import explaining
 from benchmark.training.engine.distributed import end_process
 from benchmark.training.engine.meeting_point import MeetingFailed
 from benchmark.training.engine.rank_environment import Environment, read_environment
+from benchmark.training.liveness.heartbeat import HangLimits, Heartbeat
+from benchmark.training.liveness.watchdog import STACKS_SIGNAL, watched
 from benchmark.training.run_folder import refuse_finished
 from benchmark.training.train import train
-from benchmark.training.watchdog import STACKS_SIGNAL, watched
 from foundation.errors import CheckFailed, InputError
 
 TELLING_S = 10.0
@@ -74,14 +75,14 @@ def _train_watched(config: RunConfig, environment: Environment) -> NoReturn:
     attempt.mkdir(parents=True, exist_ok=True)
     terminal = os.dup(sys.stderr.fileno())
     if environment.rank > 0:
-        _log_to(rank_file(attempt, environment.rank, "log"))
+        _log_to(rank_file(attempt, environment.rank, RANK_LOG))
     heartbeat = Heartbeat(HangLimits(config.system.start_limit_s, config.system.hang_floor_s))
     watchdog = (
         watched(heartbeat, attempt, environment.rank, environment.host)
         if config.guards.watchdog
         else contextlib.nullcontext()
     )
-    stacks, collectives = (rank_file(attempt, environment.rank, name) for name in ("stacks.txt", "collectives.json"))
+    stacks, collectives = (rank_file(attempt, environment.rank, name) for name in (STACKS_FILE, COLLECTIVES_FILE))
     with watchdog, _stacks_on_signal(stacks), explaining(heartbeat, collectives):
         try:
             ending = train(config, environment, PhaseLog(heartbeat))

@@ -12,15 +12,14 @@ from pathlib import Path
 
 from benchmark.run_record.checkpoint_folder import (
     DamagedCheckpoint,
-    checkpoint_path,
-    checkpoints_folder,
     progress_as_json,
     progress_from_json,
     read_progress,
     set_aside,
-    whole_checkpoints,
 )
+from benchmark.run_record.checkpoint_list import whole_checkpoints
 from benchmark.run_record.events.mlperf_log import LogMark, MlperfLog
+from benchmark.run_record.file_names import checkpoint_path, checkpoints_folder
 from benchmark.run_record.phases import PhaseLog
 from benchmark.run_record.run_progress import Progress
 from benchmark.training.checkpoints.checkpoint_reader import fill_state, verify_checkpoint

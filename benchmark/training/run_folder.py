@@ -15,7 +15,6 @@ from benchmark.config.run_config import RunConfig
 from benchmark.config.run_sections import LoggingOptions
 from benchmark.run_record.attempt_folder import make_run_folder
 from benchmark.run_record.checkpoint_folder import remove_retired, retire_partial
-from benchmark.run_record.endings import STOP_NOTE
 from benchmark.run_record.events.console import Console
 from benchmark.run_record.events.event import Sink
 from benchmark.run_record.events.event_log import EventLog
@@ -23,6 +22,7 @@ from benchmark.run_record.events.line_files import JsonLines
 from benchmark.run_record.events.mlperf_log import MlperfLog
 from benchmark.run_record.events.run_clock import RunClock
 from benchmark.run_record.events.telemetry import PrometheusTextfile, TensorBoard, WeightsAndBiases
+from benchmark.run_record.file_names import EVENTS_FILE, STOP_NOTE_FILE, TENSORBOARD_FOLDER, result_path, summary_path
 from benchmark.run_record.run_progress import starting_progress
 from benchmark.training.resume_point import choose_resume_point
 from benchmark.training.run_log import RunLog
@@ -51,7 +51,7 @@ def open_run_folder(
         stack.enter_context(only_one_in(folder, "choose another --run-dir"))
         refuse_finished(folder)  # the run that held the lock may have ended meanwhile
         begun_config = begun_with(folder)
-        (folder / STOP_NOTE).unlink(missing_ok=True)
+        (folder / STOP_NOTE_FILE).unlink(missing_ok=True)
         retire_partial(folder)
         remove_retired(folder)
         mlperf_log = MlperfLog(result_path(folder, config.result_number))
@@ -73,19 +73,11 @@ def refuse_finished(folder: Path) -> None:
         raise InputError(f"{folder}: holds a finished run; choose another --run-dir")
 
 
-def summary_path(folder: Path) -> Path:
-    return folder / "summary.json"
-
-
-def result_path(folder: Path, number: int) -> Path:
-    return folder / f"result_{number}.txt"
-
-
 def event_sinks(folder: Path, logging: LoggingOptions, expected_steps: int, system: str) -> list[Sink]:
     """Return the sinks of a run's events besides its MLPerf log. ``system``: its name."""
-    sinks: list[Sink] = [JsonLines(folder / "events.jsonl"), Console(logging.log_interval, expected_steps)]
+    sinks: list[Sink] = [JsonLines(folder / EVENTS_FILE), Console(logging.log_interval, expected_steps)]
     if logging.tensorboard:
-        sinks.append(TensorBoard(folder / "tensorboard"))
+        sinks.append(TensorBoard(folder / TENSORBOARD_FOLDER))
     if logging.prometheus_textfile is not None:
         name = folder.absolute().name
         sinks.append(PrometheusTextfile(logging.prometheus_textfile, run=name, system=system))

@@ -15,7 +15,7 @@ from benchmark.config.run_config import Precision
 from benchmark.config.run_sections import LoggingOptions
 from benchmark.config.system_config import System
 from benchmark.machine.run_environment import float32_products, seconds_since_process_start
-from benchmark.run_record.attempt_folder import AttemptStart, all_attempts, attempt_path, read_end, write_start
+from benchmark.run_record.attempt_folder import AttemptStart, all_attempts, read_end, write_start
 from benchmark.run_record.endings import RunEnd
 from benchmark.run_record.events.event_log import EventLog
 from benchmark.run_record.events.mlperf_log import (
@@ -26,6 +26,7 @@ from benchmark.run_record.events.mlperf_log import (
     logged_progress,
     progress_fields,
 )
+from benchmark.run_record.file_names import attempt_path
 from benchmark.run_record.run_progress import Progress
 from benchmark.training.engine.rank_environment import Environment
 from benchmark.training.observer import Observer

@@ -20,8 +20,9 @@ from typing import Any
 
 import msgspec
 
-from benchmark.config.run_config import CONFIG_FILENAME, RunConfig
+from benchmark.config.run_config import RunConfig
 from benchmark.config.run_sections import DataOptions
+from benchmark.run_record.file_names import CONFIG_FILE, INPUTS_FILE
 from benchmark.training.resume_point import ResumePoint
 from checksums.md5_list import MAY_DIFFER
 from data_prep.sample_order.blend import normalized
@@ -36,7 +37,6 @@ from foundation.outputs.publish import write_text
 
 SAMPLED_FILES = 256
 """Most files of a checkpoint that are read; the checkpoint has 123,520."""
-INPUTS = "inputs.json"
 MUST_NOT_CHANGE = ("benchmark", "precision")
 """Fields of the configuration that must be the same when a run is continued."""
 
@@ -76,7 +76,7 @@ def as_json(config: Any) -> Any:
 
 def begun_with(folder: Path) -> dict[str, Any] | None:
     """Return the fixed part of the configuration that an earlier, unfinished run in this folder began with."""
-    path = folder / CONFIG_FILENAME
+    path = folder / CONFIG_FILE
     try:
         config = read_json(path, dict)
         return {**{name: config[name] for name in MUST_NOT_CHANGE}, "seed": config["data"]["seed"]}
@@ -105,7 +105,7 @@ def settle_run(
     elif inputs is not None:
         write_identities(folder, inputs)
     resolved = replace(config, data=replace(config.data, seed=point.progress.seed))
-    write_text(folder / CONFIG_FILENAME, json.dumps(as_json(resolved), indent=1) + "\n")
+    write_text(folder / CONFIG_FILE, json.dumps(as_json(resolved), indent=1) + "\n")
 
 
 def choose_seed(requested: int | None, begun_config: dict[str, Any] | None) -> int:
@@ -206,14 +206,14 @@ def _md5_by_manifest(output: Path, name: str) -> str | None:
 
 
 def write_identities(run_dir: Path, identities: InputIdentities) -> None:
-    write_text(run_dir / INPUTS, json.dumps(asdict(identities), indent=1) + "\n")
+    write_text(run_dir / INPUTS_FILE, json.dumps(asdict(identities), indent=1) + "\n")
 
 
 def read_identities(run_dir: Path) -> InputIdentities | None:
     """Return the identities that the run began with; None if there are none. Raises InputError if the file is
     damaged."""
     try:
-        return read_json(run_dir / INPUTS, InputIdentities, mend="not what a run writes; choose another --run-dir")
+        return read_json(run_dir / INPUTS_FILE, InputIdentities, mend="not what a run writes; choose another --run-dir")
     except FileNotFoundError:
         return None
 

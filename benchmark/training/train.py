@@ -8,9 +8,9 @@ evaluations and checkpoints too.
 
 from benchmark.config.run_config import RunConfig
 from benchmark.machine.run_environment import run_environment, seconds_since_process_start
-from benchmark.run_record.attempt_folder import attempt_path
-from benchmark.run_record.checkpoint_folder import newest_checkpoint
+from benchmark.run_record.checkpoint_list import newest_checkpoint
 from benchmark.run_record.endings import Ending
+from benchmark.run_record.file_names import attempt_path
 from benchmark.run_record.input_manifests import copy_manifests
 from benchmark.run_record.phases import PhaseLog
 from benchmark.training.debugging.debug_observers import debug_environment, debugging

@@ -37,6 +37,9 @@ BENCHMARK_STEP: int = PARAM_GROUP["step"]
 """Adam's step that the reference's converter writes for every checkpoint."""
 LARGEST_STEP = (1 << 31) - 1
 
+CONFIG, CHECKPOINTS, PROGRESS = "config.json", "checkpoints", "progress.json"
+"""Names in the folder of a run, as in benchmark/run_record/file_names.py."""
+
 TRANSFORMATIONS = 4
 STEP = "step"
 KINDS = (r".*_2\.count", r".*\.count", STEP)
@@ -174,8 +177,8 @@ def benchmark_of_run(folder: Path) -> BenchmarkConfig | None:
 
     Raises InputError if the run's config.json is damaged.
     """
-    path = folder.absolute().parent.parent / "config.json"
-    if folder.absolute().parent.name != "checkpoints" or not path.is_file():
+    path = folder.absolute().parent.parent / CONFIG
+    if folder.absolute().parent.name != CHECKPOINTS or not path.is_file():
         return None
     return read_json(path, RunSizes, mend=f"it is not a run's configuration; copy {folder} elsewhere").benchmark
 
@@ -186,7 +189,7 @@ def run_steps(folder: Path) -> tuple[int | None, int | None]:
     Either is None if the run's files do not give it. Raises InputError if they are damaged.
     """
     try:
-        progress = read_json(folder / "progress.json", RunProgress, mend="use another checkpoint")
+        progress = read_json(folder / PROGRESS, RunProgress, mend="use another checkpoint")
     except FileNotFoundError:
         return None, None
     if progress.global_batch_size < 1:

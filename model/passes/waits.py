@@ -1,7 +1,7 @@
 """The places where passes wait for other processes, by the thing they wait for.
 
 Each wait has a function of its own, for its name is what the listing of a hanging process's stacks shows, and what its
-watchdog tells (benchmark/training/watchdog.py). ``work`` is what a collective returned that was begun earlier.
+watchdog tells (benchmark/training/liveness/watchdog.py). ``work`` is what a collective returned that was begun earlier.
 """
 
 from collections.abc import Iterable

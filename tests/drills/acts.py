@@ -82,7 +82,7 @@ def deadlock(strike: Strike, arguments: Arguments) -> Arguments:
 
 def lose_the_watchdog(strike: Strike, arguments: Arguments) -> Arguments:
     for process in children():
-        if b"benchmark.training.watchdog" in Path(f"/proc/{process}/cmdline").read_bytes():
+        if b"benchmark.training.liveness.watchdog" in Path(f"/proc/{process}/cmdline").read_bytes():
             os.kill(process, signal.SIGKILL)
     return arguments
 

@@ -18,7 +18,8 @@ from benchmark.launch import keep_running as launcher
 from benchmark.launch.keep_running import RunPlace, environment_of, keep_running
 from benchmark.launch.next_attempt import Decision, PastAttempt, past_attempt
 from benchmark.run_record.attempt_folder import all_attempts
-from benchmark.run_record.checkpoint_folder import checkpoint_path, newest_checkpoint
+from benchmark.run_record.checkpoint_list import newest_checkpoint
+from benchmark.run_record.file_names import checkpoint_path
 from benchmark.run_record.mllog import LogEvent, read_log
 from benchmark.run_record.recorded_events import RecordedEvent, read_events
 from benchmark.training.engine.forked_ranks import run_ranks

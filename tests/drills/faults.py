@@ -12,7 +12,8 @@ from pathlib import Path
 from random import Random
 from typing import Literal
 
-from benchmark.run_record.checkpoint_folder import checkpoint_path, checkpoints_folder, newest_checkpoint
+from benchmark.run_record.checkpoint_list import newest_checkpoint
+from benchmark.run_record.file_names import checkpoint_path, checkpoints_folder
 
 Rank = int | Literal["any", "all"]
 TWO_PAGES = 8192

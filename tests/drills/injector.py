@@ -20,7 +20,7 @@ from tests.drills.faults import Fault
 
 WRITER, FOLDER = (f"benchmark.training.checkpoints.checkpoint_{name}" for name in ("writer", "folder"))
 SEAMS: dict[str, tuple[str, str]] = {
-    "phase": ("benchmark.run_record.heartbeat", "Heartbeat.enter"),
+    "phase": ("benchmark.training.liveness.heartbeat", "Heartbeat.enter"),
     "step": ("benchmark.training.loop", "train_step"),
     "passes": ("benchmark.training.step", "accumulate"),
     "gradients": ("benchmark.training.engine.adam", "Adam.gradient_square_sum"),

@@ -21,16 +21,16 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.config.run_config import RunConfig
-from benchmark.run_record.attempt_folder import attempt_path
-from benchmark.run_record.heartbeat import HangLimits, Heartbeat
+from benchmark.run_record.file_names import attempt_path
 from benchmark.run_record.phases import Phase, PhaseLog
 from benchmark.training.engine.distributed import end_process
 from benchmark.training.engine.forked_ranks import run_ranks
 from benchmark.training.engine.rank_environment import read_environment
+from benchmark.training.liveness.heartbeat import HangLimits, Heartbeat
+from benchmark.training.liveness.watchdog import watched
 from benchmark.training.observers.speed_watch import SpeedWatch
 from benchmark.training.observers.spikes import SpikeGuard
 from benchmark.training.train import train
-from benchmark.training.watchdog import watched
 from tests.drills.acts import children
 from tests.drills.practice import BATCH, LAYOUTS, PRACTICE, practice_config, prepared_inputs
 

@@ -11,14 +11,13 @@ from typing import Any
 from benchmark.config.accelerators import accelerator_named
 from benchmark.judging.report.judgement import ReportedRun
 from benchmark.judging.report.page_parts import NOTHING, Cell, Row, Section, Table, Words, number
+from benchmark.run_record.file_names import PLAN_FILE
 from benchmark.run_record.mllog import as_number
 from foundation.errors import InputError
 from foundation.file_formats.json_files import read_json
 from foundation.plain_text import shortened
 from foundation.sizes import duration
 
-PLAN_FILE = "plan.json"
-"""Name of the plan that is looked for in the folder of a run if no plan is given."""
 MOST_BYTES = 32 << 20
 MEMORY_DOUBT = 0.1
 """Relative range of planned memory, which has no interval of its own."""

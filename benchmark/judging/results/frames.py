@@ -19,6 +19,7 @@ from benchmark.judging.results.recorded_run import read_recorded_run
 from benchmark.judging.results.run_summary import RunSummary
 from benchmark.judging.results.score import Score, run_score, score
 from benchmark.judging.results.subjects import ResultSet
+from benchmark.run_record.file_names import EVENTS_FILE
 from benchmark.run_record.mllog import MOST_EXACT, ResultLog, as_number, read_log
 from benchmark.run_record.recorded_events import read_events
 from foundation.errors import InputError
@@ -62,7 +63,7 @@ def events_frame(path: Path | str) -> pandas.DataFrame:
     are numbers, objects and lists are JSON texts. Raises InputError if there is no such file.
     """
     path = Path(path)
-    file = path / "events.jsonl" if path.is_dir() else path
+    file = path / EVENTS_FILE if path.is_dir() else path
     if not file.is_file():
         raise InputError(f"{file}: no such file; give a run folder, or its events.jsonl")
     events = read_events(file)

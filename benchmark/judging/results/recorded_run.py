@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.judging.results.run_summary import RunSummary
+from benchmark.run_record.file_names import CONFIG_FILE, EVENTS_FILE, RESULT_FILES, result_name
 from benchmark.run_record.mllog import as_number, read_log
 from benchmark.run_record.recorded_events import RecordedEvent, last_note, read_events
 from foundation.errors import InputError
@@ -68,7 +69,7 @@ def with_records(summary: RunSummary) -> RecordedRun:
     be read."""
     path = summary.log.path
     config = config_beside(path)
-    return RecordedRun(path, summary, config, read_events(path.with_name("events.jsonl")) if config else ())
+    return RecordedRun(path, summary, config, read_events(path.with_name(EVENTS_FILE)) if config else ())
 
 
 SETTINGS = {
@@ -98,20 +99,22 @@ def settings(run: RecordedRun) -> dict[str, Any]:
 def _log_in(path: Path) -> Path:
     if is_regular(path):
         return path
-    found = [inside for inside in children(path) if inside.match("result_*.txt") and is_regular(inside)]
+    found = [inside for inside in children(path) if inside.match(RESULT_FILES) and is_regular(inside)]
     if len(found) != 1:
-        raise InputError(f"{path}: expected a result file, or a folder with one result_*.txt, not {len(found)} of them")
+        raise InputError(
+            f"{path}: expected a result file, or a folder with one {RESULT_FILES}, not {len(found)} of them"
+        )
     return found[0]
 
 
 def config_beside(log: Path) -> dict[str, Any]:
     """Return the configuration of the run that wrote ``log``; empty without one."""
-    path = log.with_name("config.json")
+    path = log.with_name(CONFIG_FILE)
     if not is_regular(path):
         return {}
     try:
         config = json.loads(read_regular(path, MOST_CONFIG_BYTES))
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: not a run's configuration ({error}); mend it or move it away") from error
-    ours = isinstance(config, dict) and log.name == f"result_{config.get('result_number')}.txt"
-    return config if ours else {}
+    number = config.get("result_number") if isinstance(config, dict) else None
+    return config if isinstance(number, int) and log.name == result_name(number) else {}

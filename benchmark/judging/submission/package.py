@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmark.config.run_config import CONFIG_FILENAME
 from benchmark.judging.results.recorded_run import MOST_CONFIG_BYTES, RecordedRun, settings
 from benchmark.judging.review.findings import Finding
 from benchmark.judging.review.verdict import SubjectReview, review
@@ -35,8 +34,8 @@ from benchmark.judging.submission.published_files import (
     published_config,
     without_addresses,
 )
-from benchmark.run_record.evidence_chain import EVIDENCE
-from benchmark.run_record.input_manifests import MANIFESTS_FOLDER, MOST_MANIFEST_BYTES, copied_manifests
+from benchmark.run_record.file_names import CONFIG_FILE, EVIDENCE_FILE, MANIFESTS_FOLDER, result_name
+from benchmark.run_record.input_manifests import MOST_MANIFEST_BYTES, copied_manifests
 from foundation.errors import InputError
 from foundation.git import REPOSITORY, commit_of, tracked_files
 from foundation.outputs.publish import published_folder
@@ -96,11 +95,11 @@ def assemble(folder: Path, system_json: Path, contents: Contents, code: Sequence
         path.mkdir(parents=True)
     shutil.copyfile(system_json, folder / "systems" / system_json.name)
     for number, result in enumerate(results):
-        copy_inside(result.path.parent, result.path.name, target=logs / f"result_{number}.txt")
+        copy_inside(result.path.parent, result.path.name, target=logs / result_name(number))
     copy_code(implementations / IMPLEMENTATION, code)
     write_configs(here / "configs", results)
     copy_evidence(here / "evidence", results)
-    write_documents(here, contents, write_manifests(here / "manifests", results))
+    write_documents(here, contents, write_manifests(here / MANIFESTS_FOLDER, results))
     content = {"implementation": IMPLEMENTATION, "commit": contents.commit, "settings": settings(results[0])}
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     (here / f"{system}_{IMPLEMENTATION}.json").write_text(text, encoding="utf-8")
@@ -122,8 +121,8 @@ def write_configs(folder: Path, results: Sequence[RecordedRun]) -> None:
     result_N/config.json. Logs outside a run folder have none."""
     for number, result in enumerate(results):
         if result.config:
-            config = json_inside(result.path.parent, CONFIG_FILENAME, most=MOST_CONFIG_BYTES)
-            path = folder / f"result_{number}" / CONFIG_FILENAME
+            config = json_inside(result.path.parent, CONFIG_FILE, most=MOST_CONFIG_BYTES)
+            path = folder / f"result_{number}" / CONFIG_FILE
             path.parent.mkdir(parents=True)
             path.write_text(as_text(published_config(config)), encoding="utf-8")
 
@@ -132,7 +131,7 @@ def copy_evidence(folder: Path, results: Sequence[RecordedRun]) -> None:
     """Copy the evidence of each run that has some, from which ``replay`` starts, as result_N/evidence.jsonl."""
     for number, result in enumerate(results):
         if result.config:
-            copy_inside(result.path.parent, EVIDENCE, target=folder / f"result_{number}" / EVIDENCE)
+            copy_inside(result.path.parent, EVIDENCE_FILE, target=folder / f"result_{number}" / EVIDENCE_FILE)
 
 
 def write_manifests(folder: Path, results: Sequence[RecordedRun]) -> list[str]:
@@ -170,7 +169,7 @@ def _given(folder: Path, system_json: Path, contents: Contents) -> dict[str, str
     """Return the origin of each file in the folder."""
     system = system_json.stem
     logs = folder / "results" / system / contents.judged.name
-    given = {str(logs / f"result_{number}.txt"): str(result.path) for number, result in enumerate(contents.results)}
+    given = {str(logs / result_name(number)): str(result.path) for number, result in enumerate(contents.results)}
     given[str(folder / "systems" / f"{system}.json")] = str(system_json)
     return given
 

@@ -13,10 +13,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 import checksums
 from benchmark.config.benchmark_config import Benchmark
-from benchmark.config.run_config import CONFIG_FILENAME
 from benchmark.config.system_config import SUFFIX, System, system_text
 from benchmark.judging.results.judged import Judged
 from benchmark.judging.results.recorded_run import RecordedRun, settings
+from benchmark.run_record.file_names import CONFIG_FILE, result_name
 from checksums.md5_list import read_list
 from foundation.errors import InputError
 
@@ -80,7 +80,7 @@ def write_documents(folder: Path, contents: Contents, manifests: Sequence[str]) 
         **vars(contents),
         **vars(PREPARED[contents.judged.name]),
         "has_checkpoint": contents.benchmark.start_iterations > 0,
-        "config_filename": CONFIG_FILENAME,
+        "config_filename": CONFIG_FILE,
         "system_file": system_file,
         "system_name": contents.description.get("system_name", ""),
         "settings": settings(first),
@@ -146,7 +146,7 @@ def _run(result: RecordedRun, number: int, judged: Judged) -> list[str]:
     summary = result.summary
     values = [evaluation.log_perplexity for evaluation in summary.evaluations]
     return [
-        f"result_{number}.txt",
+        result_name(number),
         ", ".join(map(str, summary.seeds)),
         "-" if summary.minutes is None else f"{summary.minutes:.2f}",
         "-" if summary.trained_tokens is None else judged.count(summary.trained_tokens),
@@ -161,7 +161,7 @@ def _system(result: RecordedRun) -> System | None:
         found = result.config.get("system")
         return None if found is None else msgspec.convert(found, System)
     except (ValueError, InputError) as error:
-        path = result.path.with_name(CONFIG_FILENAME)
+        path = result.path.with_name(CONFIG_FILE)
         raise InputError(f"{path}: no system in it ({error}); package with the version that made the run") from None
 
 

@@ -12,7 +12,8 @@ from benchmark.judging.results.judged import OFFICIAL, Judged
 from benchmark.judging.results.recorded_run import RecordedRun, read_recorded_run
 from benchmark.judging.results.system_description import MOST_BYTES, marked_fields
 from benchmark.judging.review.rules.naming_rules import like_name
-from benchmark.run_record.evidence_chain import EVIDENCE, broken_links, read_chain
+from benchmark.run_record.evidence_chain import broken_links, read_chain
+from benchmark.run_record.file_names import EVIDENCE_FILE
 from foundation.errors import InputError
 from foundation.plain_text import shortened
 from foundation.regular_files import UnfitFile, read_regular
@@ -147,7 +148,7 @@ def require_evidence_holds(results: Sequence[RecordedRun]) -> list[str]:
     """
     told = []
     for number, result in enumerate(results):
-        path = result.path.with_name(EVIDENCE)
+        path = result.path.with_name(EVIDENCE_FILE)
         if not result.config or not path.is_file():
             continue
         chain = read_chain(path)

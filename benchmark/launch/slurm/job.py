@@ -28,7 +28,8 @@ from benchmark.launch.slurm.nodes import (
 )
 from benchmark.launch.slurm.queue import cancel_waiting, go_on_later, queue_next_job
 from benchmark.launch.slurm.snapshot import run_from_snapshot
-from benchmark.run_record.attempt_folder import ALARM, newest_saved
+from benchmark.run_record.checkpoint_list import newest_checkpoint
+from benchmark.run_record.file_names import ALARM_FILE
 
 LOOK_S = 1.0
 """Seconds between looks at the attempt's alarm."""
@@ -127,7 +128,7 @@ class SlurmJob(RunPlace):
         say(f"attempt {attempt}: {' '.join(self._used)}")
         with log.open("ab") as errors:
             self._launch(attempt, errors)
-            alarm, alarmed, asked = log.with_name(ALARM), 0.0, time.monotonic()
+            alarm, alarmed, asked = log.with_name(ALARM_FILE), 0.0, time.monotonic()
             assert self._srun is not None
             while True:
                 with suppress(subprocess.TimeoutExpired):
@@ -162,7 +163,7 @@ class SlurmJob(RunPlace):
             variables["SUBMITTED_S"] = f"{submitted:.0f}"
         words = self.steps.run_line(self._used)
         # the log says that caches were cleared only where the clock begins after it
-        if self.trains and newest_saved(self.run_dir) is None and self.steps.drop_page_caches(self._used):
+        if self.trains and newest_checkpoint(self.run_dir) is None and self.steps.drop_page_caches(self._used):
             words.append("--cache-cleared")
         self._started += 1
         self._srun = subprocess.Popen(

@@ -14,6 +14,7 @@ from contextlib import suppress
 
 from benchmark.launch.keep_running import Refused, say
 from benchmark.launch.slurm.nodes import ONE_PER_NODE, ask
+from benchmark.run_record.file_names import PLAN_FILE, snapshot_folder
 
 # The lowest priority, and no device: what is planned beside the run takes nothing from it. Half a file is none.
 WRITE_PLAN = 'CUDA_VISIBLE_DEVICES= nice -n 19 "$@" >"$0.partial" && mv "$0.partial" "$0" || rm -f "$0.partial"'
@@ -92,7 +93,7 @@ class JobSteps:
     def note_surroundings(self, nodes: Sequence[str]) -> None:
         """Record what the job runs on; facts that cannot be found out are left out, and stop nothing."""
         restarts = os.environ.get("SLURM_RESTART_COUNT", "0")
-        file = self._options.run_dir / "snapshot" / f"job_{self._number}_{restarts}"
+        file = snapshot_folder(self._options.run_dir) / f"job_{self._number}_{restarts}"
         asked: list[list[str]] = [["scontrol", "--version"], ["scontrol", "show", "job", self._number]]
         asked += [["sinfo", "--Node", "--long", f"--nodes={','.join(nodes)}"], ["scontrol", "show", "topology"]]
         facts = FREE_TEXT.sub("", "".join(f"{ask(*words)}\n" for words in asked))
@@ -106,7 +107,7 @@ class JobSteps:
 
     def write_plan(self) -> None:
         """Write plan.json, for the report, beside the run: nothing waits for it. A step on CPUs is not planned."""
-        file = self._options.run_dir / "plan.json"
+        file = self._options.run_dir / PLAN_FILE
         if not file.exists() and self._device == "cuda":
             with suppress(OSError):
                 planning = [self._options.python, *self.benchmark("plan"), "--json"]

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from benchmark.launch.slurm.nodes import ask, host_names, job_fields
 from benchmark.launch.slurm.queue import waiting_job
+from benchmark.run_record.file_names import job_log
 
 LOOKS = 2
 """Looks in a row at which the script's node must be missing from the job."""
@@ -45,7 +46,7 @@ def _requeue(job: str) -> bool:
 
 def _note(run_dir: Path, job: str, text: str) -> None:
     """Append a line to the job's log, which has lost its writer."""
-    with suppress(OSError), (run_dir / f"slurm_{job}.out").open("a", encoding="utf-8") as log:
+    with suppress(OSError), job_log(run_dir, job).open("a", encoding="utf-8") as log:
         log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from benchmark.launch.keep_running import Refused, say
 from benchmark.launch.slurm.code_trust import distrust
+from benchmark.run_record.file_names import code_folder, snapshot_folder
 
 MOST_BYTES = 1 << 20
 """Most bytes of a copied file: code is smaller, data is larger."""
@@ -38,11 +39,10 @@ def run_from_snapshot(repository: Path, run_dir: Path, *, new: bool, more_files:
     The copy is made if there is none or a ``new`` one is wanted. ``more_files``: untracked files that belong to the
     code, relative to the repository. Raises Refused.
     """
-    snapshot = run_dir / "snapshot"
-    code, commit_now = snapshot / "code", _commit(repository)
+    snapshot, code, commit_now = snapshot_folder(run_dir), code_folder(run_dir), _commit(repository)
     if new and code.is_dir():
-        numbers = (number for number in range(1, 10_000) if not (snapshot / f"code.{number}").exists())
-        code.rename(snapshot / f"code.{next(numbers)}")
+        numbers = (number for number in range(1, 10_000) if not code.with_name(f"{code.name}.{number}").exists())
+        code.rename(code.with_name(f"{code.name}.{next(numbers)}"))
     if not code.is_dir():
         try:
             with _umask(0o027):
@@ -81,7 +81,7 @@ def _umask(mask: int) -> Iterator[None]:
 
 def _copy_code(repository: Path, code: Path, commit: str, more_files: Sequence[str]) -> None:
     """Copy the checkout as it is now, with changed files; the copy is whole or not there at all."""
-    partial, root = code.with_name("code.partial"), repository.resolve()
+    partial, root = code.with_name(f"{code.name}.partial"), repository.resolve()
     shutil.rmtree(partial, ignore_errors=True)
     for name in more_files:
         if root not in (repository / name).resolve().parents or not (repository / name).is_file():

@@ -11,6 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from benchmark.run_record.file_names import job_log
+
 TIMED = re.compile(rb"\d\d:\d\d:\d\d ")
 """Pattern of the beginning of a line from the run's console."""
 
@@ -19,7 +21,7 @@ TIMED = re.compile(rb"\d\d:\d\d:\d\d ")
 def timed_lines(run_dir: Path) -> Iterator[None]:
     """Add the time to all output of this process and its children until the block ends; copy it to
     RUN_DIR/slurm_JOB.out."""
-    copy = run_dir / f"slurm_{os.environ.get('SLURM_JOB_ID', '0')}.out"
+    copy = job_log(run_dir, os.environ.get("SLURM_JOB_ID", "0"))
     before = [os.dup(1), os.dup(2)]
     reading, writing = os.pipe()
     passing = threading.Thread(target=_pass_on, args=(os.fdopen(reading, "rb"), before[0], copy), daemon=True)

@@ -13,7 +13,7 @@ from torch import Tensor
 from benchmark.config.run_config import RunConfig
 from benchmark.planning.slice.made_up_state import made_up_batches, made_up_state
 from benchmark.planning.slice.slice_config import SliceOptions, slice_config
-from benchmark.run_record.checkpoint_folder import checkpoint_path
+from benchmark.run_record.file_names import checkpoint_path
 from benchmark.training.checkpoints.checkpoint_reader import load_checkpoint
 from benchmark.training.checkpoints.checkpoint_writer import Checkpointer
 from benchmark.training.engine.adam import local

@@ -26,10 +26,10 @@ from benchmark.planning.preflight.preflight_check import (
     PreflightCheck,
 )
 from benchmark.planning.slice.slice_devices import available_memory_bytes
-from benchmark.run_record.checkpoint_folder import checkpoints_folder, newest_checkpoint
+from benchmark.run_record.checkpoint_list import newest_checkpoint
+from benchmark.run_record.file_names import checkpoints_folder, summary_path
 from benchmark.training.checkpoints.save_policy import checkpoint_bytes
 from benchmark.training.inputs import input_paths, require_inputs
-from benchmark.training.run_folder import summary_path
 from foundation.dependencies import missing
 from foundation.errors import InputError
 from foundation.git import REPOSITORY

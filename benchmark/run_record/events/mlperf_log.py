@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmark.config.benchmark_config import Benchmark
-from benchmark.config.run_config import CONFIG_FILENAME
 from benchmark.config.run_sections import LoggingOptions
 from benchmark.config.system_config import System
 from benchmark.run_record.events.event import Event
 from benchmark.run_record.events.event_log import EventLog
 from benchmark.run_record.events.line_files import LineFile
+from benchmark.run_record.file_names import CONFIG_FILE
 from foundation.file_formats.json_files import UNREADABLE
 
 
@@ -182,4 +182,4 @@ def log_disclosure(events: EventLog, system: System, *, precision: str, fp32_pro
     events.point("context_parallelism", 1)
     events.point("expert_parallelism", 1)
     events.point("micro_batch_size", system.micro_batch_size)
-    events.point("config_filename", CONFIG_FILENAME)
+    events.point("config_filename", CONFIG_FILE)

@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry, write_to_textfile
 from prometheus_client import Gauge as ExportedGauge
 
 from benchmark.run_record.events.event import Event
+from benchmark.run_record.file_names import CONFIG_FILE, WANDB_FOLDER
 from foundation.file_formats.json_files import read_json
 from foundation.optional_packages import import_optional
 from foundation.outputs.publish import write_text
@@ -150,11 +151,11 @@ class WeightsAndBiases:
 
     def _opened(self) -> Any:
         """Begin the curve, or go on with the curve of the attempt before."""
-        known = self._run_dir / "wandb" / "id"
+        known = self._run_dir / WANDB_FOLDER / "id"
         if not known.exists():
             known.parent.mkdir(exist_ok=True)
             write_text(known, secrets.token_hex(8))
-        config = read_json(self._run_dir / "config.json", dict)
+        config = read_json(self._run_dir / CONFIG_FILE, dict)
         ours = self._wandb.setup().settings  # what environment variables and W&B's own files say
         settings = self._wandb.Settings(
             console="off",

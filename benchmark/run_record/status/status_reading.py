@@ -8,8 +8,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmark.run_record.attempt_folder import attempts_folder, newest_saved
+from benchmark.run_record.checkpoint_list import newest_checkpoint
 from benchmark.run_record.endings import ENDINGS
+from benchmark.run_record.file_names import CONFIG_FILE, EVENTS_FILE, SUMMARY_FILE, attempts_folder
 from benchmark.run_record.recorded_events import RecordedEvent, read_events
 from benchmark.run_record.small_files import read_object
 from benchmark.run_record.status.run_status import AttemptRow, RunStatus, Span
@@ -41,11 +42,11 @@ def read_status(run_dir: Path, events: Sequence[RecordedEvent] | None = None) ->
 
     Raises InputError for a folder that holds neither events nor attempts, and for files too large to read.
     """
-    if not (run_dir / "events.jsonl").is_file() and not attempts_folder(run_dir).is_dir():
+    if not (run_dir / EVENTS_FILE).is_file() and not attempts_folder(run_dir).is_dir():
         raise InputError(f"{run_dir}: expected the folder of a run, with events.jsonl or attempts in it")
-    given = read_events(run_dir / "events.jsonl") if events is None else events
+    given = read_events(run_dir / EVENTS_FILE) if events is None else events
     attempts = attempts_of(run_dir, given)
-    summary = read_object(run_dir / "summary.json")
+    summary = read_object(run_dir / SUMMARY_FILE)
     marks = wall_time(attempts)
     finished = summary is not None or any(
         event.key == "run_stop" and event.fields.get("status") == "success" for event in given[-50:]
@@ -54,7 +55,7 @@ def read_status(run_dir: Path, events: Sequence[RecordedEvent] | None = None) ->
     if attempts and attempts[-1].end is not None:
         for mark in unsaved:  # no later attempt can do more than do it again
             mark.lose()
-    config = read_object(run_dir / "config.json") or {}
+    config = read_object(run_dir / CONFIG_FILE) or {}
     heard_s = max((event.time_ms for event in given), default=0) / 1000 or None
     steps = [event for event in given if event.key == "step"]
     last = steps[-1] if steps else RecordedEvent(0, "step", None, {})
@@ -74,7 +75,7 @@ def read_status(run_dir: Path, events: Sequence[RecordedEvent] | None = None) ->
         step_s=median(recent) if recent else None,
         tokens_per_s=last.number("tokens_per_s"),
         mfu=last.number("mfu"),
-        checkpoint=newest_saved(run_dir),
+        checkpoint=newest_checkpoint(run_dir),
         expected_end_s=None if expected_s is None or state != "running" else eta.time_ms / 1000 + expected_s,
         heard_s=heard_s,
         attempts=_rows(attempts, marks, finished=finished),

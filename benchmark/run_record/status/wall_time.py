@@ -11,14 +11,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
-from benchmark.run_record.attempt_folder import (
-    AttemptEnd,
-    AttemptStart,
-    attempt_path,
-    attempts_folder,
-    read_end,
-    read_start,
-)
+from benchmark.run_record.attempt_folder import AttemptEnd, AttemptStart, read_end, read_start
+from benchmark.run_record.file_names import attempt_path, attempts_folder
 from benchmark.run_record.incidents import Incident, first_cause, read_incidents
 from benchmark.run_record.recorded_events import RecordedEvent
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from torch import Tensor
 
-from benchmark.run_record.checkpoint_folder import DIGESTS, DamagedCheckpoint
+from benchmark.run_record.checkpoint_folder import DamagedCheckpoint
+from benchmark.run_record.file_names import DIGESTS_FILE
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.rank_messages import all_messages, message_from_rank_0
 from benchmark.training.engine.train_state import TrainState
@@ -85,9 +86,9 @@ def verify_checkpoint(folder: Path, world: World) -> None:
 def _damaged(folder: Path, chosen: Callable[[Sequence[str]], Sequence[str]]) -> list[str]:
     """Return the names of damaged files among the listed files that ``chosen`` selects."""
     try:
-        listed = read_list(folder / DIGESTS)
+        listed = read_list(folder / DIGESTS_FILE)
     except (OSError, InputError):
-        return [DIGESTS]
+        return [DIGESTS_FILE]
     return [name for name in chosen(sorted(listed)) if name in listed and not _holds(folder / name, listed[name])]
 
 

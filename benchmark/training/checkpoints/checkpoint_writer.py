@@ -22,13 +22,13 @@ from torch.distributed.tensor import DTensor
 
 from benchmark.config.run_sections import SaveOptions
 from benchmark.run_record.checkpoint_folder import (
-    checkpoint_path,
     progress_as_json,
     publish_checkpoint,
     remove_retired,
     retire_old_checkpoints,
     retire_partial,
 )
+from benchmark.run_record.file_names import checkpoint_path
 from benchmark.training.engine.distributed import BACKGROUND
 from benchmark.training.engine.rank_messages import all_messages, messages_on_rank_0
 from benchmark.training.engine.train_state import TrainState

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from benchmark.run_record.heartbeat import Heartbeat
+from benchmark.training.liveness.heartbeat import Heartbeat
 from foundation.outputs.publish import write_text
 
 NCCL_BUFFER = 2000

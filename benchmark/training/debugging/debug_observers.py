@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from benchmark.config.run_sections import DebugSwitches
-from benchmark.run_record.attempt_folder import rank_file
+from benchmark.run_record.file_names import MEMORY_FILE, profile_path, rank_file
 from benchmark.run_record.phases import Phase, PhaseLog
 from benchmark.training.debugging.collective_trace import recorder_environment
 
@@ -39,15 +39,14 @@ def debugging(
     """Observe the phases of this process as the switches say; at the end, finish the files being written."""
     if switches.memory_snapshot:
         attempt.mkdir(parents=True, exist_ok=True)
-        snapshot_when_out_of_memory(rank_file(attempt, rank, "memory.pickle"))
+        snapshot_when_out_of_memory(rank_file(attempt, rank, MEMORY_FILE))
     if switches.nvtx:
         phases.add(NvtxRanges())
     steps = switches.profiled_steps
     if steps is None or rank not in switches.profile_ranks:
         yield
         return
-    name = f"steps_{steps[0]}_{steps[1]}_rank_{rank:05d}.json.gz"
-    path = None if switches.nvtx else run_dir / "profile" / name
+    path = None if switches.nvtx else profile_path(run_dir, *steps, rank)
     profiler = StepProfiler(path, device, *steps)
     phases.add(profiler)
     yield

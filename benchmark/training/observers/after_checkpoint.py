@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.config.benchmark_config import Benchmark
-from benchmark.run_record.checkpoint_folder import checkpoint_path
 from benchmark.run_record.endings import RunEnd
 from benchmark.run_record.events.event_log import EventLog
+from benchmark.run_record.file_names import CONFIG_FILE, after_checkpoint_log, checkpoint_path
 from benchmark.training.observer import Observer
 
 CLOSE_S = 5.0
@@ -81,7 +81,7 @@ class AfterCheckpoint(Observer):
     def output(self, steps: int) -> Path:
         """Return the file with the command's output; if a checkpoint is written twice, the second output is
         appended."""
-        return self._run_dir / "after_checkpoint" / f"step_{steps:08d}.log"
+        return after_checkpoint_log(self._run_dir, steps)
 
     def _run(self, newest_steps: int) -> None:
         """Run the command for one checkpoint after the other, in a thread: a slow disk does not reach training."""
@@ -119,7 +119,7 @@ class AfterCheckpoint(Observer):
             "CHECKPOINT_TOKENS": steps * self._benchmark.tokens_per_step,
             "CHECKPOINT_SAMPLES": steps * self._benchmark.global_batch_size,
             "RUN_DIR": run_dir,
-            "RUN_CONFIG": run_dir / "config.json",
+            "RUN_CONFIG": run_dir / CONFIG_FILE,
             "RUN_BENCHMARK": self._benchmark.name,
             "RUN_SYSTEM": self._system,
         }

@@ -20,7 +20,6 @@ from benchmark.run_record.events.background_sink import Background
 from benchmark.run_record.events.event import Event
 from benchmark.run_record.events.line_files import LineFile
 from benchmark.run_record.evidence_chain import (
-    EVIDENCE,
     NOTHING,
     VERSION,
     AnyRecord,
@@ -32,6 +31,7 @@ from benchmark.run_record.evidence_chain import (
     encode,
     read_chain,
 )
+from benchmark.run_record.file_names import EVIDENCE_FILE
 from benchmark.training.engine.tensor_fingerprint import StateFingerprints, as_text
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.observer import Observer, StepDone
@@ -137,7 +137,7 @@ class Evidence(Observer):
 class _ChainFile:
     """The chain's file: a sink of lines that only appends."""
 
-    name = EVIDENCE
+    name = EVIDENCE_FILE
 
     def __init__(self, path: Path) -> None:
         """Continue after the last whole record of an existing chain; set a file that is no chain aside, never delete

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from benchmark.config.run_config import RunConfig
-from benchmark.run_record.evidence_chain import EVIDENCE
+from benchmark.run_record.file_names import EVIDENCE_FILE, result_path
 from benchmark.run_record.phases import PhaseLog
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.observer import Observer
@@ -20,7 +20,6 @@ from benchmark.training.observers.speed_watch import SpeedWatch
 from benchmark.training.observers.spikes import SpikeGuard
 from benchmark.training.observers.step_record import StepRecord, TargetEta
 from benchmark.training.observers.summary_file import SummaryFile
-from benchmark.training.run_folder import result_path
 from benchmark.training.run_log import RunLog
 from benchmark.training.same_run import InputIdentities
 
@@ -54,7 +53,7 @@ def observers_of(
     ]
     if config.logging.evidence:
         recorded = recorded_config(config, state.progress.seed)
-        observers.append(Evidence(run_dir / EVIDENCE, recorded, identities, attempt, state, log))
+        observers.append(Evidence(run_dir / EVIDENCE_FILE, recorded, identities, attempt, state, log))
     observers += [StepRecord(state, events), log]
     command = shlex.split(options.after_checkpoint)
     hook = AfterCheckpoint(command, run_dir, state.benchmark, state.system.name, events) if command else None

@@ -9,6 +9,7 @@ from typing import Any
 
 from benchmark.machine.run_environment import seconds_since_process_start
 from benchmark.run_record.endings import RunEnd
+from benchmark.run_record.file_names import EXIT_REQUEST, SAVE_REQUEST
 from benchmark.training.observer import Observer
 from benchmark.training.step import StepFlags
 
@@ -94,7 +95,7 @@ class TriggerFiles:
     """
 
     def __init__(self, run_dir: Path) -> None:
-        self._save, self._exit = run_dir / "save", run_dir / "exit"
+        self._save, self._exit = run_dir / SAVE_REQUEST, run_dir / EXIT_REQUEST
         self.save_asked = self.exit_asked = False
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="trigger files", daemon=True)

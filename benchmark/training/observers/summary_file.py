@@ -1,42 +1,18 @@
 """Write the files that say how a run ended: ``summary.json`` if it is finished, the stop note if it was interrupted."""
 
-import json
 import time
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmark.machine.run_environment import seconds_since_process_start
-from benchmark.run_record.checkpoint_folder import newest_checkpoint
-from benchmark.run_record.endings import STOP_NOTE, Ending, RunEnd, StopNote
+from benchmark.run_record.checkpoint_list import newest_checkpoint
+from benchmark.run_record.endings import Ending, RunEnd, StopNote
 from benchmark.run_record.events.event_log import EventLog
+from benchmark.run_record.file_names import STOP_NOTE_FILE, SUMMARY_FILE
 from benchmark.run_record.phases import PhaseLog
-from benchmark.run_record.run_progress import Evaluation
 from benchmark.run_record.small_files import write_object
+from benchmark.run_record.summary import Summary, write_summary
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.observer import Observer, StepDone
-from benchmark.training.run_folder import summary_path
-from foundation.outputs.publish import write_text
-
-
-@dataclass(frozen=True)
-class Summary:
-    """The end of a run; the contents of ``summary.json``."""
-
-    status: Ending
-    seed: int
-    trained_tokens: int
-    """Tokens trained since the initial checkpoint."""
-    trained_samples: int
-    evaluations: list[Evaluation]
-    run_s: float
-    """Seconds from the moment this process began or continued the run to the end."""
-    tokens_per_s: float
-    """Tokens trained in ``run_s`` divided by it; the time includes evaluations."""
-    first_loss_s: float | None
-    """Seconds from the start of the process to its first loss."""
-    restarts: int
-    result: str
-    """Path of the MLPerf log."""
 
 
 class SummaryFile(Observer):
@@ -87,15 +63,13 @@ class SummaryFile(Observer):
         deadline, has_warned = time.monotonic() + self._patience_s, False
         while True:
             try:
-                return write_text(summary_path(self._run_dir), json.dumps(asdict(summary), indent=1) + "\n")
+                return write_summary(self._run_dir, summary)
             except OSError as error:
                 if time.monotonic() > deadline:
                     raise
                 if not has_warned:
-                    text = (
-                        f"summary.json could not be written: {error.strerror}; tried again for {self._patience_s:.0f} s"
-                    )
-                    self._events.warn(text)
+                    text = f"{SUMMARY_FILE} could not be written: {error.strerror}"
+                    self._events.warn(f"{text}; tried again for {self._patience_s:.0f} s")
                 has_warned = True
                 time.sleep(1)
 
@@ -104,8 +78,8 @@ class SummaryFile(Observer):
         steps = self._progress.steps
         saved = newest_checkpoint(self._run_dir) == steps
         try:
-            write_object(self._run_dir / STOP_NOTE, StopNote(end.why, steps, saved))
+            write_object(self._run_dir / STOP_NOTE_FILE, StopNote(end.why, steps, saved))
         except OSError as error:
-            self._events.warn(f"{STOP_NOTE} could not be written: {error}")
+            self._events.warn(f"{STOP_NOTE_FILE} could not be written: {error}")
         if self._saves and not saved:
             self._events.warn(f"step {self._progress.steps} is not saved: an older one goes on")

@@ -18,11 +18,8 @@ from benchmark.config.run_config import RunConfig
 from benchmark.config.run_sections import DataOptions
 from benchmark.config.system_config import System
 from benchmark.config.systems import system_called
-from benchmark.run_record.checkpoint_folder import (
-    checkpoint_path,
-    read_progress,
-    whole_checkpoints,
-)
+from benchmark.run_record.checkpoint_folder import read_progress
+from benchmark.run_record.checkpoint_list import whole_checkpoints
 from benchmark.run_record.evidence_chain import (
     Begin,
     Chain,
@@ -37,6 +34,7 @@ from benchmark.run_record.evidence_chain import (
     printable,
     read_chain,
 )
+from benchmark.run_record.file_names import EVIDENCE_FILE, RESULT_FILES, checkpoint_path
 from benchmark.run_record.run_progress import Progress, starting_progress
 from benchmark.training.engine.rank_environment import read_environment
 from benchmark.training.inputs import require_inputs
@@ -146,7 +144,7 @@ def replay(options: ReplayOptions) -> ReplayResult | None:
     """
     environment = read_environment()
     first, last = _parse_steps(options.steps)
-    chain = read_chain(options.run_dir / "evidence.jsonl")
+    chain = read_chain(options.run_dir / EVIDENCE_FILE)
     faults, notes = broken_links(chain, _log_of(options)), gaps(chain)
     counting = chain.counting()
 
@@ -188,7 +186,7 @@ def replay(options: ReplayOptions) -> ReplayResult | None:
 
 def _log_of(options: ReplayOptions) -> Path:
     """Return the run's MLPerf log. Raises InputError if there is none, or more than one."""
-    logs = [options.log] if options.log is not None else sorted(options.run_dir.glob("result_*.txt"))
+    logs = [options.log] if options.log is not None else sorted(options.run_dir.glob(RESULT_FILES))
     if len(logs) != 1 or not logs[0].is_file():
         raise InputError(f"{options.log or options.run_dir}: no MLPerf log, or several; give the run's with --log")
     return logs[0]
@@ -244,7 +242,7 @@ def _config(options: ReplayOptions, begin: Begin) -> RunConfig:
 
     Raises InputError if no run writes such a configuration, or it describes a model beyond all bounds.
     """
-    path = options.run_dir / "evidence.jsonl"
+    path = options.run_dir / EVIDENCE_FILE
     try:
         recorded = msgspec.convert(begin.config, _Recorded)
         model = _model(begin.config["benchmark"]["model"])

@@ -13,7 +13,8 @@ import torch
 from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import System
 from benchmark.run_record.endings import RunEnd
-from benchmark.run_record.evidence_chain import EVIDENCE, Chain, read_chain
+from benchmark.run_record.evidence_chain import Chain, read_chain
+from benchmark.run_record.file_names import EVIDENCE_FILE
 from benchmark.run_record.run_progress import Progress
 from benchmark.training.checkpoints.checkpoint_reader import load_checkpoint
 from benchmark.training.engine.distributed import end_process
@@ -61,7 +62,7 @@ def replay_on_ranks(stretch: Stretch, environment: Environment, folder: Path) ->
     stretch = replace(stretch, config=replace(stretch.config, run_dir=folder))
     if environment.world_size > 1:
         _train(stretch, environment)
-        return read_chain(folder / EVIDENCE) if environment.rank == 0 else None
+        return read_chain(folder / EVIDENCE_FILE) if environment.rank == 0 else None
     require_room(stretch.config.benchmark.model, stretch.config.system)
     log = folder / "log.txt"
     status = run_ranks(_rank, [stretch], processes=stretch.config.system.num_devices, environment={}, log=log)
@@ -70,7 +71,7 @@ def replay_on_ranks(stretch: Stretch, environment: Environment, folder: Path) ->
         errors = [line.removeprefix("error: ") for line in output if line.startswith("error: ")]
         last_line = output[-1] if output else "it said nothing"
         raise InputError(errors[0] if errors else f"a process of the replay ended with status {status}: {last_line}")
-    return read_chain(folder / EVIDENCE)
+    return read_chain(folder / EVIDENCE_FILE)
 
 
 def require_room(model: DecoderSizes, system: System) -> None:
@@ -119,7 +120,7 @@ def _train(stretch: Stretch, environment: Environment) -> None:
         data = open_data(config.data, benchmark, progress.seed)
         log = RunLog(benchmark, system, config.precision, config.logging)
         recorded = recorded_config(config, progress.seed)
-        evidence = Evidence(config.run_dir / EVIDENCE, recorded, None, ATTEMPT, state, log)
+        evidence = Evidence(config.run_dir / EVIDENCE_FILE, recorded, None, ATTEMPT, state, log)
         evidence.begin()
         _steps(state, data, evidence, stretch)
         evidence.end(RunEnd("interrupted", "end of the stretch"))

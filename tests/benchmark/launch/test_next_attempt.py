@@ -9,15 +9,9 @@ from typing import Any
 import pytest
 
 from benchmark.launch.next_attempt import Ended, decide
-from benchmark.run_record.attempt_folder import (
-    AttemptEnd,
-    AttemptStart,
-    attempt_path,
-    new_attempt,
-    write_end,
-    write_start,
-)
-from benchmark.run_record.endings import ENDINGS, STOP_NOTE, Action, StopNote
+from benchmark.run_record.attempt_folder import AttemptEnd, AttemptStart, new_attempt, write_end, write_start
+from benchmark.run_record.endings import ENDINGS, Action, StopNote
+from benchmark.run_record.file_names import STOP_NOTE_FILE, attempt_path
 from benchmark.run_record.incidents import Incident, IncidentKind, write_incident
 from benchmark.run_record.small_files import write_object
 
@@ -153,7 +147,7 @@ def test_decision(name: str, tmp_path: Path) -> None:
     if case.saved is not None:
         (tmp_path / "checkpoints" / f"step_{case.saved:08d}").mkdir(parents=True)
     if case.stopped is not None:
-        write_object(tmp_path / STOP_NOTE, case.stopped)
+        write_object(tmp_path / STOP_NOTE_FILE, case.stopped)
     if case.finished is not None:
         (tmp_path / "summary.json").write_text(json.dumps({"status": case.finished}))
     decision = decide(tmp_path, Ended(f"{len(case.past) or 1:04d}", case.status, **case.facts))

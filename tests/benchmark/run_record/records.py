@@ -7,7 +7,6 @@ from pathlib import Path
 import msgspec
 
 from benchmark.run_record.evidence_chain import (
-    EVIDENCE,
     NOTHING,
     VERSION,
     AnyRecord,
@@ -19,6 +18,7 @@ from benchmark.run_record.evidence_chain import (
     encode,
     read_chain,
 )
+from benchmark.run_record.file_names import EVIDENCE_FILE
 
 Edit = Callable[[AnyRecord], AnyRecord | None]
 
@@ -57,13 +57,13 @@ def write(folder: Path, records: Sequence[AnyRecord], log: bytes | None = b":::M
         path.write_bytes(log.replace(b"%s", lines[-1][1].encode()))
         end = End("0001", records[-1].step, "success", hashlib.sha256(path.read_bytes()).hexdigest())
         lines.append(encode(end, lines[-1][1]))
-    (folder / EVIDENCE).write_bytes(b"".join(line + b"\n" for line, _ in lines))
+    (folder / EVIDENCE_FILE).write_bytes(b"".join(line + b"\n" for line, _ in lines))
     return path
 
 
 def forge(folder: Path, edit: Edit) -> None:
     """Edit the records of a run, and make chain and log fit each other again; None leaves a record out."""
-    chain, log = read_chain(folder / EVIDENCE), (folder / "result_0.txt").read_bytes()
+    chain, log = read_chain(folder / EVIDENCE_FILE), (folder / "result_0.txt").read_bytes()
     head = chain.links[-1].previous
     renamed: dict[str, str] = {}
     lines: list[tuple[bytes, str]] = []
@@ -77,7 +77,7 @@ def forge(folder: Path, edit: Edit) -> None:
     (folder / "result_0.txt").write_bytes(log.replace(head.encode(), lines[-1][1].encode()))
     digest = hashlib.sha256((folder / "result_0.txt").read_bytes()).hexdigest()
     lines.append(encode(msgspec.structs.replace(chain.links[-1].record, log_sha256=digest), lines[-1][1]))
-    (folder / EVIDENCE).write_bytes(b"".join(line + b"\n" for line, _ in lines))
+    (folder / EVIDENCE_FILE).write_bytes(b"".join(line + b"\n" for line, _ in lines))
 
 
 def at_step(number: int, **changes: object) -> Edit:

@@ -5,8 +5,6 @@ from pathlib import Path
 import pytest
 
 from benchmark.run_record.checkpoint_folder import (
-    checkpoint_path,
-    newest_checkpoint,
     progress_as_json,
     publish_checkpoint,
     read_progress,
@@ -14,8 +12,9 @@ from benchmark.run_record.checkpoint_folder import (
     retire_old_checkpoints,
     retire_partial,
     set_aside,
-    whole_checkpoints,
 )
+from benchmark.run_record.checkpoint_list import newest_checkpoint, whole_checkpoints
+from benchmark.run_record.file_names import checkpoint_path
 from benchmark.run_record.run_progress import Evaluation, Progress
 from checksums.md5_list import read_list
 from foundation.errors import InputError

@@ -7,7 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from benchmark.run_record.evidence_chain import EVIDENCE, AnyRecord, Step, broken_links, gaps, read_chain
+from benchmark.run_record.evidence_chain import AnyRecord, Step, broken_links, gaps, read_chain
+from benchmark.run_record.file_names import EVIDENCE_FILE
 from foundation.errors import InputError
 from tests.benchmark.run_record.records import begin, checkpoint, signed, step, whole_run, write
 
@@ -15,17 +16,17 @@ NO_END = "the chain has no end: the run goes on, was killed, or its disk was ful
 
 
 def faults(folder: Path) -> list[str]:
-    return [fault.text() for fault in broken_links(read_chain(folder / EVIDENCE), folder / "result_0.txt")]
+    return [fault.text() for fault in broken_links(read_chain(folder / EVIDENCE_FILE), folder / "result_0.txt")]
 
 
 def test_a_whole_run_holds(tmp_path: Path) -> None:
     skipped = msgspec.structs.replace(step(1), loss=math.nan, grad_norm=math.inf)
     write(tmp_path, [begin(), skipped, *whole_run()[2:]])
-    chain = read_chain(tmp_path / EVIDENCE)
+    chain = read_chain(tmp_path / EVIDENCE_FILE)
     assert (faults(tmp_path), gaps(chain)) == ([], [])
     assert [link.record.step for link in chain.counting()] == [0, 1, 2, 2, 3, 4, 4, 4]
     assert chain.links[1].record == msgspec.structs.replace(skipped, loss=None, grad_norm=None)
-    assert chain.links[-1].end == (tmp_path / EVIDENCE).stat().st_size
+    assert chain.links[-1].end == (tmp_path / EVIDENCE_FILE).stat().st_size
 
 
 def test_steps_that_were_lost_and_made_again(tmp_path: Path) -> None:
@@ -39,7 +40,7 @@ def test_steps_that_were_lost_and_made_again(tmp_path: Path) -> None:
         step(4, "0003"),
     ]
     write(tmp_path, [*whole_run()[:-1], *again])
-    chain = read_chain(tmp_path / EVIDENCE)
+    chain = read_chain(tmp_path / EVIDENCE_FILE)
     assert (faults(tmp_path), gaps(chain)) == ([], [])
     counting = [(link.record.attempt, link.record.step) for link in chain.counting() if isinstance(link.record, Step)]
     assert counting == [("0001", 1), ("0001", 2), ("0003", 3), ("0003", 4)]
@@ -58,15 +59,15 @@ def test_steps_that_were_lost_and_made_again(tmp_path: Path) -> None:
 )
 def test_honest_runs_leave_gaps_at_most(records: list[object], told: list[str], tmp_path: Path) -> None:
     write(tmp_path, records)  # type: ignore[arg-type]
-    assert (faults(tmp_path), gaps(read_chain(tmp_path / EVIDENCE))) == ([], told)
+    assert (faults(tmp_path), gaps(read_chain(tmp_path / EVIDENCE_FILE))) == ([], told)
 
 
 @pytest.mark.parametrize("rest", [b"", b'{"kind":"st', b"\0" * 40])
 def test_a_last_line_that_is_torn_is_no_fault(rest: bytes, tmp_path: Path) -> None:
     log = write(tmp_path, whole_run(), log=None)
-    with (tmp_path / EVIDENCE).open("ab") as file:
+    with (tmp_path / EVIDENCE_FILE).open("ab") as file:
         file.write(rest)
-    chain = read_chain(tmp_path / EVIDENCE)
+    chain = read_chain(tmp_path / EVIDENCE_FILE)
     assert (broken_links(chain, log), gaps(chain)) == ([], [NO_END])
 
 
@@ -89,8 +90,8 @@ Lines = list[bytes]
 )
 def test_a_damaged_file_names_the_line(change: Callable[[Lines], Lines], line: int, told: str, tmp_path: Path) -> None:
     write(tmp_path, whole_run())
-    lines = (tmp_path / EVIDENCE).read_bytes().splitlines()
-    (tmp_path / EVIDENCE).write_bytes(b"".join(one + b"\n" for one in change(lines)))
+    lines = (tmp_path / EVIDENCE_FILE).read_bytes().splitlines()
+    (tmp_path / EVIDENCE_FILE).write_bytes(b"".join(one + b"\n" for one in change(lines)))
     assert faults(tmp_path)[0].startswith(f"line {line}: the line: {told}")
 
 
@@ -137,18 +138,18 @@ def test_an_exchanged_log(tmp_path: Path) -> None:
 
 def test_what_is_read_of_strangers(tmp_path: Path) -> None:
     log = write(tmp_path, whole_run())
-    (tmp_path / EVIDENCE).write_bytes(b"")
-    assert [fault.what for fault in broken_links(read_chain(tmp_path / EVIDENCE), log)] == ["the chain"]
-    (tmp_path / EVIDENCE).unlink()
+    (tmp_path / EVIDENCE_FILE).write_bytes(b"")
+    assert [fault.what for fault in broken_links(read_chain(tmp_path / EVIDENCE_FILE), log)] == ["the chain"]
+    (tmp_path / EVIDENCE_FILE).unlink()
     with pytest.raises(InputError, match="no such file; a run writes it with train --evidence"):
-        read_chain(tmp_path / EVIDENCE)
-    (tmp_path / EVIDENCE).mkdir()
+        read_chain(tmp_path / EVIDENCE_FILE)
+    (tmp_path / EVIDENCE_FILE).mkdir()
     with pytest.raises(InputError, match="not a regular file; give the folder of a run"):
-        read_chain(tmp_path / EVIDENCE)
-    (tmp_path / EVIDENCE).rmdir()
-    (tmp_path / EVIDENCE).write_text('{"kind":"begin","previous":"0","version":1,"step":0,"digest":"0"}\n')
+        read_chain(tmp_path / EVIDENCE_FILE)
+    (tmp_path / EVIDENCE_FILE).rmdir()
+    (tmp_path / EVIDENCE_FILE).write_text('{"kind":"begin","previous":"0","version":1,"step":0,"digest":"0"}\n')
     with pytest.raises(InputError, match="evidence of form 1; this version of the code reads form 2"):
-        read_chain(tmp_path / EVIDENCE)
+        read_chain(tmp_path / EVIDENCE_FILE)
     bell = msgspec.structs.replace(begin(), step=10**18)
     write(tmp_path, [bell, msgspec.structs.replace(step(1), attempt="\x1b[31m")])
     assert all(line.isprintable() for line in faults(tmp_path))

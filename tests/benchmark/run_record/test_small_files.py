@@ -12,12 +12,12 @@ from benchmark.run_record.attempt_folder import (
     AttemptEnd,
     AttemptStart,
     all_attempts,
-    attempt_path,
     new_attempt,
     raise_alarm,
     write_start,
 )
 from benchmark.run_record.endings import StopNote
+from benchmark.run_record.file_names import attempt_path
 from benchmark.run_record.incidents import Incident
 from benchmark.run_record.small_files import MOST_BYTES, read_object, read_record, write_object
 

@@ -8,7 +8,7 @@ from typing import BinaryIO
 import pytest
 
 from benchmark.config.run_config import RunConfig
-from benchmark.run_record.checkpoint_folder import checkpoint_path
+from benchmark.run_record.file_names import checkpoint_path
 from benchmark.training.engine.distributed import joined_world
 from benchmark.training.engine.rank_environment import read_environment
 from benchmark.training.evaluate_checkpoint import CheckpointQuality, evaluate_checkpoint, format_quality

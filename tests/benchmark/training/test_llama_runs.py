@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.run_record.checkpoint_folder import checkpoint_path
+from benchmark.run_record.file_names import checkpoint_path
 from benchmark.training.train import train
 from tests.benchmark.llama import TINY_LLAMA
 from tests.benchmark.runs import events, figures, mlperf, run

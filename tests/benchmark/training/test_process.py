@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from benchmark.run_record.endings import ENDINGS
-from benchmark.run_record.heartbeat import HangLimits, Heartbeat
 from benchmark.training import process
 from benchmark.training.engine.meeting_point import MeetingFailed
+from benchmark.training.liveness.heartbeat import HangLimits, Heartbeat
 from benchmark.training.process import incident_of
 from foundation.errors import CheckFailed, InputError
 from tests.benchmark.tiny import Inputs

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.run_record.checkpoint_folder import DamagedCheckpoint, checkpoint_path, whole_checkpoints
+from benchmark.run_record.checkpoint_folder import DamagedCheckpoint
+from benchmark.run_record.checkpoint_list import whole_checkpoints
 from benchmark.run_record.events.mlperf_log import MlperfLog
+from benchmark.run_record.file_names import checkpoint_path
 from benchmark.run_record.run_progress import Progress
 from benchmark.training.resume_point import ResumePoint, choose_resume_point, fulfil_request, set_aside_damaged
 from foundation.errors import InputError

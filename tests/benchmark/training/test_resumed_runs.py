@@ -11,7 +11,8 @@ import pytest
 
 import benchmark.training.checkpoints.checkpoint_reader as reader_module
 from benchmark.config.run_config import RunConfig
-from benchmark.run_record.checkpoint_folder import checkpoint_path, whole_checkpoints
+from benchmark.run_record.checkpoint_list import whole_checkpoints
+from benchmark.run_record.file_names import checkpoint_path
 from benchmark.training.engine.rank_environment import Environment, read_environment
 from benchmark.training.train import train
 from tests.benchmark.runs import events, figures, mlperf, system_of

@@ -12,22 +12,18 @@ from typing import Any
 import pytest
 
 from benchmark.config.run_config import RunConfig
-from benchmark.run_record.attempt_folder import AttemptEnd, AttemptStart, attempt_path, write_end, write_start
-from benchmark.run_record.checkpoint_folder import (
-    DamagedCheckpoint,
-    checkpoint_path,
-    progress_as_json,
-    publish_checkpoint,
-)
+from benchmark.run_record.attempt_folder import AttemptEnd, AttemptStart, write_end, write_start
+from benchmark.run_record.checkpoint_folder import DamagedCheckpoint, progress_as_json, publish_checkpoint
 from benchmark.run_record.endings import RunEnd
 from benchmark.run_record.events.background_sink import Background
 from benchmark.run_record.events.event import Event
 from benchmark.run_record.events.event_log import EventLog
 from benchmark.run_record.events.mlperf_log import MlperfLog
+from benchmark.run_record.file_names import attempt_path, checkpoint_path, summary_path
 from benchmark.run_record.run_progress import Evaluation, starting_progress
 from benchmark.training.engine.rank_environment import Environment
 from benchmark.training.resume_point import ResumePoint, older_point
-from benchmark.training.run_folder import event_sinks, open_run_folder, summary_path
+from benchmark.training.run_folder import event_sinks, open_run_folder
 from benchmark.training.run_log import RunLog
 from benchmark.training.same_run import ContentIdentity, InputIdentities, as_json, read_identities
 from foundation.errors import InputError

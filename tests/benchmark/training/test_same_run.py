@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from benchmark.config.run_config import RunConfig
+from benchmark.run_record.file_names import INPUTS_FILE
 from benchmark.training.same_run import (
-    INPUTS,
     InputIdentities,
     input_identities,
     read_identities,
@@ -137,6 +137,6 @@ def test_it_is_written_and_read(config: RunConfig) -> None:
     again = read_identities(config.run_dir)
     assert again == found
     for content in ("{", "[]", json.dumps({"train": 1}), json.dumps({"train": [{"a": 1}]})):
-        (config.run_dir / INPUTS).write_text(content)
+        (config.run_dir / INPUTS_FILE).write_text(content)
         with pytest.raises(InputError, match=r"inputs\.json: .*not what a run writes; choose another --run-dir"):
             read_identities(config.run_dir)

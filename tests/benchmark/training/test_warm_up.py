@@ -8,7 +8,7 @@ import torch
 
 from benchmark.config.run_config import RunConfig
 from benchmark.config.systems import SYSTEMS
-from benchmark.run_record.checkpoint_folder import DIGESTS, checkpoint_path
+from benchmark.run_record.file_names import DIGESTS_FILE, checkpoint_path
 from benchmark.run_record.phases import Phase, PhaseLog
 from benchmark.training.engine.adam import Adam, local
 from benchmark.training.engine.distributed import joined_world
@@ -82,7 +82,7 @@ def test_a_run_is_the_same_to_the_bit_with_and_without(inputs: Inputs, tmp_path:
         system = system_of(2, pipeline_parallel=2, warm_up_steps=steps)
         run_dir = tmp_path / str(steps)
         losses = run(inputs, run_dir, system, benchmark=SHORT, precision="bf16", save_interval=6)
-        sums = read_list(checkpoint_path(run_dir, 6) / DIGESTS)
+        sums = read_list(checkpoint_path(run_dir, 6) / DIGESTS_FILE)
         found[steps] = losses, {name: md5 for name, md5 in sums.items() if name.endswith(".distcp")}
     assert found[0] == found[2]
     assert len(found[0][1]) == 2

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmark.training.watchdog import waits_in
+from benchmark.training.liveness.watchdog import waits_in
 from model.passes.waits import data_parallel_collective, pipeline_exchange, tensor_parallel_collective
 
 

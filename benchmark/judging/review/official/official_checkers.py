@@ -26,6 +26,7 @@ from benchmark.judging.review.official.tool_verdicts import (
     ToolVerdict,
     run_task,
 )
+from benchmark.run_record.file_names import result_name
 from foundation.plain_text import shortened
 
 
@@ -119,7 +120,7 @@ def run_tasks(runs: ResultSet, scratch: Path) -> list[Task]:
     copies.add_runs(runs.files, name)
     targets = [f"{name}/result_{number}.txt" for number in range(count)]
     tasks = [
-        _compliance(runs, number, copies.copy_to(scratch / f"file_{number}", {target: "result_0.txt"}))
+        _compliance(runs, number, copies.copy_to(scratch / f"file_{number}", {target: result_name(0)}))
         for number, target in enumerate(targets)
     ]
     subject, reasons = str(runs.folder or runs.name), inapplicable(runs)

@@ -17,7 +17,8 @@ from pathlib import Path
 
 from benchmark.judging.results.subjects import ResultSet
 from benchmark.judging.review.findings import Deviation, Run
-from benchmark.run_record.evidence_chain import EVIDENCE, broken_links, gaps, read_chain
+from benchmark.run_record.evidence_chain import broken_links, gaps, read_chain
+from benchmark.run_record.file_names import EVIDENCE_FILE, RESULT_FILES
 from foundation.errors import InputError
 from foundation.regular_files import children, is_regular, read_regular
 from model.flops import train_flops_per_token
@@ -68,9 +69,9 @@ def evidence(one: ResultSet) -> Iterator[Deviation]:
         if one.package is not None:
             package, system = folder.parents[2], folder.parent.name
             folder = package / "benchmarks" / folder.name / "implementations" / system / FOLDER / log.stem
-        elif len(list(folder.glob("result_*.txt"))) > 1:
+        elif len(list(folder.glob(RESULT_FILES))) > 1:
             continue  # whose evidence it is nobody knows
-        path = folder / EVIDENCE
+        path = folder / EVIDENCE_FILE
         if not path.is_file() or not run.log.events:
             continue
         due = f"to train a stretch again: python -m benchmark replay {folder} --steps FIRST:LAST --log {log.name}"

@@ -9,7 +9,8 @@ import pytest
 from benchmark.judging.results.recorded_run import RecordedRun, read_recorded_run
 from benchmark.judging.submission.package import copy_code, copy_evidence, write_manifests
 from benchmark.judging.submission.package_inputs import notes_on_origin, require_evidence_holds, require_same_origin
-from benchmark.run_record.evidence_chain import EVIDENCE, broken_links, read_chain
+from benchmark.run_record.evidence_chain import broken_links, read_chain
+from benchmark.run_record.file_names import EVIDENCE_FILE
 from benchmark.run_record.input_manifests import copy_manifests
 from foundation.errors import InputError
 from foundation.git import tracked_files
@@ -68,16 +69,18 @@ def test_evidence_is_carried_if_it_fits_its_log(tmp_path: Path) -> None:
     (run / "config.json").write_text('{"result_number": 0}')
     result = read_recorded_run(run)
     (line,) = require_evidence_holds([result])
-    assert line.startswith(f"evidence of result_0: {read_chain(run / EVIDENCE).links[-1].record.step} steps, last dig")
+    assert line.startswith(
+        f"evidence of result_0: {read_chain(run / EVIDENCE_FILE).links[-1].record.step} steps, last dig"
+    )
     copy_evidence(tmp_path / "evidence", [result])
     (path,) = (tmp_path / "evidence" / "result_0").iterdir()
-    assert (path.name, broken_links(read_chain(path), result.path)) == (EVIDENCE, [])
+    assert (path.name, broken_links(read_chain(path), result.path)) == (EVIDENCE_FILE, [])
     result.path.write_text(result.path.read_text() + "\n")
     with pytest.raises(
         InputError, match=r"line \d+, step \d+: SHA-256 of result_0\.txt.*; give the run as it was made"
     ):
         require_evidence_holds([result])
-    (run / EVIDENCE).unlink()
+    (run / EVIDENCE_FILE).unlink()
     assert require_evidence_holds([result]) == []
     copy_evidence(tmp_path / "none", [result])
     assert not (tmp_path / "none").exists()

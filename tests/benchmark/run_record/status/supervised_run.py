@@ -4,7 +4,8 @@ import json
 import os
 from pathlib import Path
 
-from benchmark.run_record.attempt_folder import AttemptEnd, AttemptStart, attempt_path, write_end, write_start
+from benchmark.run_record.attempt_folder import AttemptEnd, AttemptStart, write_end, write_start
+from benchmark.run_record.file_names import attempt_path
 from benchmark.run_record.incidents import Incident, IncidentKind, write_incident
 from tests.benchmark.judging.report.runs import TOKENS_PER_STEP, MadeRun
 

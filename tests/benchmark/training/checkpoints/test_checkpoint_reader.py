@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmark.config.run_config import RunConfig
-from benchmark.run_record.checkpoint_folder import checkpoint_path
+from benchmark.run_record.file_names import checkpoint_path
 from benchmark.training.checkpoints.checkpoint_reader import load_checkpoint
 from benchmark.training.checkpoints.checkpoint_writer import Checkpointer
 from benchmark.training.engine.adam import local

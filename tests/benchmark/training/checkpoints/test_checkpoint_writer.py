@@ -14,7 +14,8 @@ import torch
 from torch.distributed.checkpoint import FileSystemWriter
 
 from benchmark.config.run_config import RunConfig
-from benchmark.run_record.checkpoint_folder import checkpoint_path, newest_checkpoint, whole_checkpoints
+from benchmark.run_record.checkpoint_list import newest_checkpoint, whole_checkpoints
+from benchmark.run_record.file_names import checkpoint_path
 from benchmark.training.checkpoints.checkpoint_reader import load_checkpoint
 from benchmark.training.checkpoints.checkpoint_writer import ALIGNMENT, Checkpointer, host_copies, packed
 from benchmark.training.engine.adam import local

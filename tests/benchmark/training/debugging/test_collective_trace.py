@@ -11,8 +11,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from benchmark.run_record.heartbeat import SIZE, HangLimits, Heartbeat, ask
 from benchmark.training.debugging.collective_trace import explaining, pending_collectives, trace
+from benchmark.training.liveness.heartbeat import SIZE, HangLimits, Heartbeat, ask
 from tests.benchmark.tiny import in_processes
 
 

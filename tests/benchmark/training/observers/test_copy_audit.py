@@ -9,7 +9,7 @@ import torch
 
 from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import System
-from benchmark.run_record.checkpoint_folder import newest_checkpoint
+from benchmark.run_record.checkpoint_list import newest_checkpoint
 from benchmark.training.engine.adam import Adam, local
 from benchmark.training.engine.distributed import joined_world
 from benchmark.training.engine.rank_environment import read_environment

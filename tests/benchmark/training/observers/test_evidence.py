@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from benchmark.config.run_config import RunConfig
-from benchmark.run_record.checkpoint_folder import checkpoint_path, read_progress
+from benchmark.run_record.checkpoint_folder import read_progress
 from benchmark.run_record.endings import Ending
 from benchmark.run_record.events.background_sink import Background
 from benchmark.run_record.events.event import Event
 from benchmark.run_record.events.mlperf_log import MlperfLog
 from benchmark.run_record.evidence_chain import (
-    EVIDENCE,
     Begin,
     Chain,
     CheckpointRecord,
@@ -27,6 +26,7 @@ from benchmark.run_record.evidence_chain import (
     gaps,
     read_chain,
 )
+from benchmark.run_record.file_names import EVIDENCE_FILE, checkpoint_path
 from benchmark.training.train import train
 from tests.benchmark.runs import mlperf, system_of
 from tests.benchmark.tiny import SHORT, Inputs, in_processes
@@ -39,7 +39,7 @@ def finished(honest_run: Path, inputs: Inputs) -> RunConfig:
 
 def chain_of(config: RunConfig) -> Chain:
     """A chain in which nothing is broken."""
-    chain = read_chain(config.run_dir / EVIDENCE)
+    chain = read_chain(config.run_dir / EVIDENCE_FILE)
     assert broken_links(chain, config.run_dir / "result_0.txt") == []
     return chain
 
@@ -110,7 +110,7 @@ def _train_with_failing_log(config: RunConfig) -> Ending:
 def test_a_continued_run_continues_its_chain(kept: int, finished: RunConfig, tmp_path: Path) -> None:
     """As after kill -9 behind the checkpoint of step 4, in another topology then."""
     shutil.copytree(finished.run_dir, tmp_path / "run")
-    evidence = tmp_path / "run" / EVIDENCE
+    evidence = tmp_path / "run" / EVIDENCE_FILE
     whole = read_chain(evidence)
     (tmp_path / "run" / "summary.json").unlink()
     shutil.rmtree(checkpoint_path(tmp_path / "run", 6))
@@ -126,5 +126,5 @@ def test_a_continued_run_continues_its_chain(kept: int, finished: RunConfig, tmp
     assert len(gaps(chain)) == (kept == 0)
     steps = sorted(by_step(chain.counting(), Step))
     assert steps == ([1, 2, 3, 4, 5, 6] if kept else [5, 6])
-    aside = tmp_path / "run" / f"{EVIDENCE}.set_aside_1"
+    aside = tmp_path / "run" / f"{EVIDENCE_FILE}.set_aside_1"
     assert not aside.exists() if kept else aside.read_bytes() == b"mine\n"

@@ -14,7 +14,7 @@ import torch
 import benchmark.training.loop as loop_module
 import benchmark.training.step as step_module
 from benchmark.config.run_config import RunConfig
-from benchmark.run_record.checkpoint_folder import whole_checkpoints
+from benchmark.run_record.checkpoint_list import whole_checkpoints
 from benchmark.training.engine.adam import Adam, local
 from benchmark.training.train import train
 from foundation.errors import CheckFailed

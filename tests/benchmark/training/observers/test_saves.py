@@ -14,7 +14,7 @@ import pytest
 import benchmark.training.loop as loop_module
 import benchmark.training.step as step_module
 from benchmark.config.run_config import RunConfig
-from benchmark.run_record.checkpoint_folder import whole_checkpoints
+from benchmark.run_record.checkpoint_list import whole_checkpoints
 from benchmark.run_record.endings import RunEnd
 from benchmark.run_record.events.event_log import EventLog
 from benchmark.run_record.phases import PhaseLog

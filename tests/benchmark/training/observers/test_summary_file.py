@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from benchmark.run_record.checkpoint_folder import checkpoint_path
 from benchmark.run_record.endings import Ending, RunEnd
 from benchmark.run_record.events.event import Event
 from benchmark.run_record.events.event_log import EventLog
+from benchmark.run_record.file_names import checkpoint_path
 from benchmark.run_record.phases import PhaseLog
 from benchmark.run_record.run_progress import Evaluation, starting_progress
 from benchmark.training.observers.summary_file import SummaryFile

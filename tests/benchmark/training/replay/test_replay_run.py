@@ -15,15 +15,8 @@ import benchmark.training.replay.replay_run as replay_module
 from benchmark.__main__ import main
 from benchmark.config.benchmarks import GPT3_175B
 from benchmark.config.systems import SYSTEMS
-from benchmark.run_record.evidence_chain import (
-    EVIDENCE,
-    AnyRecord,
-    Begin,
-    Chain,
-    CheckpointRecord,
-    EvaluationRecord,
-    read_chain,
-)
+from benchmark.run_record.evidence_chain import AnyRecord, Begin, Chain, CheckpointRecord, EvaluationRecord, read_chain
+from benchmark.run_record.file_names import EVIDENCE_FILE
 from benchmark.training.replay.replay_run import ReplayOptions, ReplayResult, replay
 from benchmark.training.replay.replayed_run import replay_on_ranks, require_room
 from benchmark.training.train import train
@@ -112,7 +105,7 @@ def test_a_chain_that_was_made_anew_is_found_by_training_again(
 
 def _sign_checkpoints_anew(run_dir: Path) -> None:
     """Let the checkpoints know the digests of their records in the chain as it is."""
-    for link in read_chain(run_dir / EVIDENCE).links:
+    for link in read_chain(run_dir / EVIDENCE_FILE).links:
         if isinstance(link.record, CheckpointRecord):
             folder = run_dir / "checkpoints" / f"step_{link.record.step:08d}"
             progress = json.loads((folder / "progress.json").read_text())

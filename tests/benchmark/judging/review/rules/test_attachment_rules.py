@@ -10,7 +10,8 @@ import pytest
 from benchmark.judging.results.subjects import ResultSet, SubmissionPackage, find_subjects
 from benchmark.judging.review.findings import Finding, Rule, apply
 from benchmark.judging.review.rules.rule_table import SET_RULES
-from benchmark.run_record.evidence_chain import EVIDENCE, Begin, End, Step, encode
+from benchmark.run_record.evidence_chain import Begin, End, Step, encode
+from benchmark.run_record.file_names import EVIDENCE_FILE
 from tests.benchmark.judging.review.fixture import SEEDS, SYSTEM, Log, Record, as_text, records, write_package
 from tests.benchmark.run_record.records import begin, signed, step
 
@@ -37,7 +38,7 @@ def write_evidence(folder: Path, log: Path, records: list[Begin | Step]) -> None
     digest = hashlib.sha256(log.read_bytes()).hexdigest()
     lines.append(encode(End("0001", records[-1].step, "success", digest), lines[-1][1]))
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / EVIDENCE).write_bytes(b"".join(line + b"\n" for line, _ in lines))
+    (folder / EVIDENCE_FILE).write_bytes(b"".join(line + b"\n" for line, _ in lines))
 
 
 @pytest.fixture
@@ -70,7 +71,7 @@ def test_a_run_without_evidence_is_no_finding(tmp_path: Path) -> None:
     ids=["changed", "cut off", "an older form", "empty"],
 )
 def test_what_is_told_of_a_damaged_chain(damage: Callable[[str], str], severity: str, told: str, package: Path) -> None:
-    chain = package / PLACE / EVIDENCE
+    chain = package / PLACE / EVIDENCE_FILE
     chain.write_text(damage(chain.read_text()))
     assert any(told in one.found and one.severity == severity for one in findings(package))
 

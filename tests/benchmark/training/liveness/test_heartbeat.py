@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from benchmark.run_record import heartbeat as module
-from benchmark.run_record.heartbeat import FORMAT, SIZE, HangLimits, Heartbeat, ask, latest_beat
 from benchmark.run_record.phases import PHASES, Phase, PhaseLog
+from benchmark.training.liveness import heartbeat as module
+from benchmark.training.liveness.heartbeat import FORMAT, SIZE, HangLimits, Heartbeat, ask, latest_beat
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [1000.0]
-    monkeypatch.setattr("benchmark.run_record.heartbeat.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("benchmark.training.liveness.heartbeat.time.monotonic", lambda: now[0])
     return now
 
 

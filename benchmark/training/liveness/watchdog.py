@@ -21,9 +21,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
-from benchmark.run_record.attempt_folder import raise_alarm, rank_file
-from benchmark.run_record.heartbeat import SIZE, Beat, Heartbeat, ask, latest_beat
+from benchmark.run_record.attempt_folder import raise_alarm
+from benchmark.run_record.file_names import ALARM_FILE, COLLECTIVES_FILE, STACKS_FILE, rank_file
 from benchmark.run_record.incidents import Incident, write_incident
+from benchmark.training.liveness.heartbeat import SIZE, Beat, Heartbeat, ask, latest_beat
 from foundation.file_formats.json_files import UNREADABLE, read_json
 from foundation.git import REPOSITORY
 
@@ -111,7 +112,7 @@ class Watchdog:
     def _alarm(self) -> str | None:
         """Return another process's alarm, once this process had time to fail by itself; else None."""
         try:
-            text = (self._attempt / "alarm").read_text(encoding="utf-8", errors="replace")[:1000]
+            text = (self._attempt / ALARM_FILE).read_text(encoding="utf-8", errors="replace")[:1000]
         except OSError:
             return None
         now = time.monotonic()
@@ -164,7 +165,7 @@ class Watchdog:
     def _pending(self) -> str | None:
         """Return the oldest unfinished collective, from the file that the process wrote; None if there is no such
         file."""
-        path = rank_file(self._attempt, self._rank, "collectives.json")
+        path = rank_file(self._attempt, self._rank, COLLECTIVES_FILE)
         try:
             lines = read_json(path, list)
             return str(lines[0]) if lines else None
@@ -173,7 +174,7 @@ class Watchdog:
 
     def _stacks(self) -> str:
         """Have the process write its stacks, and read them; empty if it cannot, for example because it is stopped."""
-        path = rank_file(self._attempt, self._rank, "stacks.txt")
+        path = rank_file(self._attempt, self._rank, STACKS_FILE)
         if not path.exists():  # the process made it when its handler was ready
             return ""
         os.kill(self._process, STACKS_SIGNAL)

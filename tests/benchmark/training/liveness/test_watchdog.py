@@ -14,10 +14,10 @@ from threading import Thread
 import pytest
 
 from benchmark.run_record.attempt_folder import raise_alarm
-from benchmark.run_record.heartbeat import SIZE, HangLimits, Heartbeat
 from benchmark.run_record.incidents import Incident, read_incidents
-from benchmark.training import watchdog as module
-from benchmark.training.watchdog import STACKS_SIGNAL, Watchdog, process_state, waits_in, watched
+from benchmark.training.liveness import watchdog as module
+from benchmark.training.liveness.heartbeat import SIZE, HangLimits, Heartbeat
+from benchmark.training.liveness.watchdog import STACKS_SIGNAL, Watchdog, process_state, waits_in, watched
 from tests.drills.acts import children
 from tests.forked import fork_server
 
