@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from benchmark.launch.next_attempt import INTERRUPTED, Decision, Ended, decide
-from benchmark.run_record.attempt_folder import AttemptEnd, make_run_folder, new_attempt, write_end
+from benchmark.launch.next_attempt import INTERRUPTED, AttemptOutcome, Decision, decide
+from benchmark.run_record.attempt_folder import AttemptEnding, make_run_folder, new_attempt, write_ending
 from benchmark.run_record.checkpoint_list import newest_checkpoint
 from benchmark.run_record.endings import finished_status
 from benchmark.run_record.file_names import EXIT_REQUEST, LAUNCHER_FILE, LAUNCHER_LOG, attempt_path
@@ -115,7 +115,7 @@ def keep_running(run_dir: Path, place: RunPlace) -> Decision:
         log = attempt_path(run_dir, attempt) / LAUNCHER_LOG
         status = place.start(attempt, log)
         spare, down = (0, ()) if place.ordered == "SIGTERM" else place.look()
-        ended = Ended(attempt, status, place.ordered, follows, spare, down)
+        ended = AttemptOutcome(attempt, status, place.ordered, follows, spare, down)
         settled = patiently(functools.partial(_settle, run_dir, ended), place)
         decision, now = settled or (Decision("requeue", INTERRUPTED, f"stopped by {place.ordered}"), saved)
         if not decision.known and (words := _what_matters(log)):
@@ -132,14 +132,14 @@ def keep_running(run_dir: Path, place: RunPlace) -> Decision:
         time.sleep(PAUSES_S[min(max(0, fruitless - 1), len(PAUSES_S) - 1)])
 
 
-def _settle(run_dir: Path, ended: Ended) -> tuple[Decision, int | None]:
+def _settle(run_dir: Path, ended: AttemptOutcome) -> tuple[Decision, int | None]:
     """Decide, record the decision in the attempt's folder, and return it with the newest checkpoint's steps.
 
     Raises OSError.
     """
     decision = decide(run_dir, ended)
-    end = AttemptEnd(time.time(), ended.status, decision.action, decision.reason, decision.exclude)
-    write_end(attempt_path(run_dir, ended.attempt), end)
+    end = AttemptEnding(time.time(), ended.status, decision.action, decision.reason, decision.exclude)
+    write_ending(attempt_path(run_dir, ended.attempt), end)
     return decision, newest_checkpoint(run_dir)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmark.run_record.attempt_folder import AttemptEnd, AttemptStart, all_attempts, read_end, read_start
+from benchmark.run_record.attempt_folder import AttemptEnding, AttemptStart, all_attempts, read_ending, read_start
 from benchmark.run_record.checkpoint_list import newest_checkpoint
 from benchmark.run_record.endings import ENDINGS, Action, StopNote, finished_status
 from benchmark.run_record.file_names import STOP_NOTE_FILE, attempt_path
@@ -42,7 +42,7 @@ class Decision:
 
 
 @dataclass(frozen=True)
-class Ended:
+class AttemptOutcome:
     """The launcher's knowledge of an attempt that has ended."""
 
     attempt: str
@@ -62,7 +62,7 @@ class PastAttempt:
     """The records of a past attempt."""
 
     start: AttemptStart | None
-    end: AttemptEnd | None
+    end: AttemptEnding | None
     cause: Incident | None
     hanging: tuple[Incident, ...]
 
@@ -75,10 +75,10 @@ class PastAttempt:
 def past_attempt(folder: Path) -> PastAttempt:
     incidents = read_incidents(folder)
     hanging = tuple(did_not_arrive([one for one in incidents if one.kind == "hang"]))
-    return PastAttempt(read_start(folder), read_end(folder), first_cause(incidents), hanging)
+    return PastAttempt(read_start(folder), read_ending(folder), first_cause(incidents), hanging)
 
 
-def decide(run_dir: Path, ended: Ended) -> Decision:
+def decide(run_dir: Path, ended: AttemptOutcome) -> Decision:
     """Decide after an attempt, from the files that its processes left in its folder and in the run's."""
     if (over := finished_status(run_dir)) is not None:
         end = ENDINGS["success" if over in ("success", "completed") else "target not reached"]
@@ -117,7 +117,7 @@ def _until(run_dir: Path, attempt: str) -> list[PastAttempt]:
     return [past_attempt(folder) for folder in (*before[-NO_PROGRESS:], own)]
 
 
-def _interrupted(note: StopNote | None, ended: Ended) -> Decision:
+def _interrupted(note: StopNote | None, ended: AttemptOutcome) -> Decision:
     """Decide after an interruption: back to the queue, unless a person asked for the end or nobody asked for
     anything."""
     by = ended.ordered or ("a signal" if note is None else note.by)
@@ -131,12 +131,12 @@ def _interrupted(note: StopNote | None, ended: Ended) -> Decision:
     return Decision(ENDINGS["interrupted"].action, INTERRUPTED, f"{state}: {by}")
 
 
-def _lost(ended: Ended) -> str:
+def _lost(ended: AttemptOutcome) -> str:
     plural = len(ended.down_hosts) > 1
     return f"node{'s' * plural} {', '.join(ended.down_hosts)} {'are' if plural else 'is'} lost"
 
 
-def _words(attempt: PastAttempt, ended: Ended) -> str:
+def _words(attempt: PastAttempt, ended: AttemptOutcome) -> str:
     """Describe the failure. A lost node comes first: the incidents are those of ranks that lost it as their partner."""
     lost = f"{_lost(ended)}: " if ended.down_hosts else ""
     if attempt.cause is None:
@@ -146,7 +146,7 @@ def _words(attempt: PastAttempt, ended: Ended) -> str:
     return lost + attempt.cause.line() + also
 
 
-def _was_accepted(attempts: Sequence[PastAttempt], ended: Ended) -> bool:
+def _was_accepted(attempts: Sequence[PastAttempt], ended: AttemptOutcome) -> bool:
     """Return whether the attempt that this launcher started before began to train.
 
     If it did, its input was good, and a refusal now may pass, for example of a folder that cannot be written for a
@@ -180,7 +180,7 @@ def _stuck(attempts: Sequence[PastAttempt], saved: int | None) -> bool:
     return len(latest) == NO_PROGRESS and all(failed) and all(fruitless)
 
 
-def _excluded(attempts: Sequence[PastAttempt], ended: Ended) -> tuple[str, ...]:
+def _excluded(attempts: Sequence[PastAttempt], ended: AttemptOutcome) -> tuple[str, ...]:
     """Return the hosts to leave out: earlier ones, those that are down, and a suspect while there are spare hosts."""
     before = [host for attempt in attempts[-2:] if attempt.end is not None for host in attempt.end.exclude]
     found = dict.fromkeys([*before, *ended.down_hosts])

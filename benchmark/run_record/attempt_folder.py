@@ -51,7 +51,7 @@ class AttemptStart:
 
 
 @dataclass(frozen=True)
-class AttemptEnd:
+class AttemptEnding:
     """The contents of ``ended.json``."""
 
     ended_s: float
@@ -98,7 +98,7 @@ def write_start(attempt: Path, start: AttemptStart) -> None:
     write_object(attempt / ATTEMPT_START_FILE, start)
 
 
-def write_end(attempt: Path, end: AttemptEnd) -> None:
+def write_ending(attempt: Path, end: AttemptEnding) -> None:
     write_object(attempt / ATTEMPT_ENDING_FILE, end)
 
 
@@ -107,9 +107,9 @@ def read_start(attempt: Path) -> AttemptStart | None:
     return read_record(attempt / ATTEMPT_START_FILE, AttemptStart)
 
 
-def read_end(attempt: Path) -> AttemptEnd | None:
+def read_ending(attempt: Path) -> AttemptEnding | None:
     """Read ``ended.json``; None if no launcher saw the end, or the file is damaged."""
-    return read_record(attempt / ATTEMPT_ENDING_FILE, AttemptEnd)
+    return read_record(attempt / ATTEMPT_ENDING_FILE, AttemptEnding)
 
 
 def raise_alarm(attempt: Path, text: str) -> bool:

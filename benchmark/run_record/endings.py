@@ -34,7 +34,7 @@ ENDINGS: Mapping[Ending, Consequence] = {
 
 
 @dataclass(frozen=True)
-class RunEnd:
+class StopReason:
     """The way in which the training of a run has ended; the values are equal on all processes."""
 
     ending: Ending

@@ -50,7 +50,7 @@ class ChainRecord(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_
     """Optimizer steps done since the initial checkpoint."""
 
 
-class Begin(ChainRecord, frozen=True, tag="begin"):
+class BeginRecord(ChainRecord, frozen=True, tag="begin"):
     """An attempt begins to train."""
 
     version: int
@@ -67,7 +67,7 @@ class Begin(ChainRecord, frozen=True, tag="begin"):
     moments: str
 
 
-class Step(ChainRecord, frozen=True, tag="step"):
+class OptimizerStepRecord(ChainRecord, frozen=True, tag="step"):
     """An optimizer step was done."""
 
     first_sample: int
@@ -93,14 +93,14 @@ class CheckpointRecord(ChainRecord, frozen=True, tag="checkpoint"):
     moments: str
 
 
-class End(ChainRecord, frozen=True, tag="end"):
+class EndRecord(ChainRecord, frozen=True, tag="end"):
     """The run ended, and its MLPerf log is complete."""
 
     status: str
     log_sha256: str
 
 
-AnyRecord = Begin | Step | EvaluationRecord | CheckpointRecord | End
+AnyRecord = BeginRecord | OptimizerStepRecord | EvaluationRecord | CheckpointRecord | EndRecord
 Wanted = TypeVar("Wanted", bound=AnyRecord)
 DECODER = msgspec.json.Decoder(AnyRecord)
 
@@ -161,7 +161,7 @@ class Chain:
         while place is not None:
             link = self.links[place]
             found.append(link)
-            place = self._place(link.record.continues) if isinstance(link.record, Begin) else place - 1
+            place = self._place(link.record.continues) if isinstance(link.record, BeginRecord) else place - 1
             if place is not None and place >= link.line - 1:
                 break  # only a forger's begins continue what comes later
         return found[::-1]
@@ -241,14 +241,14 @@ def broken_links(chain: Chain, log: Path | None) -> list[Fault]:
     at = 0
     for link in chain.links:
         record = link.record
-        due = at + isinstance(record, Step)
-        if isinstance(record, Begin):
+        due = at + isinstance(record, OptimizerStepRecord)
+        if isinstance(record, BeginRecord):
             found += _begin_faults(chain, link, record)
         elif record.step != due:
             found.append(Fault(link.line, record.step, "number of the step", str(record.step), f"{due} is due"))
         at = record.step
     last = chain.links[-1] if chain.links else None
-    if last is not None and isinstance(last.record, End) and log is not None:
+    if last is not None and isinstance(last.record, EndRecord) and log is not None:
         content = read_regular(log, MOST_LOG_BYTES)
         digest = hashlib.sha256(content).hexdigest()
         if digest != last.record.log_sha256:
@@ -260,7 +260,7 @@ def broken_links(chain: Chain, log: Path | None) -> list[Fault]:
     return found
 
 
-def _begin_faults(chain: Chain, link: Link, begin: Begin) -> list[Fault]:
+def _begin_faults(chain: Chain, link: Link, begin: BeginRecord) -> list[Fault]:
     """Return a fault if the loaded state is not the saved one."""
     saved = chain.by_digest(begin.continues)
     if saved is None:
@@ -279,9 +279,9 @@ def gaps(chain: Chain) -> list[str]:
     """Describe the parts of the run that the chain does not cover; a full disk costs evidence, not the run."""
     found = []
     counting = chain.counting()
-    if counting and isinstance(counting[0].record, Begin) and counting[0].record.step > 0:
+    if counting and isinstance(counting[0].record, BeginRecord) and counting[0].record.step > 0:
         found.append(f"the chain begins after {counting[0].record.step} steps: what was before is not in it")
-    if counting and not isinstance(counting[-1].record, End):
+    if counting and not isinstance(counting[-1].record, EndRecord):
         found.append("the chain has no end: the run goes on, was killed, or its disk was full")
     return found
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmark.config.benchmark_config import Benchmark
-from benchmark.run_record.endings import RunEnd
+from benchmark.run_record.endings import StopReason
 from benchmark.run_record.events.event_log import EventLog
 from benchmark.run_record.events.mlperf_log import block_fields, logged_progress, progress_fields
 from benchmark.run_record.phases import Phase, PhaseLog
@@ -39,7 +39,7 @@ class Run:
         self.phases.enter(phase, self.progress.steps)
 
 
-def run_loop(run: Run, observers: Sequence[Observer]) -> RunEnd:
+def run_loop(run: Run, observers: Sequence[Observer]) -> StopReason:
     """Train until the target, the end of training, a request to stop or an observer's veto. Collective.
 
     Evaluations come every ``eval_interval`` steps since the start, and at the very end. The target is met by a log
@@ -51,7 +51,7 @@ def run_loop(run: Run, observers: Sequence[Observer]) -> RunEnd:
     return end
 
 
-def _train(run: Run, observers: Sequence[Observer]) -> RunEnd:
+def _train(run: Run, observers: Sequence[Observer]) -> StopReason:
     benchmark, progress, step_seconds = run.benchmark, run.progress, list[float]()
     if progress.steps == 0:
         _start_block(run)
@@ -68,16 +68,16 @@ def _train(run: Run, observers: Sequence[Observer]) -> RunEnd:
                 benchmark.target_log_perplexity is not None
                 and evaluation.log_perplexity <= benchmark.target_log_perplexity
             ):
-                return RunEnd("success", "target reached", reached_target=True)
+                return StopReason("success", "target reached", reached_target=True)
             if not is_last:
                 _start_block(run)
         if (end := between_steps(step, observers)) is not None:
             return end
         if step.result.flags.stop_by is not None:
-            return RunEnd("interrupted", step.result.flags.stop_by)
+            return StopReason("interrupted", step.result.flags.stop_by)
     if benchmark.target_log_perplexity is None:
-        return RunEnd("success", "all samples trained")
-    return RunEnd("target not reached", "all samples trained")
+        return StopReason("success", "all samples trained")
+    return StopReason("target not reached", "all samples trained")
 
 
 def _step(run: Run, observers: Sequence[Observer]) -> StepDone:
@@ -94,7 +94,7 @@ def _step(run: Run, observers: Sequence[Observer]) -> StepDone:
     return step
 
 
-def between_steps(step: StepDone, observers: Sequence[Observer]) -> RunEnd | None:
+def between_steps(step: StepDone, observers: Sequence[Observer]) -> StopReason | None:
     """Tell the observers that the run continues, and let them save; return how the run ends if an observer vetoes."""
     for observer in observers:
         if (end := observer.between_steps(step)) is not None:

@@ -3,7 +3,7 @@
 import time
 from dataclasses import dataclass
 
-from benchmark.run_record.endings import RunEnd
+from benchmark.run_record.endings import StopReason
 from benchmark.training.step import EvaluationResult, StepFlags, StepResult
 
 
@@ -42,7 +42,7 @@ class Observer:
     def evaluated(self, result: EvaluationResult) -> None:
         """The validation set was evaluated after this step."""
 
-    def between_steps(self, step: StepDone) -> RunEnd | None:
+    def between_steps(self, step: StepDone) -> StopReason | None:
         """The step and its evaluation are done, and the run goes on. Returns how the run ends if it must not go on."""
         return None
 
@@ -50,10 +50,10 @@ class Observer:
         """Whether a checkpoint is to be begun after this step; asked after :meth:`between_steps`."""
         return False
 
-    def about_to_save(self) -> RunEnd | None:
+    def about_to_save(self) -> StopReason | None:
         """A checkpoint is due; the last observer of the list that saves begins it. Returns how the run ends if its
         state must not be saved; later observers are then left out."""
         return None
 
-    def end(self, end: RunEnd) -> None:
+    def end(self, end: StopReason) -> None:
         """Training is over."""

@@ -15,8 +15,8 @@ from benchmark.config.run_config import Precision
 from benchmark.config.run_sections import LoggingOptions
 from benchmark.config.system_config import System
 from benchmark.machine.run_environment import float32_products, seconds_since_process_start
-from benchmark.run_record.attempt_folder import AttemptStart, all_attempts, read_end, write_start
-from benchmark.run_record.endings import RunEnd
+from benchmark.run_record.attempt_folder import AttemptStart, all_attempts, read_ending, write_start
+from benchmark.run_record.endings import StopReason
 from benchmark.run_record.events.event_log import EventLog
 from benchmark.run_record.events.mlperf_log import (
     LogMark,
@@ -94,7 +94,7 @@ class RunLog(Observer):
         if environment.rank != 0:
             return
         earlier_attempts = [folder for folder in all_attempts(run_dir) if folder.name != environment.attempt]
-        end = read_end(earlier_attempts[-1]) if earlier_attempts else None
+        end = read_ending(earlier_attempts[-1]) if earlier_attempts else None
         if end is not None:
             self.events.note(
                 "incident", end.reason, attempt=earlier_attempts[-1].name, status=end.status, action=end.action
@@ -122,7 +122,7 @@ class RunLog(Observer):
         try:
             yield
         finally:
-            self.end(RunEnd("failed", ""))  # does nothing if the run has ended by itself
+            self.end(StopReason("failed", ""))  # does nothing if the run has ended by itself
 
     def about_to_save(self) -> None:
         """Store the MLPerf log's position and clock in the checkpoint about to be written."""
@@ -131,7 +131,7 @@ class RunLog(Observer):
             self.progress.mlperf_log_bytes, self.progress.mlperf_log_rest = mark.size, list(mark.rest)
             self.progress.clock = self.events.clock.mark()
 
-    def end(self, end: RunEnd) -> None:
+    def end(self, end: StopReason) -> None:
         """Log run_stop and the entries that follow it in published logs; do nothing if the run is not open."""
         if not self._run_is_open:
             return

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
-from benchmark.run_record.attempt_folder import AttemptEnd, AttemptStart, read_end, read_start
+from benchmark.run_record.attempt_folder import AttemptEnding, AttemptStart, read_ending, read_start
 from benchmark.run_record.file_names import attempt_path, attempts_folder
 from benchmark.run_record.incidents import Incident, first_cause, read_incidents
 from benchmark.run_record.recorded_events import RecordedEvent
@@ -64,7 +64,7 @@ class Attempt:
     name: str
     events: Sequence[RecordedEvent]
     start: AttemptStart | None
-    end: AttemptEnd | None
+    end: AttemptEnding | None
     cause: Incident | None
     """The first incident."""
 
@@ -98,7 +98,7 @@ def attempts_of(run_dir: Path, events: Sequence[RecordedEvent]) -> list[Attempt]
 
 def _attempt(run_dir: Path, name: str, events: Sequence[RecordedEvent]) -> Attempt:
     folder = attempt_path(run_dir, name)
-    return Attempt(name, events, read_start(folder), read_end(folder), first_cause(read_incidents(folder)))
+    return Attempt(name, events, read_start(folder), read_ending(folder), first_cause(read_incidents(folder)))
 
 
 @dataclass

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.config.benchmark_config import Benchmark
-from benchmark.run_record.endings import RunEnd
+from benchmark.run_record.endings import StopReason
 from benchmark.run_record.events.event_log import EventLog
 from benchmark.run_record.file_names import CONFIG_FILE, after_checkpoint_log, checkpoint_path
 from benchmark.training.observer import Observer
@@ -67,7 +67,7 @@ class AfterCheckpoint(Observer):
         if passed_over is not None:
             self._note(passed_over, "passed over: the one before it still ran when the next checkpoint came")
 
-    def end(self, end: RunEnd) -> None:
+    def end(self, end: StopReason) -> None:
         """Wait ``close_s`` seconds for the running command; leave it running if it takes longer."""
         with self._changed:
             self._changed.wait_for(lambda: self._running is None, self._close_s)

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-from benchmark.run_record.endings import RunEnd
+from benchmark.run_record.endings import StopReason
 from benchmark.run_record.events.event_log import EventLog
 from benchmark.run_record.phases import PhaseLog
 from benchmark.training.engine.adam import MOMENTS
@@ -46,16 +46,16 @@ class CopyAudit(Observer):
         self._audited_after = -1
         """Steps that were done at the last audit."""
 
-    def between_steps(self, step: StepDone) -> RunEnd | None:
+    def between_steps(self, step: StepDone) -> StopReason | None:
         """Audit if the interval is over. Collective."""
         is_due = self._interval > 0 and self._state.progress.steps % self._interval == 0
         return self.compare() if is_due else None
 
-    def about_to_save(self) -> RunEnd | None:
+    def about_to_save(self) -> StopReason | None:
         """Audit before the checkpoint, so that nothing unaudited is saved. Collective."""
         return self.compare()
 
-    def compare(self) -> RunEnd | None:
+    def compare(self) -> StopReason | None:
         """Compare all copies after this step, once. A run whose copies differ is not worth continuing or saving.
         Collective."""
         progress = self._state.progress
@@ -72,7 +72,9 @@ class CopyAudit(Observer):
         if not differences:
             return None
         remainder = f" and {len(differences) - 1} more" if len(differences) > 1 else ""
-        return RunEnd("failed", f"copies differ between devices, {differences[0]}{remainder}; nothing of it was saved")
+        return StopReason(
+            "failed", f"copies differ between devices, {differences[0]}{remainder}; nothing of it was saved"
+        )
 
 
 def audit_replicas(state: TrainState) -> list[str]:

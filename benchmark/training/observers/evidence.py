@@ -15,7 +15,7 @@ from torch import Tensor
 
 from benchmark.config.run_config import RunConfig
 from benchmark.machine.run_environment import kernel_facts
-from benchmark.run_record.endings import RunEnd
+from benchmark.run_record.endings import StopReason
 from benchmark.run_record.events.background_sink import Background
 from benchmark.run_record.events.event import Event
 from benchmark.run_record.events.line_files import LineFile
@@ -23,11 +23,11 @@ from benchmark.run_record.evidence_chain import (
     NOTHING,
     VERSION,
     AnyRecord,
-    Begin,
+    BeginRecord,
     CheckpointRecord,
-    End,
+    EndRecord,
     EvaluationRecord,
-    Step,
+    OptimizerStepRecord,
     encode,
     read_chain,
 )
@@ -71,7 +71,7 @@ class Evidence(Observer):
         file = _ChainFile(self._path)
         self._background, self._head = Background(file), file.head
         self._add(
-            Begin(
+            BeginRecord(
                 attempt=self._attempt,
                 step=progress.steps,
                 version=VERSION,
@@ -88,7 +88,7 @@ class Evidence(Observer):
         """Record a step. Collective."""
         result, weights = step.result, self._summed(self._fingerprints.weights())
         figures = (result.loss, result.grad_norm, result.learning_rate)
-        self._add(Step(self._attempt, self._state.progress.steps, step.first_sample, *figures, weights))
+        self._add(OptimizerStepRecord(self._attempt, self._state.progress.steps, step.first_sample, *figures, weights))
 
     def evaluated(self, result: EvaluationResult) -> None:
         self._add(EvaluationRecord(self._attempt, self._state.progress.steps, result.log_perplexity))
@@ -99,7 +99,7 @@ class Evidence(Observer):
         if self._background is not None:
             self._state.progress.evidence_head = self._head
 
-    def end(self, end: RunEnd) -> None:
+    def end(self, end: StopReason) -> None:
         """Write the digest of the last record into the MLPerf log, end the log, and record the log's own digest.
 
         If the disk has refused lines of the log until now, no such record is written and the chain has a gap: the
@@ -113,7 +113,7 @@ class Evidence(Observer):
         if log is not None and events.drain(log):
             with log.path.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
-            self._add(End(self._attempt, self._state.progress.steps, end.ending, digest))
+            self._add(EndRecord(self._attempt, self._state.progress.steps, end.ending, digest))
         elif log is not None:
             events.warn(f"the evidence has no end: lines of {log.name} could not be written")
         self._background.close()

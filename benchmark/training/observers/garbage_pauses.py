@@ -9,7 +9,7 @@ microseconds.
 
 import gc
 
-from benchmark.run_record.endings import RunEnd
+from benchmark.run_record.endings import StopReason
 from benchmark.training.observer import Observer, StepDone
 from benchmark.training.step import EvaluationResult
 
@@ -34,7 +34,7 @@ class GarbagePauses(Observer):
         """Collect all objects made since the beginning."""
         gc.collect()
 
-    def end(self, end: RunEnd | None = None) -> None:
+    def end(self, end: StopReason | None = None) -> None:
         gc.unfreeze()
         if self._was_on:
             gc.enable()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.machine.run_environment import seconds_since_process_start
-from benchmark.run_record.endings import RunEnd
+from benchmark.run_record.endings import StopReason
 from benchmark.run_record.file_names import EXIT_REQUEST, SAVE_REQUEST
 from benchmark.training.observer import Observer
 from benchmark.training.step import StepFlags
@@ -79,7 +79,7 @@ class RunRequests(Observer):
         if self._files is not None:
             self._files.save_asked = False
 
-    def end(self, end: RunEnd) -> None:
+    def end(self, end: StopReason) -> None:
         """Remove the file ``exit``, so that it does not stop the next start."""
         if end.ending == "interrupted" and self._files is not None:
             self._files.exited()

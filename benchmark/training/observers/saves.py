@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from benchmark.config.run_sections import SaveOptions
-from benchmark.run_record.endings import RunEnd
+from benchmark.run_record.endings import StopReason
 from benchmark.run_record.events.event_log import EventLog
 from benchmark.run_record.phases import PhaseLog
 from benchmark.training.checkpoints.checkpoint_writer import Checkpointer, Written
@@ -98,7 +98,7 @@ class Saves(Observer):
         if self._policy is not None:
             self._policy.saved(time.perf_counter() - self._paused_since)
 
-    def end(self, end: RunEnd) -> None:
+    def end(self, end: StopReason) -> None:
         """Wait for the checkpoint being written."""
         self._wait(STOP_PATIENCE_S)
         if self._checkpointer.writing is not None:

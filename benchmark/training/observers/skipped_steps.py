@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 
 from benchmark.config.benchmark_config import Benchmark
-from benchmark.run_record.endings import RunEnd
+from benchmark.run_record.endings import StopReason
 from benchmark.run_record.events.event_log import EventLog
 from benchmark.run_record.phases import PhaseLog
 from benchmark.training.engine.train_state import TrainState
@@ -35,7 +35,7 @@ class SkipGuard(Observer):
         self._in_a_row = 0
         """Number of consecutive steps up to now that this process saw skipped."""
 
-    def between_steps(self, step: StepDone) -> RunEnd | None:
+    def between_steps(self, step: StepDone) -> StopReason | None:
         """Report a skipped step. Collective after the first skipped step in a row, and after the last that is
         allowed."""
         if step.result.nonfinite is None:
@@ -59,7 +59,7 @@ class SkipGuard(Observer):
         damaged = [asdict(tensor) for tensor in state.tensors[:MOST_RANKS_IN_EVENT]]
         self._events.note("diagnosis", text, steps=steps_done, skipped_in_a_row=in_a_row, damaged=damaged)
         self._events.warn(text)
-        return RunEnd("failed", text)
+        return StopReason("failed", text)
 
     def _note(self, nonfinite: NonFiniteStep) -> str:
         """Note the event of a skipped step, and print a line for the first in a row; return a description of the

@@ -7,7 +7,7 @@ GPU, to all ranks (engine/rank_speed.py); rank 0 judges (slowness_rules.py) and 
 from collections.abc import Sequence
 
 from benchmark.machine.gpus import FIGURES, TROUBLE, DeviceReading, turned_bad, watch_device
-from benchmark.run_record.endings import RunEnd
+from benchmark.run_record.endings import StopReason
 from benchmark.run_record.events.event_log import EventLog
 from benchmark.training.engine.rank_speed import OwnCompute, RankTable
 from benchmark.training.engine.train_state import TrainState
@@ -59,7 +59,7 @@ class SpeedWatch(Observer):
         if judges and self._throughput is not None and (change := self._throughput.add(steps, step_s)) is not None:
             self._tell_of_change(change)
 
-    def end(self, end: RunEnd) -> None:
+    def end(self, end: StopReason) -> None:
         """Receive the last rows, so that no message is under way when its memory is freed. Collective."""
         if not self._interval:
             return

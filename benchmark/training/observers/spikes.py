@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from statistics import median
 
-from benchmark.run_record.endings import RunEnd
+from benchmark.run_record.endings import StopReason
 from benchmark.run_record.events.event_log import EventLog
 from benchmark.run_record.phases import PhaseLog
 from benchmark.training.engine.train_state import TrainState
@@ -137,7 +137,7 @@ class SpikeGuard(Observer):
         state: TrainState,
         events: EventLog,
         phases: PhaseLog,
-        compare_copies: Callable[[], RunEnd | None],
+        compare_copies: Callable[[], StopReason | None],
         samples_command: Callable[[int, int], str],
     ) -> None:
         """``compare_copies`` returns how the run ends if copies differ; collective. ``samples_command`` takes the first
@@ -146,7 +146,7 @@ class SpikeGuard(Observer):
         self._compare_copies, self._samples_command = compare_copies, samples_command
         self._rule = SpikeRule()
 
-    def between_steps(self, step: StepDone) -> RunEnd | None:
+    def between_steps(self, step: StepDone) -> StopReason | None:
         """Judge the step. Collective if there is a spike."""
         spike = None if step.result.skipped else self._rule.judge(step.result.loss, step.result.grad_norm)
         if spike is None:
@@ -160,7 +160,7 @@ class SpikeGuard(Observer):
             return None
         description = describe_state(state)
         self._events.warn(f"after step {self._state.progress.steps}: {description}")
-        return RunEnd("failed", f"{description}; nothing of it was saved")
+        return StopReason("failed", f"{description}; nothing of it was saved")
 
     def _note(self, spike: Spike) -> None:
         progress = self._state.progress

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from benchmark.machine.run_environment import seconds_since_process_start
 from benchmark.run_record.checkpoint_list import newest_checkpoint
-from benchmark.run_record.endings import Ending, RunEnd, StopNote
+from benchmark.run_record.endings import Ending, StopNote, StopReason
 from benchmark.run_record.events.event_log import EventLog
 from benchmark.run_record.file_names import STOP_NOTE_FILE, SUMMARY_FILE
 from benchmark.run_record.phases import PhaseLog
@@ -35,7 +35,7 @@ class SummaryFile(Observer):
         if self._first_loss_s is None:
             self._first_loss_s = seconds_since_process_start()
 
-    def end(self, end: RunEnd) -> None:
+    def end(self, end: StopReason) -> None:
         if end.ending == "interrupted":
             self._note_stop(end)
         self._phases.enter("end", self._progress.steps)
@@ -73,7 +73,7 @@ class SummaryFile(Observer):
                 has_warned = True
                 time.sleep(1)
 
-    def _note_stop(self, end: RunEnd) -> None:
+    def _note_stop(self, end: StopReason) -> None:
         """Leave a note for the launcher that says why the run stopped."""
         steps = self._progress.steps
         saved = newest_checkpoint(self._run_dir) == steps

@@ -21,13 +21,13 @@ from benchmark.config.systems import system_called
 from benchmark.run_record.checkpoint_folder import read_progress
 from benchmark.run_record.checkpoint_list import whole_checkpoints
 from benchmark.run_record.evidence_chain import (
-    Begin,
+    BeginRecord,
     Chain,
     CheckpointRecord,
     EvaluationRecord,
     Fault,
     Link,
-    Step,
+    OptimizerStepRecord,
     broken_links,
     by_step,
     gaps,
@@ -65,8 +65,8 @@ TOLERANCES: Mapping[str, Mapping[str, float]] = {
 }
 """Largest relative differences for a replay that computes in another order; measured in docs/evidence.md."""
 EXACT = {"loss": 0.0, "grad_norm": 0.0, "log_perplexity": 0.0}
-COMPARED: tuple[tuple[type[Step] | type[EvaluationRecord], tuple[str, ...]], ...] = (
-    (Step, ("first_sample", "learning_rate", "loss", "grad_norm", "weights")),
+COMPARED: tuple[tuple[type[OptimizerStepRecord] | type[EvaluationRecord], tuple[str, ...]], ...] = (
+    (OptimizerStepRecord, ("first_sample", "learning_rate", "loss", "grad_norm", "weights")),
     (EvaluationRecord, ("log_perplexity",)),
 )
 """Compared fields of a step and of an evaluation."""
@@ -206,8 +206,8 @@ def _start_of(run_dir: Path, counting: Sequence[Link], first: int, last: int) ->
 
     Raises InputError if the chain does not have these steps, or there is no checkpoint to start from.
     """
-    steps = by_step(counting, Step)
-    if not counting or not isinstance(counting[0].record, Begin) or (last and last not in steps):
+    steps = by_step(counting, OptimizerStepRecord)
+    if not counting or not isinstance(counting[0].record, BeginRecord) or (last and last not in steps):
         steps_text = f"steps {min(steps)} to {max(steps)}" if steps else "no step"
         raise InputError(f"{run_dir}: its evidence has {steps_text}, not {last}; change --steps")
     start = max((saved for saved in whole_checkpoints(run_dir) if saved <= first), default=0)
@@ -216,9 +216,9 @@ def _start_of(run_dir: Path, counting: Sequence[Link], first: int, last: int) ->
     return start
 
 
-def _begun(counting: Sequence[Link], start: int) -> tuple[Link, Begin]:
+def _begun(counting: Sequence[Link], start: int) -> tuple[Link, BeginRecord]:
     """Return the begin record of the attempt that did the first step after ``start``."""
-    begins = [(link, link.record) for link in counting if isinstance(link.record, Begin)]
+    begins = [(link, link.record) for link in counting if isinstance(link.record, BeginRecord)]
     return [(link, record) for link, record in begins if record.step <= start][-1]
 
 
@@ -231,13 +231,13 @@ def _saved(chain: Chain, progress: Progress, start: int) -> Link | None:
     for link in chain.links:
         record = link.record
         is_checkpoint = isinstance(record, CheckpointRecord) and link.digest == head
-        is_successor = isinstance(record, Begin) and head and record.continues == head
+        is_successor = isinstance(record, BeginRecord) and head and record.continues == head
         if (is_checkpoint or is_successor) and record.step == start:
             return link if progress.steps == start else None
     return None
 
 
-def _config(options: ReplayOptions, begin: Begin) -> RunConfig:
+def _config(options: ReplayOptions, begin: BeginRecord) -> RunConfig:
     """Return the recorded configuration with the options applied.
 
     Raises InputError if no run writes such a configuration, or it describes a model beyond all bounds.
@@ -278,7 +278,7 @@ def _model(recorded: dict[str, Any]) -> DecoderSizes:
     raise msgspec.ValidationError(f"model: no architecture has just the sizes {', '.join(recorded)}"[:300])
 
 
-def _other_inputs(data: DataOptions, link: Link, begin: Begin) -> list[Fault]:
+def _other_inputs(data: DataOptions, link: Link, begin: BeginRecord) -> list[Fault]:
     """Return the inputs of the replay that differ from those of the run, as faults."""
     digests, faults = input_digests(input_identities(data)), []
     for name, recorded_input in begin.inputs.items():
@@ -298,14 +298,18 @@ def _other_inputs(data: DataOptions, link: Link, begin: Begin) -> list[Fault]:
 def _why_not_exact(counting: Sequence[Link], start: int, last: int, replayed: Chain) -> str | None:
     """Describe a difference between the run's machinery and the replay's; None if the same bits are due."""
     replay_begin = replayed.links[0].record
-    assert isinstance(replay_begin, Begin)
+    assert isinstance(replay_begin, BeginRecord)
     for position, link in enumerate(counting):
         run_begin = link.record
         end = next(
-            (run_facts.record.step for run_facts in counting[position + 1 :] if isinstance(run_facts.record, Begin)),
+            (
+                run_facts.record.step
+                for run_facts in counting[position + 1 :]
+                if isinstance(run_facts.record, BeginRecord)
+            ),
             last,
         )
-        if not isinstance(run_begin, Begin) or end <= start or run_begin.step >= last:
+        if not isinstance(run_begin, BeginRecord) or end <= start or run_begin.step >= last:
             continue  # its steps are none of these
         run_facts, replay_facts = _machinery(run_begin), _machinery(replay_begin)
         for name in dict.fromkeys((*run_facts, *replay_facts)):
@@ -316,7 +320,7 @@ def _why_not_exact(counting: Sequence[Link], start: int, last: int, replayed: Ch
     )
 
 
-def _machinery(begin: Begin) -> dict[str, Any]:
+def _machinery(begin: BeginRecord) -> dict[str, Any]:
     """Return the facts that must be equal for the same bits."""
     system = begin.config.get("system")
     return {name: system.get(name) if isinstance(system, dict) else None for name in LAYOUT} | begin.kernels
@@ -330,8 +334,8 @@ def _differences(saved: Link, counting: Sequence[Link], replayed: Chain, allowed
     """
     faults: list[Fault] = []
     loaded = replayed.links[0].record
-    assert isinstance(loaded, Begin)
-    assert isinstance(saved.record, Begin | CheckpointRecord)
+    assert isinstance(loaded, BeginRecord)
+    assert isinstance(saved.record, BeginRecord | CheckpointRecord)
     for name in ("weights", "moments"):
         expected, actual = getattr(saved.record, name), getattr(loaded, name)
         if expected != actual:

@@ -12,7 +12,7 @@ import torch
 
 from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import System
-from benchmark.run_record.endings import RunEnd
+from benchmark.run_record.endings import StopReason
 from benchmark.run_record.evidence_chain import Chain, read_chain
 from benchmark.run_record.file_names import EVIDENCE_FILE
 from benchmark.run_record.run_progress import Progress
@@ -123,7 +123,7 @@ def _train(stretch: Stretch, environment: Environment) -> None:
         evidence = Evidence(config.run_dir / EVIDENCE_FILE, recorded, None, ATTEMPT, state, log)
         evidence.begin()
         _steps(state, data, evidence, stretch)
-        evidence.end(RunEnd("interrupted", "end of the stretch"))
+        evidence.end(StopReason("interrupted", "end of the stretch"))
 
 
 def _steps(state: TrainState, data: Data, evidence: Evidence, stretch: Stretch) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from benchmark.launch.keep_running import Refused, RunPlace, alone_in, keep_running, patiently
 from benchmark.launch.next_attempt import Decision
-from benchmark.run_record.attempt_folder import all_attempts, read_end
+from benchmark.run_record.attempt_folder import all_attempts, read_ending
 from benchmark.run_record.incidents import own_incident, write_incident
 
 
@@ -65,7 +65,7 @@ def test_run_is_started_again_until_it_has_ended(
         "attempt 0002: rank 1 on n1 after step 4, in data: killed: gone; starting again from step 2 on, without n1"
     )
     assert (lines[2], len(lines)) == ("attempt 0003: the run has ended: success", 3)
-    ends = [read_end(folder) for folder in all_attempts(tmp_path)]
+    ends = [read_ending(folder) for folder in all_attempts(tmp_path)]
     assert [end and end.action for end in ends] == ["again", "again", "done"]
     assert place.chosen == [(), (), ("n1",)]
 

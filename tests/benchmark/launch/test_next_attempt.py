@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from benchmark.launch.next_attempt import Ended, decide
-from benchmark.run_record.attempt_folder import AttemptEnd, AttemptStart, new_attempt, write_end, write_start
+from benchmark.launch.next_attempt import AttemptOutcome, decide
+from benchmark.run_record.attempt_folder import AttemptEnding, AttemptStart, new_attempt, write_ending, write_start
 from benchmark.run_record.endings import ENDINGS, Action, StopNote
 from benchmark.run_record.file_names import STOP_NOTE_FILE, attempt_path
 from benchmark.run_record.incidents import Incident, IncidentKind, write_incident
@@ -36,7 +36,7 @@ class Past:
             write_incident(folder, self.cause)
             lost = dataclasses.replace(self.cause, rank=0, host="n1", kind="lost connection", time_s=50.0)
             write_incident(folder, lost)
-        write_end(folder, AttemptEnd(float(name) + 5, self.status, "again", "", self.exclude))
+        write_ending(folder, AttemptEnding(float(name) + 5, self.status, "again", "", self.exclude))
 
 
 NEVER_BEGAN = None
@@ -150,7 +150,7 @@ def test_decision(name: str, tmp_path: Path) -> None:
         write_object(tmp_path / STOP_NOTE_FILE, case.stopped)
     if case.finished is not None:
         (tmp_path / "summary.json").write_text(json.dumps({"status": case.finished}))
-    decision = decide(tmp_path, Ended(f"{len(case.past) or 1:04d}", case.status, **case.facts))
+    decision = decide(tmp_path, AttemptOutcome(f"{len(case.past) or 1:04d}", case.status, **case.facts))
     assert (decision.action, decision.exclude, decision.known) == (case.action, case.exclude, case.known), decision
     assert case.says in decision.reason
     assert case.ends in (None, decision.status)
@@ -160,8 +160,8 @@ def test_only_the_launcher_s_own_attempt_is_judged(tmp_path: Path) -> None:
     """Another job in the same folder has made a newer one."""
     for past in (Past(), Past(REFUSED, status=2)):
         past.leave(tmp_path)
-    assert decide(tmp_path, Ended("0001", 137)).action == "again"
-    assert decide(tmp_path, Ended("0002", 2)).action == "stop"
+    assert decide(tmp_path, AttemptOutcome("0001", 137)).action == "again"
+    assert decide(tmp_path, AttemptOutcome("0002", 2)).action == "stop"
 
 
 def test_hang_names_all_who_did_not_arrive(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_hang_names_all_who_did_not_arrive(tmp_path: Path) -> None:
     for rank in range(4):
         state = "T (stopped)" if rank in (1, 3) else "S (sleeping)"
         write_incident(folder, of("hang", rank=rank, message="no sign of life for 60 s", state=state))
-    assert decide(tmp_path, Ended("0001", 137)).reason.startswith(
+    assert decide(tmp_path, AttemptOutcome("0001", 137)).reason.startswith(
         "rank 1 on n2 after step 12, in passes: hang: no sign of life for 60 s (T (stopped)) "
         "(nor did rank 3 on n2 arrive); starting again"
     )

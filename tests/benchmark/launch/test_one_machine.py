@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmark.launch.one_machine import OneMachine, run_here
-from benchmark.run_record.attempt_folder import all_attempts, read_end
+from benchmark.run_record.attempt_folder import all_attempts, read_ending
 from foundation.errors import InputError
 from tests.support import REPOSITORY, assert_refused, command
 
@@ -111,5 +111,5 @@ def test_what_ends_the_launcher_has_the_run_saved(number: int, status: int, said
         f"{said}: the run is saved and stopped",
         f"attempt 0001: saved and stopped: {said}",
     ]
-    end = read_end(all_attempts(run)[-1])
+    end = read_ending(all_attempts(run)[-1])
     assert end is not None and (end.action, end.status) == ("requeue", 75)

@@ -10,11 +10,11 @@ from benchmark.run_record.evidence_chain import (
     NOTHING,
     VERSION,
     AnyRecord,
-    Begin,
+    BeginRecord,
     CheckpointRecord,
-    End,
+    EndRecord,
     EvaluationRecord,
-    Step,
+    OptimizerStepRecord,
     encode,
     read_chain,
 )
@@ -23,13 +23,15 @@ from benchmark.run_record.file_names import EVIDENCE_FILE
 Edit = Callable[[AnyRecord], AnyRecord | None]
 
 
-def begin(attempt: str = "0001", step: int = 0, continues: str = "") -> Begin:
+def begin(attempt: str = "0001", step: int = 0, continues: str = "") -> BeginRecord:
     """The state after ``step`` steps has fingerprints that are its number."""
-    return Begin(attempt, step, VERSION, continues, {"seed": 1}, {"torch": "2"}, {}, f"{step:016x}", f"{step:016x}")
+    return BeginRecord(
+        attempt, step, VERSION, continues, {"seed": 1}, {"torch": "2"}, {}, f"{step:016x}", f"{step:016x}"
+    )
 
 
-def step(number: int, attempt: str = "0001") -> Step:
-    return Step(attempt, number, 1000 + 16 * number, 5.0 - number, 1.0, 1e-3, f"{number:016x}")
+def step(number: int, attempt: str = "0001") -> OptimizerStepRecord:
+    return OptimizerStepRecord(attempt, number, 1000 + 16 * number, 5.0 - number, 1.0, 1e-3, f"{number:016x}")
 
 
 def checkpoint(number: int, attempt: str = "0001") -> CheckpointRecord:
@@ -55,7 +57,7 @@ def write(folder: Path, records: Sequence[AnyRecord], log: bytes | None = b":::M
     lines, path = signed(records), folder / "result_0.txt"
     if log is not None:
         path.write_bytes(log.replace(b"%s", lines[-1][1].encode()))
-        end = End("0001", records[-1].step, "success", hashlib.sha256(path.read_bytes()).hexdigest())
+        end = EndRecord("0001", records[-1].step, "success", hashlib.sha256(path.read_bytes()).hexdigest())
         lines.append(encode(end, lines[-1][1]))
     (folder / EVIDENCE_FILE).write_bytes(b"".join(line + b"\n" for line, _ in lines))
     return path
@@ -69,7 +71,7 @@ def forge(folder: Path, edit: Edit) -> None:
     lines: list[tuple[bytes, str]] = []
     for link in chain.links[:-1]:
         record = edit(link.record)
-        if isinstance(record, Begin):
+        if isinstance(record, BeginRecord):
             record = msgspec.structs.replace(record, continues=renamed.get(record.continues, record.continues))
         if record is not None:
             lines.append(encode(record, lines[-1][1] if lines else NOTHING))
@@ -84,7 +86,7 @@ def at_step(number: int, **changes: object) -> Edit:
     """Change fields of a step's record."""
 
     def edit(record: AnyRecord) -> AnyRecord:
-        is_it = isinstance(record, Step) and record.step == number
+        is_it = isinstance(record, OptimizerStepRecord) and record.step == number
         return msgspec.structs.replace(record, **changes) if is_it else record
 
     return edit

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from benchmark.run_record.evidence_chain import AnyRecord, Step, broken_links, gaps, read_chain
+from benchmark.run_record.evidence_chain import AnyRecord, OptimizerStepRecord, broken_links, gaps, read_chain
 from benchmark.run_record.file_names import EVIDENCE_FILE
 from foundation.errors import InputError
 from tests.benchmark.run_record.records import begin, checkpoint, signed, step, whole_run, write
@@ -42,7 +42,11 @@ def test_steps_that_were_lost_and_made_again(tmp_path: Path) -> None:
     write(tmp_path, [*whole_run()[:-1], *again])
     chain = read_chain(tmp_path / EVIDENCE_FILE)
     assert (faults(tmp_path), gaps(chain)) == ([], [])
-    counting = [(link.record.attempt, link.record.step) for link in chain.counting() if isinstance(link.record, Step)]
+    counting = [
+        (link.record.attempt, link.record.step)
+        for link in chain.counting()
+        if isinstance(link.record, OptimizerStepRecord)
+    ]
     assert counting == [("0001", 1), ("0001", 2), ("0003", 3), ("0003", 4)]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmark.run_record.attempt_folder import (
-    AttemptEnd,
+    AttemptEnding,
     AttemptStart,
     all_attempts,
     new_attempt,
@@ -24,7 +24,7 @@ from benchmark.run_record.small_files import MOST_BYTES, read_object, read_recor
 START = AttemptStart("0001", None, None, None, 5.0, 16, ("n1", "n2"))
 RECORDS = (
     (START, [("started_s", "noon"), ("hosts", [1]), ("resumed_at", "16"), ("attempt", None)]),
-    (AttemptEnd(9.0, 137, "again", "why", ("n2",)), [("status", 1.5), ("exclude", ["n2", None]), ("exclude", 3)]),
+    (AttemptEnding(9.0, 137, "again", "why", ("n2",)), [("status", 1.5), ("exclude", ["n2", None]), ("exclude", 3)]),
     (StopNote("time limit", 3, saved=True), [("steps", "3"), ("saved", "yes"), ("by", 1)]),
     (Incident(1.0, 0, "n1", 7, "hang", None, "passes", "no sign", state="T"), [("time_s", "now"), ("waits_in", 1)]),
 )

@@ -9,7 +9,7 @@ import pytest
 
 import benchmark.training.loop as loop_module
 from benchmark.config.benchmark_config import Benchmark
-from benchmark.run_record.endings import RunEnd
+from benchmark.run_record.endings import StopReason
 from benchmark.run_record.events.event import Event
 from benchmark.run_record.events.event_log import EventLog
 from benchmark.run_record.phases import PhaseLog
@@ -22,7 +22,7 @@ from tests.benchmark.tiny import SHORT
 
 TOKENS = 12 * 16
 """Of a step."""
-VETO = RunEnd("failed", "a guard said so")
+VETO = StopReason("failed", "a guard said so")
 
 
 class Told(Observer):
@@ -42,11 +42,11 @@ class Told(Observer):
     def evaluated(self, result: EvaluationResult) -> None:
         self.calls.append("evaluated")
 
-    def between_steps(self, step: StepDone) -> RunEnd | None:
+    def between_steps(self, step: StepDone) -> StopReason | None:
         self.calls.append("between")
         return VETO if self.calls.count("step") == self._veto else None
 
-    def end(self, end: RunEnd) -> None:
+    def end(self, end: StopReason) -> None:
         self.calls.append("end")
 
 
@@ -57,7 +57,7 @@ def loop(
     of_step: Callable[[int], dict[str, Any]] = lambda _: {},
     progress: Progress | None = None,
     told: Told | None = None,
-) -> tuple[RunEnd, Progress, list[Event], list[str]]:
+) -> tuple[StopReason, Progress, list[Event], list[str]]:
     """Six steps, an evaluation after each third; ``of_step`` changes the result of the step with that number."""
     progress = progress or starting_progress(benchmark, 1)
     supplied: Iterator[float] = iter(values)
@@ -123,7 +123,7 @@ def test_run_ends_after_the_step_in_which_it_is_asked_to(asked: bool, monkeypatc
         of_step=lambda number: {"flags": StepFlags(sigterm=asked and number == 2)},
         told=Told(veto=None if asked else 2),
     )
-    assert (end, progress.steps) == (RunEnd("interrupted", "signal SIGTERM") if asked else VETO, 2)
+    assert (end, progress.steps) == (StopReason("interrupted", "signal SIGTERM") if asked else VETO, 2)
     assert calls[-2:] == ["between", "end"]
 
 

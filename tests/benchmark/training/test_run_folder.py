@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from benchmark.config.run_config import RunConfig
-from benchmark.run_record.attempt_folder import AttemptEnd, AttemptStart, write_end, write_start
+from benchmark.run_record.attempt_folder import AttemptEnding, AttemptStart, write_ending, write_start
 from benchmark.run_record.checkpoint_folder import DamagedCheckpoint, progress_as_json, publish_checkpoint
-from benchmark.run_record.endings import RunEnd
+from benchmark.run_record.endings import StopReason
 from benchmark.run_record.events.background_sink import Background
 from benchmark.run_record.events.event import Event
 from benchmark.run_record.events.event_log import EventLog
@@ -86,7 +86,7 @@ def test_other_ranks_write_nothing(tmp_path: Path) -> None:
         log.resume(ResumePoint(starting_progress(SHORT, 17)))
         with clock(log):
             log.about_to_save()
-            log.end(RunEnd("success", ""))
+            log.end(StopReason("success", ""))
     assert not config.run_dir.exists()
 
 
@@ -276,17 +276,17 @@ def test_a_log_that_lost_lines_since_its_checkpoint_is_told(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("end", "status"),
     [
-        (RunEnd("success", "", reached_target=True), "success"),
-        (RunEnd("success", ""), "aborted"),
-        (RunEnd("failed", ""), "aborted"),
+        (StopReason("success", "", reached_target=True), "success"),
+        (StopReason("success", ""), "aborted"),
+        (StopReason("failed", ""), "aborted"),
     ],
 )
-def test_run_that_ends_by_itself_has_one_run_stop(end: RunEnd, status: str, tmp_path: Path) -> None:
+def test_run_that_ends_by_itself_has_one_run_stop(end: StopReason, status: str, tmp_path: Path) -> None:
     config = configured(tmp_path)
     with open_run_folder(config, rank=0) as log, clock(log):
         log.progress.steps = 3
         log.end(end)
-        log.end(RunEnd("interrupted", ""))
+        log.end(StopReason("interrupted", ""))
     logged = mlperf(tmp_path)
     assert [event["key"] for event in logged][-4:] == ["run_stop", "train_samples", "trained_samples", "epoch_stop"]
     assert [event["metadata"]["status"] for event in logged if event["key"] == "run_stop"] == [status]
@@ -327,7 +327,7 @@ def test_events_tell_how_the_attempt_before_ended(tmp_path: Path) -> None:
         folder.mkdir(parents=True)
         write_start(folder, AttemptStart(name, None, None, None, second, None, ("n1",)))
         if name != "0003":
-            write_end(folder, AttemptEnd(second, 137, "again", f"rank 1 was killed in {name}"))
+            write_ending(folder, AttemptEnding(second, 137, "again", f"rank 1 was killed in {name}"))
     with open_run_folder(config, 0) as opened:
         opened.note_last_incident(tmp_path, Environment(0, 1, 0, attempt="0003"))
         opened.note_last_incident(tmp_path, Environment(0, 1, 0, attempt="0001"))  # 0003 says nothing

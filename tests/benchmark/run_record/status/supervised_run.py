@@ -4,7 +4,7 @@ import json
 import os
 from pathlib import Path
 
-from benchmark.run_record.attempt_folder import AttemptEnd, AttemptStart, write_end, write_start
+from benchmark.run_record.attempt_folder import AttemptEnding, AttemptStart, write_ending, write_start
 from benchmark.run_record.file_names import attempt_path
 from benchmark.run_record.incidents import Incident, IncidentKind, write_incident
 from tests.benchmark.judging.report.runs import TOKENS_PER_STEP, MadeRun
@@ -66,7 +66,7 @@ class SupervisedRun(MadeRun):
 
     def ended(self, status: int, action: str, reason: str) -> None:
         folder = attempt_path(self.folder, self.attempt)
-        write_end(folder, AttemptEnd(self.now_s, status, action, reason))
+        write_ending(folder, AttemptEnding(self.now_s, status, action, reason))
         os.utime(folder, (self.now_s, self.now_s))  # tells the place of an attempt that never began
 
     def finish(self) -> Path:

@@ -6,7 +6,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmark.run_record.attempt_folder import AttemptEnd, AttemptStart
+from benchmark.run_record.attempt_folder import AttemptEnding, AttemptStart
 from benchmark.run_record.incidents import Incident
 from benchmark.run_record.recorded_events import RecordedEvent
 from benchmark.run_record.status.wall_time import MEANINGS, Attempt, attempts_of, wall_time
@@ -23,7 +23,7 @@ TIMES_S = st.integers(T0 // 1000 - 50, T0 // 1000 + 50)
 STARTS = st.none() | st.builds(
     AttemptStart, st.just("1"), st.none(), st.none() | TIMES_S, st.none() | TIMES_S, TIMES_S, st.none(), st.just(())
 )
-ENDS = st.none() | st.builds(AttemptEnd, TIMES_S, st.just(70), st.just("again"), st.just(""))
+ENDS = st.none() | st.builds(AttemptEnding, TIMES_S, st.just(70), st.just("again"), st.just(""))
 CAUSES = st.none() | st.builds(
     Incident, TIMES_S, st.just(0), st.just("n1"), st.just(1), st.sampled_from(("hang", "killed")), st.none(),
     st.just("passes"), st.just(""),
@@ -56,7 +56,7 @@ def test_each_part_of_an_attempt_has_its_kind(tmp_path: Path) -> None:
     ]
     begun_s = T0 / 1000
     start = AttemptStart("1", "7", begun_s, begun_s + 4, begun_s + 5, None, ("n1",))
-    one = Attempt("1", events, start, AttemptEnd(begun_s + 17, 0, "done", ""), None)
+    one = Attempt("1", events, start, AttemptEnding(begun_s + 17, 0, "done", ""), None)
     assert [(mark.kind, round(mark.ms)) for mark in wall_time([one]) if mark.ms] == [
         ("queue", 4_000),
         ("start", 5_000),

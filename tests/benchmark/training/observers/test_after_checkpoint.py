@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from benchmark.run_record.endings import RunEnd
+from benchmark.run_record.endings import StopReason
 from benchmark.training.observers.after_checkpoint import AfterCheckpoint
 from tests.benchmark.tiny import TINY
 
-END = RunEnd("success", "")
+END = StopReason("success", "")
 
 
 class Noted:

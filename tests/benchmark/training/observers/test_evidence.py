@@ -15,12 +15,12 @@ from benchmark.run_record.events.background_sink import Background
 from benchmark.run_record.events.event import Event
 from benchmark.run_record.events.mlperf_log import MlperfLog
 from benchmark.run_record.evidence_chain import (
-    Begin,
+    BeginRecord,
     Chain,
     CheckpointRecord,
-    End,
+    EndRecord,
     EvaluationRecord,
-    Step,
+    OptimizerStepRecord,
     broken_links,
     by_step,
     gaps,
@@ -45,7 +45,7 @@ def chain_of(config: RunConfig) -> Chain:
 
 
 def weights_by_step(chain: Chain) -> dict[int, str]:
-    return {step: record.weights for step, (_, record) in by_step(chain.counting(), Step).items()}
+    return {step: record.weights for step, (_, record) in by_step(chain.counting(), OptimizerStepRecord).items()}
 
 
 def test_records_of_a_run(finished: RunConfig) -> None:
@@ -53,26 +53,26 @@ def test_records_of_a_run(finished: RunConfig) -> None:
     assert gaps(chain) == []
     kinds = [type(link.record) for link in chain.links]
     assert kinds == [
-        Begin,
-        Step,
-        Step,
+        BeginRecord,
+        OptimizerStepRecord,
+        OptimizerStepRecord,
         CheckpointRecord,
-        Step,
+        OptimizerStepRecord,
         EvaluationRecord,
-        Step,
+        OptimizerStepRecord,
         CheckpointRecord,
-        Step,
-        Step,
+        OptimizerStepRecord,
+        OptimizerStepRecord,
         EvaluationRecord,
         CheckpointRecord,
-        End,
+        EndRecord,
     ]
     begin = chain.links[0].record
-    assert isinstance(begin, Begin)
+    assert isinstance(begin, BeginRecord)
     assert (begin.config["seed"], begin.config["precision"], begin.continues) == (17, "fp32", "")
     assert set(begin.inputs) == {"train 0", "train 1", "valid 0", "checkpoint", "train weights", "valid weights"}
     assert str(finished.data.valid_data_path[1]) not in str(begin.inputs)
-    firsts = [record.first_sample for _, record in by_step(chain.links, Step).values()]
+    firsts = [record.first_sample for _, record in by_step(chain.links, OptimizerStepRecord).values()]
     assert firsts == [48000 + 12 * step for step in range(6)]
     assert len(set(weights_by_step(chain).values())) == 6
     log = mlperf(finished.run_dir)
@@ -85,7 +85,7 @@ def test_records_of_a_run(finished: RunConfig) -> None:
 def test_a_log_that_refuses_its_last_lines_accuses_nobody(inputs: Inputs, tmp_path: Path) -> None:
     config = inputs.config(tmp_path / "run", SHORT, evidence=True)
     assert in_processes(1, _train_with_failing_log, config) == ["success"]
-    assert not isinstance(chain_of(config).links[-1].record, End)
+    assert not isinstance(chain_of(config).links[-1].record, EndRecord)
     said = (config.run_dir / "events.jsonl").read_text()
     assert "the evidence has no end: lines of result_0.txt could not be written" in said
 
@@ -119,12 +119,12 @@ def test_a_continued_run_continues_its_chain(kept: int, finished: RunConfig, tmp
     config = finished.changed(run_dir=tmp_path / "run", checkpoint=None, system=system)
     assert in_processes(2, train, config) == ["success"] * 2
     chain = chain_of(config)
-    place, resumed = list(by_step(chain.links, Begin).values())[-1]
+    place, resumed = list(by_step(chain.links, BeginRecord).values())[-1]
     assert resumed.continues == read_progress(checkpoint_path(tmp_path / "run", 4)).evidence_head
     assert (resumed.step, resumed.weights) == (4, weights_by_step(whole)[4])
     assert place.line == kept + 1
     assert len(gaps(chain)) == (kept == 0)
-    steps = sorted(by_step(chain.counting(), Step))
+    steps = sorted(by_step(chain.counting(), OptimizerStepRecord))
     assert steps == ([1, 2, 3, 4, 5, 6] if kept else [5, 6])
     aside = tmp_path / "run" / f"{EVIDENCE_FILE}.set_aside_1"
     assert not aside.exists() if kept else aside.read_bytes() == b"mine\n"

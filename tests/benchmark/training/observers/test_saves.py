@@ -15,7 +15,7 @@ import benchmark.training.loop as loop_module
 import benchmark.training.step as step_module
 from benchmark.config.run_config import RunConfig
 from benchmark.run_record.checkpoint_list import whole_checkpoints
-from benchmark.run_record.endings import RunEnd
+from benchmark.run_record.endings import StopReason
 from benchmark.run_record.events.event_log import EventLog
 from benchmark.run_record.phases import PhaseLog
 from benchmark.run_record.run_progress import starting_progress
@@ -205,10 +205,10 @@ def saves_of(
     monkeypatch: pytest.MonkeyPatch,
     flags: dict[int, StepFlags],
     *,
-    veto: RunEnd | None = None,
+    veto: StopReason | None = None,
     patience_s: float = 0.0,
     **fields: Any,
-) -> tuple[list[int], list[RunEnd | None]]:
+) -> tuple[list[int], list[StopReason | None]]:
     """After which of six steps there is a checkpoint, and what each step says to the run; ``flags`` by step."""
     world: Any = SimpleNamespace(rank=1, size=2, device=None)
     state: Any = SimpleNamespace(progress=starting_progress(SHORT, 1), world=world)
@@ -250,5 +250,5 @@ def test_after_which_steps_there_are_checkpoints(
 
 
 def test_what_an_observer_refuses_is_not_saved(monkeypatch: pytest.MonkeyPatch) -> None:
-    veto = RunEnd("failed", "copies differ")
+    veto = StopReason("failed", "copies differ")
     assert saves_of(monkeypatch, {}, veto=veto, save_interval=6) == ([], [None] * 5 + [veto])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmark.run_record.endings import RunEnd
+from benchmark.run_record.endings import StopReason
 from benchmark.run_record.events.event import Event
 from benchmark.run_record.events.event_log import EventLog
 from benchmark.run_record.phases import PhaseLog
@@ -35,7 +35,7 @@ from tests.benchmark.training.observers.test_spikes import quiet
 
 SOUND = StateSoundness(())
 DAMAGED = StateSoundness((UnsoundTensor("model/x", 3, "n3", 12, 0.5),))
-DIFFER = RunEnd("failed", "copies differ")
+DIFFER = StopReason("failed", "copies differ")
 QKV = "layers.0.qkv.weight"
 
 
@@ -110,7 +110,7 @@ class GuardedSteps:
     """Both guards, what they are shown and what they say."""
 
     def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, *, found: StateSoundness = SOUND, copies: RunEnd | None = None
+        self, monkeypatch: pytest.MonkeyPatch, *, found: StateSoundness = SOUND, copies: StopReason | None = None
     ) -> None:
         self.progress = starting_progress(TINY, 7)
         self.calls: list[str] = []
@@ -123,7 +123,7 @@ class GuardedSteps:
             self.calls.append("check_state")
             return found
 
-        def compare() -> RunEnd | None:
+        def compare() -> StopReason | None:
             self.calls.append("audit")
             return copies
 
@@ -134,13 +134,13 @@ class GuardedSteps:
             spikes.SpikeGuard(state, self.log, PhaseLog(), compare, samples),
         )
 
-    def step(self, loss: float, norm: float, nonfinite: NonFiniteStep | None = None) -> RunEnd | None:
+    def step(self, loss: float, norm: float, nonfinite: NonFiniteStep | None = None) -> StopReason | None:
         self.progress.count_step(skipped=nonfinite is not None)
         result = StepResult(loss, norm, 3e-4, nonfinite is not None, nonfinite=nonfinite)
         ends = [guard.between_steps(StepDone(result, 0, 0.0)) for guard in self.guards]
         return next((end for end in ends if end is not None), None)
 
-    def quiet_then(self, *figures: tuple[float, float]) -> RunEnd | None:
+    def quiet_then(self, *figures: tuple[float, float]) -> StopReason | None:
         """How the run ends after 60 quiet steps and these; nothing ends it before."""
         ends = [self.step(*one) for one in [*quiet(60), *figures]]
         assert not any(ends[:-1])

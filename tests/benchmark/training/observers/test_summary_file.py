@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchmark.run_record.endings import Ending, RunEnd
+from benchmark.run_record.endings import Ending, StopReason
 from benchmark.run_record.events.event import Event
 from benchmark.run_record.events.event_log import EventLog
 from benchmark.run_record.file_names import checkpoint_path
@@ -26,7 +26,7 @@ def ended(run_dir: Path, ending: Ending, why: str = "") -> tuple[list[str], list
     summary = SummaryFile(run_dir, Path("r.txt"), state, log, PhaseLog(), saves=True)
     summary.begin()
     progress.steps, progress.evaluations = 6, [Evaluation(1152, 4.5)]
-    summary.end(RunEnd(ending, why))
+    summary.end(StopReason(ending, why))
     log.close()
     return sorted(path.name for path in run_dir.iterdir() if path.is_file()), [event.value for event in seen]
 

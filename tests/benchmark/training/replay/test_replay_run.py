@@ -15,7 +15,14 @@ import benchmark.training.replay.replay_run as replay_module
 from benchmark.__main__ import main
 from benchmark.config.benchmarks import GPT3_175B
 from benchmark.config.systems import SYSTEMS
-from benchmark.run_record.evidence_chain import AnyRecord, Begin, Chain, CheckpointRecord, EvaluationRecord, read_chain
+from benchmark.run_record.evidence_chain import (
+    AnyRecord,
+    BeginRecord,
+    Chain,
+    CheckpointRecord,
+    EvaluationRecord,
+    read_chain,
+)
 from benchmark.run_record.file_names import EVIDENCE_FILE
 from benchmark.training.replay.replay_run import ReplayOptions, ReplayResult, replay
 from benchmark.training.replay.replayed_run import replay_on_ranks, require_room
@@ -214,7 +221,7 @@ def test_machines_that_are_too_small(system: str, told: str) -> None:
 )
 def test_a_stranger_s_configuration(change: dict[str, Any], run_dir: Path) -> None:
     def edit(record: AnyRecord) -> AnyRecord:
-        if not isinstance(record, Begin):
+        if not isinstance(record, BeginRecord):
             return record
         merged = {
             name: {**record.config[name], **value} if isinstance(value, dict) and value else value

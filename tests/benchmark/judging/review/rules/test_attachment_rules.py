@@ -10,7 +10,7 @@ import pytest
 from benchmark.judging.results.subjects import ResultSet, SubmissionPackage, find_subjects
 from benchmark.judging.review.findings import Finding, Rule, apply
 from benchmark.judging.review.rules.rule_table import SET_RULES
-from benchmark.run_record.evidence_chain import Begin, End, Step, encode
+from benchmark.run_record.evidence_chain import BeginRecord, EndRecord, OptimizerStepRecord, encode
 from benchmark.run_record.file_names import EVIDENCE_FILE
 from tests.benchmark.judging.review.fixture import SEEDS, SYSTEM, Log, Record, as_text, records, write_package
 from tests.benchmark.run_record.records import begin, signed, step
@@ -31,12 +31,12 @@ def findings(package: Path) -> list[Finding]:
     return [finding for one in sets for finding in apply(rules("evidence."), one, package)]
 
 
-def write_evidence(folder: Path, log: Path, records: list[Begin | Step]) -> None:
+def write_evidence(folder: Path, log: Path, records: list[BeginRecord | OptimizerStepRecord]) -> None:
     """A chain, and its last digest in a log that is there."""
     lines = signed(records)
     log.write_text(log.read_text() + f"# {lines[-1][1]}\n")
     digest = hashlib.sha256(log.read_bytes()).hexdigest()
-    lines.append(encode(End("0001", records[-1].step, "success", digest), lines[-1][1]))
+    lines.append(encode(EndRecord("0001", records[-1].step, "success", digest), lines[-1][1]))
     folder.mkdir(parents=True, exist_ok=True)
     (folder / EVIDENCE_FILE).write_bytes(b"".join(line + b"\n" for line, _ in lines))
 
