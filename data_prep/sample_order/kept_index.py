@@ -1,8 +1,8 @@
 """Keep index arrays beside their dataset, in ``PREFIX.index/``, from where every process reads the parts that it needs.
 
 Arrays that depend on the same things are one folder of plain ``.npy`` files, with a manifest, made like every long
-output (``foundation.outputs.resumable_output``). If another process is making them, a process waits for at most 20
-seconds; after that, or if they cannot be kept, each process builds its own in memory.
+output (``foundation.outputs.resumable_output``). If another process is making them, a process waits, the
+longer the larger they are; after that, or if they cannot be kept, each process builds its own in memory.
 """
 
 import io
@@ -28,6 +28,8 @@ IndexArray = Array | FileArray
 """An array in memory, or in its file."""
 
 STAGE = "index"
+SLOWEST_BYTES_PER_S = 10e6
+"""Bytes of an index that a process builds per second, on a busy machine; an idle one builds five times as many."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,10 @@ class NewArray:
     dtype: npt.DTypeLike
     shape: tuple[int, ...]
     build: Callable[[], Array]
+
+    @property
+    def bytes(self) -> int:
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
     def write(self, path: Path) -> str:
         """Build the array, write it to ``path`` and return the MD5 of the file."""
@@ -52,7 +58,7 @@ class NewArray:
         fields = {"descr": np.dtype(self.dtype).str, "fortran_order": False, "shape": self.shape}
         np.lib.format.write_array_header_1_0(header, fields)
         begins, file = header.getvalue(), io.FileIO(path)
-        size = len(begins) + math.prod(self.shape) * np.dtype(self.dtype).itemsize
+        size = len(begins) + self.bytes
         if os.fstat(file.fileno()).st_size != size or os.pread(file.fileno(), len(begins), 0) != begins:
             raise InputError(f"{path}: not as it was written; {mend}")
         return FileArray(file, self.dtype, len(begins), self.shape, mend=mend)
@@ -119,7 +125,8 @@ def _made(output: Path, recipe: Recipe, arrays: Mapping[str, NewArray]) -> Mappi
     Raises OSError and InputError if that fails.
     """
     try:
-        with resumable_output(output, recipe) as job:
+        wait_s = sum(array.bytes for array in arrays.values()) / SLOWEST_BYTES_PER_S
+        with resumable_output(output, recipe, wait_s=wait_s) as job:
             if job is not None:
                 for key in job.missing(f"{key}.npy" for key in arrays):
                     path = job.new_path()

@@ -20,17 +20,17 @@ PATIENCE_S = 20.0
 
 
 @contextmanager
-def only_one_in(folder: Path, mend: str, *, name: str = "lock") -> Iterator[None]:
+def only_one_in(folder: Path, mend: str, *, name: str = "lock", longer_s: float = 0) -> Iterator[None]:
     """Hold the lock file ``name`` in ``folder``.
 
-    Raises InputError, ending with ``mend``, if another process keeps it for PATIENCE_S seconds, and FileNotFoundError
-    if there is no such folder.
+    Raises InputError, ending with ``mend``, if another process keeps it for PATIENCE_S and ``longer_s`` seconds, and
+    FileNotFoundError if there is no such folder.
     """
     if not folder.is_dir():  # the library would make it
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder))
     lock = filelock.FileLock(folder / name, fallback_to_soft=False)
     try:
-        lock.acquire(timeout=PATIENCE_S)
+        lock.acquire(timeout=PATIENCE_S + longer_s)
     except filelock.Timeout:
         raise InputError(f"{folder}: in use by another process; {mend}") from None
     except (OSError, NotImplementedError):  # a file system without locks

@@ -221,13 +221,15 @@ def resumable_output(
     shard: Shard | None = None,
     force: bool = False,
     by_input: bool = False,
+    wait_s: float = 0,
 ) -> Iterator[ResumableOutput | None]:
     """Yield the folder in which ``output`` is made, with all pieces that earlier processes finished.
 
     Yields None if ``output`` is already there, made by the same recipe. ``made``: the paths that get their names in the
     end (None: ``output`` itself). ``inputs``: local files and folders that must not be overwritten. ``force``: replace
     an output, finished or not, of another recipe. ``by_input``: each piece is made of one input and named by its
-    content, so work that was begun with other inputs goes on.
+    content, so work that was begun with other inputs goes on. ``wait_s``: seconds that another process which makes the
+    same may take.
 
     Raises InputError if anything that this command did not make would be overwritten, for a folder begun by another
     recipe, and if another process does the same work.
@@ -249,7 +251,9 @@ def resumable_output(
     lock = "whole.lock" if shard is None else f"shard-{shard.index}-of-{shard.count}.lock"
     with ExitStack() as held:
         try:
-            held.enter_context(only_one_in(folder, "another process makes the same; wait for it", name=lock))
+            held.enter_context(
+                only_one_in(folder, "another process makes the same; wait for it", name=lock, longer_s=wait_s)
+            )
             work = ResumableOutput(output, recipe)
         except FileNotFoundError:  # whoever held the lock has finished
             if not _is_made(output, recipe, made, force=False):

@@ -1,6 +1,7 @@
 """Index arrays kept on disk: the same as built in memory, whoever opens them, in whatever state the folder is."""
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,30 @@ def test_nobody_waits_for_ever_for_anothers_index(prefix: Path, monkeypatch: pyt
     waited.set()
     other.join()
     _assert_right(found[0])
+
+
+def test_a_large_index_is_waited_for(prefix: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One process builds it in more than the usual patience; the other reads it, and builds none."""
+    monkeypatch.setattr(lock, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(kept_index, "SLOWEST_BYTES_PER_S", 10.0)  # some 300 bytes: half a minute
+    real, writing = kept_index.NewArray.write, threading.Event()
+    writers: list[threading.Thread] = []
+
+    def slow(self: kept_index.NewArray, path: Path) -> str:
+        writers.append(threading.current_thread())
+        writing.set()
+        time.sleep(0.5)
+        return real(self, path)
+
+    monkeypatch.setattr(kept_index.NewArray, "write", slow)
+    builder = threading.Thread(target=lambda: _open(prefix))
+    builder.start()
+    assert writing.wait(30)
+    windows = _open(prefix)
+    builder.join()
+    _assert_right(windows)
+    assert isinstance(windows.index.sample_idx, FileArray)
+    assert writers[0] is builder and len(writers) == 2
 
 
 @pytest.mark.parametrize(
