@@ -76,7 +76,7 @@ def print_review(found: Review, out: Console) -> None:
     for subject in found.subjects:
         _print_subject(subject, out)
     if found.sandbox:
-        _say(out, f"sandbox of the official checkers: {found.sandbox}")
+        _say(out, f"official checkers: {found.sandbox}")
 
 
 def leaderboard(found: Review) -> str:

@@ -11,6 +11,7 @@ from benchmark.judging.results.score import Score, score
 from benchmark.judging.results.subjects import ResultSet, Subject, SubmissionPackage, find_subjects
 from benchmark.judging.review.findings import Finding, Severity, apply, merged, quoted, stopped, without_consequences
 from benchmark.judging.review.official.official_checkers import COMPLIANCE, REPOSITORY, inapplicable, run_checkers
+from benchmark.judging.review.official.stored_runs import usual_folder
 from benchmark.judging.review.official.tool_process import tool_process
 from benchmark.judging.review.official.tool_verdicts import ToolVerdict
 from benchmark.judging.review.rules.rule_table import LOG_RULES, PACKAGE_RULES, ROUND_RULES, SET_RULES
@@ -74,7 +75,7 @@ class Review:
     subjects: tuple[SubjectReview, ...]
     seconds: float
     sandbox: str = ""
-    """Line that says what the official tools could not reach."""
+    """Line that says what the official tools could not reach, and how many were not asked again."""
 
     @property
     def verdict(self) -> Verdict:
@@ -97,8 +98,8 @@ def review(paths: Sequence[Path], ruleset: str | None = None, references: Refere
     if references.custom is not None:
         custom_points(references.custom)
     subjects = find_subjects(paths, ruleset, references)
-    with tool_process() as tools, progress("official checkers", len(subjects), "results") as done:
-        checked, sandbox = run_checkers(subjects, tools, lambda: done(1)), tools.sandbox
+    with tool_process(usual_folder()) as tools, progress("official checkers", len(subjects), "results") as done:
+        checked, sandbox = run_checkers(subjects, tools, lambda: done(1)), tools.account
     reviews = [subject_review(subject, checks) for subject, checks in zip(subjects, checked, strict=True)]
     return Review(with_copies(reviews), time.perf_counter() - started, sandbox)
 

@@ -145,8 +145,9 @@ def _compliance(runs: ResultSet, number: int, copies: SubjectCopies) -> Task:
     judged, notes = runs.runs[number].rules, []
     rules = f"training_{runs.ruleset}/(closed|open)_{judged.name}.yaml"
     if judged.stands_for is not None:
-        config, replaced = rehearsal_rules(judged, runs.ruleset, copies.folder / "rules")
-        arguments += ["--config", str(config)]
+        path, replaced = rehearsal_rules(judged, runs.ruleset, copies.folder / "rules")
+        config = f"{FOLDER}/{path.relative_to(copies.folder)}"
+        arguments += ["--config", config]
         notes.append(f"rehearsal: the official rules for {', '.join(replaced)} do not apply")
         rules = f"closed_{judged.stands_for}.yaml"
     must = {

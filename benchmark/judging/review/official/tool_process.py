@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.judging.review.official import tool_server
+from benchmark.judging.review.official.stored_runs import StoredRuns
 from benchmark.judging.review.official.tool_server import LATE, PROBE, ServedTask
 
 ROOT = Path(__file__).parents[4]
@@ -63,8 +64,8 @@ class ServerEndedError(RuntimeError):
 class ToolProcess:
     """The process that runs the tools; it starts with the first task."""
 
-    def __init__(self, scratch: Path) -> None:
-        self.scratch = scratch
+    def __init__(self, scratch: Path, stored: StoredRuns) -> None:
+        self.scratch, self.stored = scratch, stored
         self._process: subprocess.Popen[bytes] | None = None
         self._answers: dict[int, Future[dict[str, Any]]] = {}
         self._lock = threading.Lock()
@@ -94,9 +95,15 @@ class ToolProcess:
         status = None if found["status"] == LATE else int(found["status"])
         return ToolRun(status, text, found["seconds"])
 
+    @property
+    def account(self) -> str:
+        """Return in one line what the tools could not reach, and how many were not asked again."""
+        kept = f"{self.stored.found} outcomes of the same bytes by earlier reviews" if self.stored.found else ""
+        return "; ".join(filter(None, (self.sandbox if self._process is not None else "", kept)))
+
     @cached_property
     def sandbox(self) -> str:
-        """Return in one line what the tools cannot reach, as a trial in their process has shown."""
+        """Return what the tools cannot reach, as a trial in their process has shown."""
         folder = self.scratch / PROBE
         folder.mkdir(exist_ok=True)
         try:
@@ -157,10 +164,12 @@ def wall_s(logs: int) -> float:
 
 
 @contextlib.contextmanager
-def tool_process() -> Iterator[ToolProcess]:
-    """Give the process that runs the official tools, and a folder for their copies, which goes with it."""
-    process = ToolProcess(Path(tempfile.mkdtemp(prefix="review-")))
+def tool_process(store: Path | None = None) -> Iterator[ToolProcess]:
+    """Give the process that runs the official tools, and a folder for their copies, which goes with it. Keep runs in
+    ``store``, if one is given."""
+    process = ToolProcess(Path(tempfile.mkdtemp(prefix="review-")), StoredRuns(store))
     try:
         yield process
     finally:
+        process.stored.sweep()
         process.end()

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from benchmark.judging.review.official.stored_runs import StoredRun, digest_of
 from benchmark.judging.review.official.subject_copies import SubjectCopies
 from benchmark.judging.review.official.tool_process import CPU_S_PER_LOG, ServerEndedError, ToolProcess, ToolRun, wall_s
 from foundation.plain_text import shortened
@@ -90,17 +91,32 @@ def run_task(task: Task, tools: ToolProcess) -> ToolVerdict:
         reason = shortened(f"not run, because {next(iter(task.copies.refusals.values()))}", MOST_WIDTH)
         return ToolVerdict(name, task.subject, "did not run", (reason,), notes)
     folder = task.copies.folder
-    arguments = [argument.replace(FOLDER, str(folder)) for argument in task.arguments]
     try:
-        ran = tools.run(task.tool.program, task.tool.needs, arguments, folder, task.logs)
+        ran, table = _stored_or_run(task, tools)
     except ServerEndedError as error:
         return ToolVerdict(name, task.subject, "did not run", (str(error),), notes)
-    scores, wrong = ({}, []) if task.scores is None else task.scores(_content(folder / task.table))
+    scores, wrong = ({}, []) if task.scores is None else task.scores(table)
     outcome, complaints = _judged(task, ran, wrong)
     for target in sorted(task.copies.renamed, key=len, reverse=True):
         copy, original = str(folder / target), task.copies.renamed[target]
         complaints = [line.replace(copy, original) for line in complaints]
     return ToolVerdict(name, task.subject, outcome, tuple(complaints), notes, ran.seconds, scores)
+
+
+def _stored_or_run(task: Task, tools: ToolProcess) -> tuple[ToolRun, str]:
+    """Return the tool's run, and the content of its table: those of an earlier review if it read the same bytes."""
+    folder, program = task.copies.folder, task.tool.program
+    digest = digest_of(task.tool.needs, task.arguments, folder, FOLDER)
+    stored = tools.stored.get(digest)
+    if stored is not None:
+        return ToolRun(stored.status, stored.output.replace(FOLDER, str(folder)), stored.seconds), stored.table
+    arguments = [argument.replace(FOLDER, str(folder)) for argument in task.arguments]
+    ran = tools.run(program, task.tool.needs, arguments, folder, task.logs)
+    table = _content(folder / task.table)
+    if ran.status is not None and ran.status >= 0 and FOLDER not in ran.output:
+        output = ran.output.replace(str(folder), FOLDER)
+        tools.stored.put(digest, StoredRun(ran.status, output, table, ran.seconds))
+    return ran, table
 
 
 def _content(path: Path) -> str:
