@@ -118,3 +118,14 @@ def commands_of(program: str) -> set[str]:
 def test_readme_lists_every_command(program: str) -> None:
     (row,) = re.findall(rf"^\| `{program}` \|(.*)\|$", (REPOSITORY / "README.md").read_text(), re.MULTILINE)
     assert set(re.findall(r"`([a-z-]+)`", row)) == commands_of(program)
+
+
+def test_the_readmes_table_is_the_folder_listing() -> None:
+    listed = re.findall(r"^\| `(\w+/(?:\w+/)?)` \|", (REPOSITORY / "README.md").read_text(), re.MULTILINE)
+    tracked = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
+    folders = set()
+    for path in map(Path, tracked.splitlines()):
+        depth = 2 if path.parts[0] == "benchmark" else 1
+        if len(path.parts) > depth and not path.parts[0].startswith("."):
+            folders.add("/".join(path.parts[:depth]) + "/")
+    assert sorted(listed) == sorted(folders)
