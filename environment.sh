@@ -4,7 +4,9 @@
 #   find_python REPOSITORY [dev]
 #
 # The environment's own python3 is used if it has them all, as in a container or an active virtual environment; else
-# REPOSITORY/.venv, which is made from the lock file where it is missing or incomplete.
+# REPOSITORY/.venv, which is made from the lock file where it is missing or incomplete. A PyTorch at hand that is new
+# enough is used; otherwise the build is chosen by whether there is a GPU, or by TORCH_BUILD=cpu or cuda. With DRY_RUN=1
+# nothing is installed.
 
 find_python() {
   local repository=$1 extra=${2:-} lock=requirements${2:+-$2}.lock candidate
@@ -17,14 +19,68 @@ find_python() {
   done
   for candidate in python3 python3.13 python3.12 python3.11; do
     if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
-      echo "Installing $lock into .venv (once)"
-      "$candidate" -m venv "$repository/.venv"
+      if [[ ${DRY_RUN:-0} == 1 ]]; then
+        echo "DRY_RUN=1 installs nothing; without it, $lock goes into .venv first"
+        PYTHON=$repository/.venv/bin/python
+        return
+      fi
+      install_lock "$candidate" "$repository" "$code/$lock"
       PYTHON=$repository/.venv/bin/python
-      "$PYTHON" -m pip install --quiet --disable-pip-version-check --requirement "$code/$lock"
       "$PYTHON" "$code/foundation/dependencies.py" $extra
       return
     fi
   done
   echo "error: Python 3.11 or newer is needed; none was found" >&2
   return 2
+}
+
+# install_lock PYTHON REPOSITORY LOCK: make REPOSITORY/.venv, and show the names and sizes of what is downloaded
+install_lock() {
+  local interpreter=$1 environment=$2/.venv lock=$3 torch at_hand build packages installer
+  torch=$(grep '^torch==' "$lock")
+  packages=$(mktemp)
+  grep -v '^torch==' "$lock" >"$packages"
+  echo "Installing ${lock##*/} into .venv (once)"
+  at_hand=$("$interpreter" -c "$TORCH_AT_HAND" 2>/dev/null || true)
+  build=${TORCH_BUILD:-$(nvidia-smi -L >/dev/null 2>&1 && echo cuda || echo cpu)}
+  "$interpreter" -m venv "$environment"
+  if [[ $at_hand ]]; then
+    echo "  PyTorch: the one in $at_hand"
+    echo "$at_hand" >"$("$environment/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torch_at_hand.pth"
+    torch=
+  fi
+  installer=("$environment/bin/python" -m pip --disable-pip-version-check install)
+  command -v uv >/dev/null && installer=(uv pip install --python "$environment/bin/python")
+  if [[ $torch && $build == cpu ]]; then
+    echo "  $torch for the CPU, some 200 MB; TORCH_BUILD=cuda takes the build for GPUs, some 3 GB"
+    if ! PIP_RETRIES=0 PIP_TIMEOUT=15 UV_HTTP_TIMEOUT=15 shown "${installer[@]}" "$torch" --index-url "$PYTORCH_CPU_INDEX"; then
+      echo "  $PYTORCH_CPU_INDEX cannot be reached: $torch comes from the default index, with CUDA if that is its build"
+    fi
+  elif [[ $torch ]]; then
+    echo "  $torch for GPUs, some 3 GB; TORCH_BUILD=cpu takes the build without CUDA, some 200 MB"
+  fi
+  if ! shown "${installer[@]}" --requirement "$packages" $torch; then
+    rm -f "$packages"
+    cat >&2 <<MESSAGE
+error: the packages could not be installed; the lines above say why. On a machine without a network, bring them along:
+error: python3 -m pip download --requirement ${lock##*/} --dest wheels    (elsewhere, with the same Python)
+error: $environment/bin/python -m pip install --no-index --find-links wheels --requirement ${lock##*/}
+MESSAGE
+    return 2
+  fi
+  rm -f "$packages"
+}
+
+# prints the folder of the packages in which this Python has PyTorch 2.11 or newer
+TORCH_AT_HAND='
+import pathlib, torch
+if [*map(int, torch.__version__.split(".")[:2])] >= [2, 11]:
+    print(pathlib.Path(torch.__file__).parents[1])
+'
+PYTORCH_CPU_INDEX=https://download.pytorch.org/whl/cpu
+
+# shown COMMAND...: run an installer; show what it downloads, with sizes, and its errors
+shown() {
+  PIP_RETRIES=${PIP_RETRIES:-2} PIP_PROGRESS_BAR=off "$@" 2>&1 | grep -v 'dependency resolver' | { grep --line-buffered -E '^ *(Downloading|Installed|Successfully installed|ERROR|error)' || true; }
+  return "${PIPESTATUS[0]}"
 }

@@ -4,14 +4,14 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from foundation.cli import told_of_program
-from foundation.command_help import summary
 from foundation.errors import run_command
 
 
 def main(arguments: Sequence[str]) -> int | None:
     """``python -m benchmark ARGUMENTS``; returns the exit status."""
     from benchmark.commands.command_table import COMMANDS, help_of, parse
+    from foundation.cli import told_of_program
+    from foundation.command_help import summary
 
     lines = {row.name: summary(row.options) for row in COMMANDS}
     status = told_of_program("benchmark", __doc__, lines, arguments)

@@ -85,8 +85,8 @@ def _lacking_packages() -> str:
         raise  # called from an except clause
     more = f" and {len(problems) - SHOWN_PROBLEMS} more" if len(problems) > SHOWN_PROBLEMS else ""
     return (
-        f"{sys.executable} lacks {'; '.join(problems[:SHOWN_PROBLEMS])}{more}: use .venv/bin/python, which "
-        "./run_gpt3.sh makes, or pip install --requirement requirements.lock"
+        f"{sys.executable} lacks {'; '.join(problems[:SHOWN_PROBLEMS])}{more}: activate the environment "
+        "that ./run_gpt3.sh makes (. .venv/bin/activate), or pip install --requirement requirements.lock"
     )
 
 
