@@ -79,7 +79,7 @@ def test_llama_starts_without_a_checkpoint() -> None:
     words, config = train_command(JOB, **given, EXTERNAL_MODEL_CHECKPOINT_DIR="")
     assert {"--nodes=1", "--ntasks=8"} <= set(words)
     assert (config.benchmark.name, config.precision, config.data.checkpoint) == ("llama31_8b", "bf16", None)
-    assert config.data.train_data_path == ("1.0", "/data/c4-train.en_6_text_document")
+    assert config.data.train_data_path == ("/data/c4-train.en_6_text_document",)
     assert config.data.valid_data_path == ("1.00", "/data/c4-validation-91205-samples.en_text_document")
     assert (config.system.nodes, config.benchmark.optimizer.lr, config.benchmark.global_batch_size) == (1, 2e-3, 128)
     with pytest.raises(InputError, match=r"has no initial checkpoint.*leave --checkpoint .EXTERNAL_MODEL_CHECKP"):

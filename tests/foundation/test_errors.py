@@ -87,5 +87,5 @@ def test_a_python_that_lacks_packages_is_told_in_one_line(
     assert leaving.value.code == 2
     error = capsys.readouterr().err
     assert error.startswith(f"error: {sys.executable} lacks {'; '.join(problems[:3])}")
-    assert ("c and 2 more: use .venv/bin/python" in error) == (len(problems) > 1)
+    assert ("c and 2 more: activate the environment" in error) == (len(problems) > 1)
     assert len(error.splitlines()) == 1
