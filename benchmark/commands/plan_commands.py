@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import tyro
 
 from benchmark.config.run_config import RunConfig
-from benchmark.planning.run_plan.plan_options import PlannedRun, PlanOptions
+from benchmark.planning.run_plan.plan_options import PlannedRun, PlanOptions, require_possible
 from benchmark.planning.slice.slice_config import SliceOptions
 from foundation.errors import InputError
 
@@ -42,12 +42,21 @@ class PlanCommand:
             object.__setattr__(self, "config", PlannedRun(**vars(self.config)))
 
     def run(self) -> int:
+        if not self.search:
+            require_possible(self.config, self.options)  # before the seconds that PyTorch takes to import
+        from benchmark.judging.results.published_scores import published_scores
         from benchmark.planning.run_plan.plan_command import print_plan, print_search
 
         if self.search:
             return print_search(self.config, self.options, as_json=self.json, calibration=self.calibration)
+        benchmark, system = self.config.benchmark, self.config.system
         return print_plan(
-            self.config, self.options, as_json=self.json, verbose=self.verbose, calibration=self.calibration
+            self.config,
+            self.options,
+            as_json=self.json,
+            verbose=self.verbose,
+            calibration=self.calibration,
+            published=published_scores(benchmark.mlperf_name, system.accelerator, system.num_devices),
         )
 
 

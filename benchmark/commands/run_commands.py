@@ -38,7 +38,8 @@ class TrainCommand:
         from benchmark.planning.dry_run.dry_run import dry_run, format_dry_run
 
         result = dry_run(self.config)
-        print(json.dumps(asdict(result)) if self.json else format_dry_run(result, self.config))
+        text = format_dry_run(result, self.config.system, self.config.num_microbatches)
+        print(json.dumps(asdict(result)) if self.json else text)
         if result.complaint is not None:
             raise CheckFailed(result.complaint)
         return 0

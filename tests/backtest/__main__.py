@@ -9,16 +9,22 @@ import argparse
 import dataclasses
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from benchmark.planning.step_model.machine_constants import TABLE, Constant, read_constants
-from benchmark.planning.step_model.simulated_step import predict_step
+from benchmark.planning.step_model.machine_constants import TABLE, MachineConstants, read_constants
+from benchmark.planning.step_model.simulated_step import simulate_step, step_influences, step_interval
 from benchmark.planning.step_model.stacks import STACKS
 from tests.backtest.fit_constants import DERIVED, FITTED, fit, with_values
-from tests.backtest.published_results import LOW_POWER, PublishedResult, backtest_constants, load_published_results
+from tests.backtest.published_results import (
+    LOW_POWER,
+    PublishedResult,
+    backtest_constants,
+    load_published_results,
+    rates_of,
+)
 
 ENOUGH = 20
 """Held-out results of a stack by which its own error is known."""
@@ -59,12 +65,15 @@ class ErrorSummary:
     """Share of the published steps that lie in the intervals of their predictions."""
 
 
-def compare(results: Sequence[PublishedResult], constants: Mapping[str, Constant]) -> list[Comparison]:
-    predicted = [predict_step(result.work, constants) for result in results]
-    return [
-        Comparison(result, each.step_s, each.low_s, each.high_s)
-        for result, each in zip(results, predicted, strict=True)
-    ]
+def compare(results: Sequence[PublishedResult], constants: MachineConstants) -> list[Comparison]:
+    return [_compared(result, constants) for result in results]
+
+
+def _compared(result: PublishedResult, constants: MachineConstants) -> Comparison:
+    rates = rates_of(result.work, constants)
+    step_s = simulate_step(result.work, rates).total
+    low_s, high_s = step_interval(step_s, rates, step_influences(result.work, rates, step_s))
+    return Comparison(result, step_s, low_s, high_s)
 
 
 def summaries(comparisons: Sequence[Comparison]) -> list[ErrorSummary]:
@@ -149,8 +158,7 @@ def main() -> int:
     chosen = parser.parse_args()
     if chosen.fit:
         write_fitted()
-    constants = {**read_constants(TABLE), **read_constants(LOW_POWER)}
-    compared = compare(load_published_results(), constants)
+    compared = compare(load_published_results(), read_constants(TABLE, LOW_POWER))
     if chosen.json:
         rows = [{**dataclasses.asdict(each), "error": each.error} for each in compared]
         print(
@@ -168,7 +176,7 @@ def write_fitted() -> None:
     changed = {name: values[name] for name in (*FITTED, *DERIVED)}
     for path in (TABLE, LOW_POWER):
         path.write_text(with_values(path.read_text(), changed))
-    found = summaries(compare(results, {**read_constants(TABLE), **read_constants(LOW_POWER)}))
+    found = summaries(compare(results, read_constants(TABLE, LOW_POWER)))
     TABLE.write_text(with_values(TABLE.read_text(), errors_of_stacks(found, list(STACKS))))
 
 

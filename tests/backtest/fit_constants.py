@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from benchmark.planning.step_model.machine_constants import Constant
+from benchmark.planning.step_model.machine_constants import Constant, MachineConstants
 from benchmark.planning.step_model.simulated_step import simulate_step
-from tests.backtest.published_results import PublishedResult
+from tests.backtest.published_results import PublishedResult, rates_of
 
 FITTED = (
     "accelerators.A100-80GB.matmul_bf16",
@@ -53,16 +53,29 @@ HUBER = 2.0
 ROUNDS = 12
 
 
-def log_errors(results: Sequence[PublishedResult], values: Mapping[str, float]) -> NDArray[np.float64]:
-    """Logarithms of predicted over published step times."""
-    return np.array([math.log(simulate_step(each.work, values).total / each.published_s) for each in results])
+def constants_by_name(table: MachineConstants) -> dict[str, Constant]:
+    """Return all constants by their names in the table."""
+    pairs = [(accelerator, stack) for accelerator in table.accelerators for stack in table.stacks]
+    return {name: constant for pair in pairs for name, constant in table.rates(*pair).constants}
 
 
-def fit(
-    results: Sequence[PublishedResult], constants: Mapping[str, Constant], *, rounds: int = ROUNDS
-) -> dict[str, float]:
+def log_errors(
+    results: Sequence[PublishedResult], table: MachineConstants, values: Mapping[str, float]
+) -> NDArray[np.float64]:
+    """Logarithms of predicted over published step times, with other values of some constants."""
+    errors = []
+    for result in results:
+        rates = rates_of(result.work, table)
+        names = [name for name, _ in rates.constants if name in values]
+        changed = rates.changed({name: Constant(values[name], 0.0, math.inf, "fit") for name in names})
+        errors.append(math.log(simulate_step(result.work, changed).total / result.published_s))
+    return np.array(errors)
+
+
+def fit(results: Sequence[PublishedResult], table: MachineConstants, *, rounds: int = ROUNDS) -> dict[str, float]:
     """All values; those of ``FITTED`` are fitted to these results, from the table's on and within their ranges."""
-    start = {name: constant.value for name, constant in constants.items()}
+    constants = constants_by_name(table)
+    start = {name: float(constant) for name, constant in constants.items()}
     low = np.array([constants[name].low for name in FITTED])
     high = np.array([constants[name].high for name in FITTED])
     middle, spread = (low + high) / 2, np.maximum((high - low) / 2, 1e-9)
@@ -72,7 +85,7 @@ def fit(
         return {**values, **{name: values[source] * factor for name, (source, factor) in DERIVED.items()}}
 
     def residuals(place: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.concatenate([log_errors(results, values_at(place)) / NOISE, place])
+        return np.concatenate([log_errors(results, table, values_at(place)) / NOISE, place])
 
     place = np.array([(start[name] - m) / s for name, m, s in zip(FITTED, middle, spread, strict=True)])
     found = least_squares(

@@ -11,7 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
-from benchmark.planning.step_model.machine_constants import Constant, committed_constants, read_constants
+from benchmark.planning.step_model.machine_constants import TABLE as CONSTANTS
+from benchmark.planning.step_model.machine_constants import MachineConstants, Rates, read_constants
 from benchmark.planning.step_model.stacks import Feature
 from benchmark.planning.step_model.workload import Layout, Workload
 from model.flops import part_flops_per_token
@@ -49,9 +50,14 @@ class PublishedResult:
 
 
 @cache
-def backtest_constants() -> Mapping[str, Constant]:
+def backtest_constants() -> MachineConstants:
     """The planner's table, and the accelerator that only published results have."""
-    return {**committed_constants(), **read_constants(LOW_POWER)}
+    return read_constants(CONSTANTS, LOW_POWER)
+
+
+def rates_of(work: Workload, constants: MachineConstants | None = None) -> Rates:
+    table = backtest_constants() if constants is None else constants
+    return table.rates(work.accelerator, work.stack, network_gbit_s=work.network_gbit_s)
 
 
 def load_published_results(path: Path = TABLE) -> list[PublishedResult]:

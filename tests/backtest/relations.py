@@ -16,7 +16,7 @@ from benchmark.planning.step_model.memory_formula import memory_need
 from benchmark.planning.step_model.simulated_step import simulate_evaluation, simulate_step
 from benchmark.planning.step_model.stacks import STACKS, Feature
 from benchmark.planning.step_model.workload import Layout, Workload
-from tests.benchmark.planning.step_model.works import GPT3, VALUES, decoder
+from tests.benchmark.planning.step_model.works import GPT3, decoder, rates_of
 
 MODELS = (
     GPT3,
@@ -61,7 +61,7 @@ def random_work(chosen: random.Random) -> Workload:
 
 def broken_relations(work: Workload) -> Iterator[str]:
     """What does not hold of this step, in words."""
-    parts = simulate_step(work, VALUES)
+    parts = simulate_step(work, rates_of(work))
     if min(dataclasses.astuple(parts)) < -ROUNDING * parts.total or not 0 < parts.total < float("inf"):
         yield f"parts: {parts}"
     for name, slower_s, faster_s in _pairs(work, parts.total):
@@ -72,8 +72,10 @@ def broken_relations(work: Workload) -> Iterator[str]:
 def _pairs(work: Workload, step_s: float) -> Iterator[tuple[str, float, float]]:
     """Name, what must not be less, and what must not be more."""
     for name in BETTER:
-        key = f"accelerators.{work.accelerator}.{name}"
-        yield f"twice the {name}", step_s, simulate_step(work, {**VALUES, key: 2 * VALUES[key]}).total
+        rates = rates_of(work)
+        twice = getattr(rates.device, name).scaled(2.0, "twice")
+        faster = rates.changed({f"accelerators.{work.accelerator}.{name}": twice})
+        yield f"twice the {name}", step_s, simulate_step(work, faster).total
     for slow, fast in FASTER_DEVICES:
         yield f"{fast} for {slow}", _step_s(work, accelerator=slow), _step_s(work, accelerator=fast)
     yield "a faster network", _step_s(work, network_gbit_s=100.0), _step_s(work, network_gbit_s=400.0)
@@ -84,7 +86,8 @@ def _pairs(work: Workload, step_s: float) -> Iterator[tuple[str, float, float]]:
         eight = dataclasses.replace(hopper, precision="fp8")
         yield "FP8", _step_s(hopper), _step_s(eight)
     yield from _of_layout(work, step_s)
-    yield "a shorter evaluation", simulate_evaluation(work, VALUES, 2000), simulate_evaluation(work, VALUES, 1000)
+    shorter, longer = (simulate_evaluation(work, rates_of(work), sequences) for sequences in (1000, 2000))
+    yield "a shorter evaluation", longer, shorter
 
 
 def _of_layout(work: Workload, step_s: float) -> Iterator[tuple[str, float, float]]:
@@ -95,11 +98,11 @@ def _of_layout(work: Workload, step_s: float) -> Iterator[tuple[str, float, floa
         yield f"memory of recompute {more} for {less}", memory_need(other).total, memory_need(one).total
     alone = _laid_out(work, devices_per_node=1)
     yield "all messages by the network", _step_s(alone), step_s
-    twice = simulate_step(_laid_out(work, global_batch_size=2 * layout.global_batch_size), VALUES)
+    twice = simulate_step(_laid_out(work, global_batch_size=2 * layout.global_batch_size), rates_of(work))
     yield "half the batch", twice.total, step_s
     yield "twice the batch, by sample", step_s, twice.total / 2
     if layout.pipeline_parallel > 1:
-        parts = simulate_step(work, VALUES)
+        parts = simulate_step(work, rates_of(work))
         yield "the bubble's share of twice the batch", parts.bubble / step_s, twice.bubble / twice.total
 
 
@@ -108,7 +111,8 @@ def _laid_out(work: Workload, **changes: Any) -> Workload:
 
 
 def _step_s(work: Workload, **changes: Any) -> float:
-    return simulate_step(dataclasses.replace(work, **changes), VALUES).total
+    changed = dataclasses.replace(work, **changes)
+    return simulate_step(changed, rates_of(changed)).total
 
 
 def main() -> int:

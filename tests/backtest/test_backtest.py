@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmark.planning.step_model.machine_constants import TABLE, committed_constants, values_of
+from benchmark.planning.step_model.machine_constants import TABLE, Constant, committed_constants
 from benchmark.planning.step_model.simulated_step import simulate_step
 from benchmark.planning.step_model.stacks import STACKS
 from tests.backtest import __main__ as command
 from tests.backtest import published_results
 from tests.backtest.__main__ import Comparison, compare, errors_of_stacks, summaries
-from tests.backtest.fit_constants import DERIVED, FITTED, fit, log_errors, with_values
-from tests.backtest.published_results import backtest_constants, load_published_results, step_flops
+from tests.backtest.fit_constants import DERIVED, FITTED, constants_by_name, fit, log_errors, with_values
+from tests.backtest.published_results import backtest_constants, load_published_results, rates_of, step_flops
 
 pytestmark = pytest.mark.slow
 
@@ -44,7 +44,7 @@ def test_errors_of_held_out_steps_are_those_that_were_found() -> None:
     errors = errors_of_stacks(list(by_name.values()), list(STACKS))
     assert errors["stacks.nemo.error"] == by_name["held out, stack nemo"].nine_of_ten
     assert errors["stacks.ours.error"] == by_name["held out"].nine_of_ten
-    assert committed_constants()["stacks.nemo.error"].value == pytest.approx(errors["stacks.nemo.error"], rel=0.01)
+    assert committed_constants().stacks["nemo"].error == pytest.approx(errors["stacks.nemo.error"], rel=0.01)
 
 
 def test_every_row_is_possible() -> None:
@@ -74,23 +74,32 @@ def test_a_wrong_table_is_refused(tmp_path: Path) -> None:
 
 
 def test_constants_that_made_the_steps_are_found_again() -> None:
-    constants = backtest_constants()
-    made = {**values_of(constants), "accelerators.H100 SXM.matmul_bf16": 650.0, "stacks.nemo.losses": 0.1}
+    table = backtest_constants()
+    constants = constants_by_name(table)
+    names = ("accelerators.H100 SXM.matmul_bf16", "stacks.nemo.losses")
+    changes = {name: Constant(value, 0.0, 1e4, "made up") for name, value in zip(names, (650.0, 0.1), strict=True)}
     nemo = [each for each in load_published_results() if (each.work.stack, each.work.precision) == ("nemo", "bf16")]
-    steps = [dataclasses.replace(each, published_s=simulate_step(each.work, made).total) for each in nemo[:4]]
-    start = np.abs(log_errors(steps, values_of(constants))).max()
-    found = fit(steps, constants, rounds=3)
-    assert np.abs(log_errors(steps, found)).max() < start / 2
+    steps = [
+        dataclasses.replace(
+            result, published_s=simulate_step(result.work, rates_of(result.work, table).changed(changes)).total
+        )
+        for result in nemo[:4]
+    ]
+    start = np.abs(log_errors(steps, table, {})).max()
+    fitted = fit(steps, table, rounds=3)
+    assert np.abs(log_errors(steps, table, fitted)).max() < start / 2
     for name in FITTED:
-        assert constants[name].low <= found[name] <= constants[name].high
-    assert all(found[name] == constants[name].value for name in set(constants) - set(FITTED) - set(DERIVED))
+        assert constants[name].low <= fitted[name] <= constants[name].high
+    assert all(fitted[name] == constants[name] for name in set(constants) - set(FITTED) - set(DERIVED))
 
 
 def test_fitted_constants_are_written_and_marked() -> None:
-    assert {name for name, constant in committed_constants().items() if constant.fitted} == set(FITTED)
+    assert {name for name, constant in constants_by_name(committed_constants()).items() if constant.fitted} == set(
+        FITTED
+    )
     written = tomllib.loads(with_values(TABLE.read_text(), {"common.jitter": 0.005, "stacks.nemo.losses": 0.01}))
     assert (written["common"]["jitter"]["value"], written["stacks"]["nemo"]["losses"]["value"]) == (0.005, 0.01)
-    assert written["stacks"]["ours"]["losses"]["value"] == committed_constants()["stacks.ours.losses"].value
+    assert written["stacks"]["ours"]["losses"]["value"] == committed_constants().stacks["ours"].losses
 
 
 def test_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,12 +9,14 @@ buffers and the allocator's gaps between tensors; ``RESERVE`` is left for these.
 import importlib
 import multiprocessing
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 
 from benchmark.config.run_config import RunConfig
+from benchmark.config.system_config import System
 from benchmark.planning.dry_run.examine_rank import examine, layers_of_rank
 from benchmark.planning.dry_run.rank_report import RankReport, messages_of_step
 from benchmark.planning.fake_device.device_rules import DeviceFault, UnknownQuestion
@@ -43,56 +45,57 @@ def dry_run(config: RunConfig) -> DryRun:
     Raises DeviceFault if the code does something that a real device would refuse (fake_device/device_rules.py), and
     InputError if this version of PyTorch asks the fake device for something that it does not know.
     """
-    if config.system.device == "cpu":
+    system, layers = config.system, config.benchmark.model.num_layers
+    if system.device == "cpu":
         importlib.import_module("torch._dynamo")  # fake tensors need it: imported here, not in each process below
-    reports = _examine_apart(config, kinds_of_ranks(config))
-    return DryRun(reports, max(max(report.counted) for report in reports), _complaint(config, reports))
+    examinations = [partial(examine, config, kind, rank) for kind, rank in kinds_of_ranks(system, layers).items()]
+    reports = _examine_apart(examinations)
+    return DryRun(reports, max(max(report.counted) for report in reports), _complaint(system, reports))
 
 
-def kinds_of_ranks(config: RunConfig) -> dict[str, int]:
-    """Return the number of ranks by kind. Kinds differ in number of layers and in parts at the pipeline's ends."""
-    system = config.system
+def kinds_of_ranks(system: System, num_layers: int) -> dict[str, int]:
+    """Return one rank of each kind. Kinds differ in number of layers and in parts at the pipeline's ends."""
     if system.pipeline_parallel == 1:
         return {"every rank": 0}
     per_pipeline_rank, last = system.num_devices // system.pipeline_parallel, system.pipeline_parallel - 1
     kinds = {"first of the pipeline": 0}
     for rank in range(1, last):
-        kinds.setdefault(f"between, {layers_of_rank(config, rank)} layers", rank * per_pipeline_rank)
+        kinds.setdefault(f"between, {layers_of_rank(system, num_layers, rank)} layers", rank * per_pipeline_rank)
     return {**kinds, "last of the pipeline": last * per_pipeline_rank}
 
 
-def _examine_apart(config: RunConfig, kinds: Mapping[str, int]) -> list[RankReport]:
+def _examine_apart(examinations: Sequence[Callable[[], RankReport]]) -> list[RankReport]:
     """Examine each kind in a process of its own, of less than 1 GB, because PyTorch makes one world per process.
 
     All are forked at once from this thread: a pool would fork from another thread, and PyTorch's threads do not survive
     that. There are at most four kinds.
     """
     context, reports = multiprocessing.get_context("fork"), list[RankReport]()
-    with ExitStack() as started:
+    with ExitStack() as processes:
         receivers = []
-        for kind, rank in kinds.items():
+        for examination in examinations:
             receiver, sender = context.Pipe(duplex=False)
-            process = context.Process(target=_send_examined, args=(sender, config, kind, rank), daemon=True)
+            process = context.Process(target=_send_examined, args=(sender, examination), daemon=True)
             process.start()
             sender.close()
-            started.callback(process.join)
-            started.callback(process.kill)
+            processes.callback(process.join)
+            processes.callback(process.kill)
             receivers.append(receiver)
-        for (kind, rank), receiver in zip(kinds.items(), receivers, strict=True):
+        for number, receiver in enumerate(receivers):
             try:
-                found = receiver.recv()
+                answer = receiver.recv()
             except EOFError:
-                raise ChildProcessError(f"the process that examines rank {rank} ({kind}) has died") from None
-            if isinstance(found, Exception):
-                raise found
-            reports.append(found)
+                raise ChildProcessError(f"the process that examines kind {number} of the ranks has died") from None
+            if isinstance(answer, Exception):
+                raise answer
+            reports.append(answer)
     return reports
 
 
-def _send_examined(sender: Connection, config: RunConfig, kind: str, rank: int) -> None:
+def _send_examined(sender: Connection, examination: Callable[[], RankReport]) -> None:
     """Send the report or the failure. Failures meant for people are sent whole, others as text."""
     try:
-        sender.send(examine(config, kind, rank))
+        sender.send(examination())
     except UnknownQuestion as unknown:
         sender.send(InputError(str(unknown)))
     except (DeviceFault, InputError) as failure:
@@ -101,9 +104,9 @@ def _send_examined(sender: Connection, config: RunConfig, kind: str, rank: int) 
         sender.send(RuntimeError(traceback.format_exc()))
 
 
-def _complaint(config: RunConfig, reports: list[RankReport]) -> str | None:
+def _complaint(system: System, reports: list[RankReport]) -> str | None:
     """Return the numbers of the most demanding rank if it does not fit; None if all ranks fit."""
-    memory_gb = config.system.memory_gb
+    memory_gb = system.memory_gb
     if memory_gb is None:
         return None
     memory = memory_gb * 1e9
@@ -114,25 +117,24 @@ def _complaint(config: RunConfig, reports: list[RankReport]) -> str | None:
         f"rank {worst.rank} ({worst.kind}) needs {worst.peak_bytes / 1e9:.1f} GB: parameters "
         f"{worst.parameter_bytes / 1e9:.1f}, optimizer {worst.optimizer_bytes / 1e9:.1f}, gathered "
         f"{worst.gathered_bytes / 1e9:.1f}, gradients {worst.gradient_bytes / 1e9:.1f}, activations "
-        f"{worst.activation_bytes / 1e9:.1f}; {config.system.accelerator} has {memory / 1e9:.0f} GB, of which "
+        f"{worst.activation_bytes / 1e9:.1f}; {system.accelerator} has {memory / 1e9:.0f} GB, of which "
         f"{RESERVE:.0%} are left for CUDA, NCCL and gaps. Raise --tensor-parallel, --pipeline-parallel or --nodes, "
         "choose --recompute selective or full, or lower --micro-batch-size"
     )
 
 
-def format_dry_run(result: DryRun, config: RunConfig) -> str:
-    """Return the reports of a dry run as text."""
-    system = config.system
+def format_dry_run(result: DryRun, system: System, micro_batches: int) -> str:
+    """Return the reports of a dry run as text; ``micro_batches``: those of a step of the run."""
     lines = [
         f"{system.name}: {system.num_devices} devices = pipeline {system.pipeline_parallel} x data "
         f"{system.data_parallel} ({system.replicas} replicas) x tensor {system.tensor_parallel}; micro-batch "
-        f"{system.micro_batch_size}, {config.num_microbatches} micro-batches per step, "
+        f"{system.micro_batch_size}, {micro_batches} micro-batches per step, "
         f"recompute {system.recompute}"
     ]
     for report in result.reports:
-        few, more = report.counted
+        fewer, more = report.counted
         lines.append(
-            f"rank {report.rank}, {report.kind} ({report.layers} layers; {few} and {more} micro-batches were run)"
+            f"rank {report.rank}, {report.kind} ({report.layers} layers; {fewer} and {more} micro-batches were run)"
         )
         sizes = {name: getattr(report, f"{name}_bytes") / 2**30 for name in MEMORY_PARTS}
         lines += [f"  {name:<12}{size:9.2f} GiB" for name, size in sizes.items()]
@@ -142,7 +144,7 @@ def format_dry_run(result: DryRun, config: RunConfig) -> str:
             f"  {'FLOPs':<12}{report.flops_per_micro_batch / 1e12:9.3f} TFLOP per micro-batch, "
             f"{ratio:.4f} of the formula's {report.formula_flops_per_micro_batch / 1e12:.3f}"
         )
-        lines += [*_kernel_lines(report), *_message_lines(config, report)]
+        lines += [*_kernel_lines(report), *_message_lines(micro_batches, report)]
         for wait in report.host_waits:
             lines.append(f"  the host waits once a step: {wait.what} at {wait.where}")
     return "\n".join(lines)
@@ -152,25 +154,27 @@ def _growth(report: RankReport) -> str:
     growth = report.peak_bytes_per_micro_batch, report.after_step_bytes_per_micro_batch
     if max(growth) <= LOSS_BYTES:
         return "the same for any number of micro-batches"
-    in_step, kept = (size / 2**20 for size in growth)
-    return f"each further micro-batch adds {in_step:.3f} MiB to the peak, {kept:.3f} MiB are left after the step"
+    in_step, after_step = (size / 2**20 for size in growth)
+    return f"each further micro-batch adds {in_step:.3f} MiB to the peak, {after_step:.3f} MiB are left after the step"
 
 
 def _kernel_lines(report: RankReport) -> Iterator[str]:
     """Yield the kernels by kind, for one micro-batch and for the work that comes once a step."""
     yield f"  {'kernels':<24}{'per micro-batch':>22}{'moved, GB':>12}{'once a step':>14}{'moved, GB':>12}"
-    once = {kernel.kind: kernel for kernel in report.per_step.kernels}
-    each = {kernel.kind: kernel for kernel in report.per_micro_batch.kernels}
-    for kind in dict.fromkeys((*each, *once)):
+    per_step = {kernel.kind: kernel for kernel in report.per_step.kernels}
+    per_micro_batch = {kernel.kind: kernel for kernel in report.per_micro_batch.kernels}
+    for kind in dict.fromkeys((*per_micro_batch, *per_step)):
         yield f"    {kind:<22}" + "".join(
-            f"{found.calls:>{width}}{found.bytes / 1e9:12.3f}" if (found := table.get(kind)) else f"{'':>{width + 12}}"
-            for table, width in ((each, 22), (once, 14))
+            f"{kernel.calls:>{width}}{kernel.bytes / 1e9:12.3f}"
+            if (kernel := kernels.get(kind))
+            else f"{'':>{width + 12}}"
+            for kernels, width in ((per_micro_batch, 22), (per_step, 14))
         )
 
 
-def _message_lines(config: RunConfig, report: RankReport) -> Iterator[str]:
-    """Yield the messages by kind and axis, and the work that the compute stream has queued when it waits for them."""
+def _message_lines(micro_batches: int, report: RankReport) -> Iterator[str]:
+    """Yield the messages by kind and axis, and the work that the stream has queued when it waits for them."""
     yield f"  {'messages':<24}{'axis':<22}{'calls/step':>10}{'GiB/step':>11}{'exposed':>9}{'TFLOP beside':>14}"
-    for one in messages_of_step(report.per_micro_batch, report.per_step, config.num_microbatches).values():
-        size, beside = one.bytes / 2**30, one.flops_beside / 1e12
-        yield f"    {one.kind:<24}{one.axis:<22}{one.calls:>10}{size:11.3f}{one.alone:>9}{beside:14.3f}"
+    for message in messages_of_step(report.per_micro_batch, report.per_step, micro_batches).values():
+        size, tflop = message.bytes / 2**30, message.flops_beside / 1e12
+        yield f"    {message.kind:<24}{message.axis:<22}{message.calls:>10}{size:11.3f}{message.alone:>9}{tflop:14.3f}"

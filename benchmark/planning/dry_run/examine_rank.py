@@ -15,7 +15,7 @@ import torch
 from torch.distributed.tensor import DTensor
 
 from benchmark.config.run_config import RunConfig
-from benchmark.config.system_config import Collectives
+from benchmark.config.system_config import Collectives, System
 from benchmark.planning.dry_run.rank_report import RankReport, split, traffic_of_step
 from benchmark.planning.dry_run.tracker import OperatorCounts, Tracker
 from benchmark.planning.fake_device.device_rules import HostWait
@@ -35,22 +35,21 @@ EVALUATED_AT_ONCE = 2
 """Number of an evaluation's micro-batches that are under way at once: they may take turns in pairs."""
 
 
-def layers_of_rank(config: RunConfig, pipeline_rank: int) -> int:
-    by_pipeline_stage = layers_of_chunks(config.benchmark.model.num_layers, config.system.num_pipeline_stages)
-    return sum(len(layers) for layers in by_pipeline_stage[pipeline_rank :: config.system.pipeline_parallel])
+def layers_of_rank(system: System, num_layers: int, pipeline_rank: int) -> int:
+    by_pipeline_stage = layers_of_chunks(num_layers, system.num_pipeline_stages)
+    return sum(len(layers) for layers in by_pipeline_stage[pipeline_rank :: system.pipeline_parallel])
 
 
-def counted_micro_batches(config: RunConfig, pipeline_rank: int) -> tuple[int, int]:
+def counted_micro_batches(system: System, micro_batches: int, pipeline_rank: int) -> tuple[int, int]:
     """Return two numbers of micro-batches: the first at which this rank holds as many as it ever does, and one more. An
     interleaved pipeline takes micro-batches in groups and needs at least two groups: only in the second group do all
-    forward passes meet backward passes."""
-    system = config.system
+    forward passes meet backward passes. ``micro_batches``: those of a step of the run."""
     ranks, chunks = system.pipeline_parallel, system.pipeline_chunks
-    together = ranks if chunks > 1 else 1
+    group = ranks if chunks > 1 else 1
     shape = PipelineShape(ranks, pipeline_rank, chunks, apart=system.tensor_parallel > 1)
-    groups = math.ceil((most_in_flight(shape) + 1) / chunks / together)
-    few = max(1, min(config.num_microbatches, together * (groups if chunks == 1 else max(2, groups))))
-    return few, few + together
+    groups = math.ceil((most_in_flight(shape) + 1) / chunks / group)
+    fewer = max(1, min(micro_batches, group * (groups if chunks == 1 else max(2, groups))))
+    return fewer, fewer + group
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,8 @@ class _Stepped:
 
     counts: OperatorCounts
     peak: int
-    left: int
+    after: int
+    """Bytes after the step."""
     waits: list[HostWait]
 
 
@@ -73,8 +73,8 @@ def examine(config: RunConfig, kind: str, rank: int) -> RankReport:
     gc.freeze()
     system, model = replace(config.system, collectives=Collectives()), config.benchmark.model
     pipeline_rank = rank * system.pipeline_parallel // system.num_devices
-    few, more = counted_micro_batches(config, pipeline_rank)
-    together = more - few
+    fewer, more = counted_micro_batches(system, config.num_microbatches, pipeline_rank)
+    group = more - fewer
     with ExitStack() as stack:
         gpu = stack.enter_context(fake_gpu_of(system)) if system.device == "cuda" else None
         world = stack.enter_context(fake_world(system, rank))
@@ -88,18 +88,18 @@ def examine(config: RunConfig, kind: str, rank: int) -> RankReport:
         with _counted(tracker, fake):
             shards, gathered = _sizes(state)
             state.optimizer.start_at(config.benchmark.start_iterations)
-            _step(state, tracker, max(2, together), strict=False)  # makes what later steps use again
-            first = _step(state, tracker, few, strict=True)
+            _step(state, tracker, max(2, group), strict=False)  # makes what later steps use again
+            first = _step(state, tracker, fewer, strict=True)
             second = _step(state, tracker, more, strict=True)
-            evaluated = math.lcm(EVALUATED_AT_ONCE, together)
+            evaluated = math.lcm(EVALUATED_AT_ONCE, group)
             tracker.restart()
-            with _noted(gpu, strict=True, may_wait=()):
+            with _host_waits(gpu, strict=True, may_wait=()):
                 state.pipeline.evaluate([_batch(state, tracker)] * evaluated, evaluated)
             gc.collect()
-            after_evaluation = tracker.live_bytes - second.left
-    each, once = split(first.counts, second.counts, few, together)
-    layers, beyond = layers_of_rank(config, pipeline_rank), config.num_microbatches - few
-    peak_growth, growth = (second.peak - first.peak) // together, (second.left - first.left) // together
+            after_evaluation = tracker.live_bytes - second.after
+    per_micro_batch, per_step = split(first.counts, second.counts, fewer, group)
+    layers, beyond = layers_of_rank(system, model.num_layers, pipeline_rank), config.num_microbatches - fewer
+    peak_growth, growth = (second.peak - first.peak) // group, (second.after - first.after) // group
     peak, values_bytes = first.peak + beyond * peak_growth, (2 if config.precision == "bf16" else 4) * gathered
     has_output = pipeline_rank == system.pipeline_parallel - 1
     per_token = part_flops_per_token(
@@ -109,22 +109,22 @@ def examine(config: RunConfig, kind: str, rank: int) -> RankReport:
         kind=kind,
         rank=rank,
         layers=layers,
-        counted=(few, more),
+        counted=(fewer, more),
         parameter_bytes=4 * shards,
         optimizer_bytes=8 * shards,
         gathered_bytes=values_bytes,
         gradient_bytes=4 * gathered,
         activation_bytes=peak - 12 * shards - values_bytes - 4 * gathered,
         peak_bytes=peak,
-        after_step_bytes=first.left + beyond * growth,
+        after_step_bytes=first.after + beyond * growth,
         after_evaluation_bytes=after_evaluation,
         peak_bytes_per_micro_batch=peak_growth,
         after_step_bytes_per_micro_batch=growth,
-        flops_per_micro_batch=each.flops,
+        flops_per_micro_batch=per_micro_batch.flops,
         formula_flops_per_micro_batch=per_token * (system.micro_batch_size * model.seq_length) / system.tensor_parallel,
-        traffic=traffic_of_step(each, once, config.num_microbatches),
-        per_micro_batch=each,
-        per_step=once,
+        traffic=traffic_of_step(per_micro_batch, per_step, config.num_microbatches),
+        per_micro_batch=per_micro_batch,
+        per_step=per_step,
         host_waits=first.waits,
     )
 
@@ -134,7 +134,7 @@ def _step(state: TrainState, tracker: Tracker, micro_batches: int, *, strict: bo
     system = state.system
     state.progress.global_batch_size = micro_batches * system.micro_batch_size * system.data_parallel
     tracker.restart()
-    with _noted(tracker.gpu, strict=strict, may_wait=MAY_WAIT) as waits:
+    with _host_waits(tracker.gpu, strict=strict, may_wait=MAY_WAIT) as waits:
         train_step(state, [_batch(state, tracker)] * micro_batches)
     gc.collect()
     return _Stepped(tracker.counts, tracker.peak_bytes, tracker.live_bytes, waits)
@@ -154,7 +154,7 @@ def _counted(tracker: Tracker, fake: AbstractContextManager[Any]) -> Iterator[No
 
 
 @contextmanager
-def _noted(gpu: FakeGpu | None, *, strict: bool, may_wait: tuple[str, ...]) -> Iterator[list[HostWait]]:
+def _host_waits(gpu: FakeGpu | None, *, strict: bool, may_wait: tuple[str, ...]) -> Iterator[list[HostWait]]:
     """Yield the list of the host's waits inside the block; while ``strict``, a wait outside the functions ``may_wait``
     ends the examination."""
     waits: list[HostWait] = []
@@ -162,15 +162,15 @@ def _noted(gpu: FakeGpu | None, *, strict: bool, may_wait: tuple[str, ...]) -> I
         yield waits
         return
     rules = gpu.rules
-    rules.found, rules.allowed, rules.strict = waits, may_wait, strict
+    rules.waits, rules.allowed, rules.strict = waits, may_wait, strict
     yield waits
-    rules.found, rules.strict = [], False
+    rules.waits, rules.strict = [], False
 
 
 def _sizes(state: TrainState) -> tuple[int, int]:
     """Return the number of elements in this process's parameter shards, and in the gathered parameters."""
     parameters = state.parameters.values()
-    return sum(one.to_local().numel() for one in parameters), sum(map(_gathered_size, parameters))
+    return sum(parameter.to_local().numel() for parameter in parameters), sum(map(_gathered_size, parameters))
 
 
 def _gathered_size(parameter: DTensor) -> int:

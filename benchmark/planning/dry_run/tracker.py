@@ -136,14 +136,14 @@ class Tracker(TorchDispatchMode):
                     self._see(tensor)
                 self._add(known[1])
                 return result
-        waits, given = len(gpu.rules.found), tensors_in((args, kwargs))
+        waits, given = len(gpu.rules.waits), tensors_in((args, kwargs))
         value = gpu.rules.value_instead(function, given, args, kwargs)
         if value is not None:
             return value
         result = gpu.run(function, args, kwargs)
         cost = self._count(function, args, kwargs, given, result)
         # the host's waits are looked for each time, and so is the pinned memory of copies between devices
-        alike = len(gpu.rules.found) == waits and (function not in COPIES or len({each.device for each in given}) == 1)
+        alike = len(gpu.rules.waits) == waits and (function not in COPIES or len({each.device for each in given}) == 1)
         again = remembered((*args, *kwargs.values()), result) if alike and question is not None else None
         if question is not None and again is not None:
             self._known[question] = again, cost

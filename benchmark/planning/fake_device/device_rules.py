@@ -113,13 +113,13 @@ class DeviceRules:
     """Functions in which the host may wait."""
     strict: bool = False
     """True to raise :class:`DeviceFault` for a wait outside ``allowed``."""
-    found: list[HostWait] = field(default_factory=list)
+    waits: list[HostWait] = field(default_factory=list)
 
     def add_wait(self, what: str) -> None:
         where, function = our_line()
         if self.strict and function not in self.allowed:
             raise DeviceFault(f"{where}: the host waits for the device: {what}")
-        self.found.append(HostWait(what, where))
+        self.waits.append(HostWait(what, where))
 
     def value_instead(
         self, function: Any, tensors: Sequence[Tensor], args: Sequence[Any], kwargs: Mapping[str, Any]

@@ -9,20 +9,20 @@ products is chosen so that the model's times of the measured shapes add up to th
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
 
-from benchmark.planning.step_model.machine_constants import Constant, Rates, names_in, rates, values_of
+from benchmark.planning.step_model.machine_constants import Constant, Rates
 from benchmark.planning.step_model.memory_formula import ACCUMULATOR_BYTES
 from benchmark.planning.step_model.operation_times import attention_s, matmul_s
 from foundation.errors import InputError
-from foundation.plain_text import shortened
 from foundation.regular_files import read_regular
 
 FORMAT: Literal[1] = 1
+SOURCE = "calibration.json"
 LARGEST_FILE = 4 << 20
 """Largest size of the file in bytes: ten times what a slice writes."""
 SPREAD = 0.03
@@ -196,80 +196,81 @@ def read_calibration(path: Path) -> Calibration:
         raise InputError(f"{path}: {error}; {mend}") from None
 
 
-def calibrated_constants(constants: Mapping[str, Constant], measured: Calibration) -> dict[str, Constant]:
-    """Return the table with the measured rates of the device's accelerator in place of its own.
+def calibrated_rates(rates: Rates, measured: Calibration) -> Rates:
+    """Return the rates with those that were measured in place of the table's.
 
-    Raises InputError for an accelerator that is not in the table, and for rates that no device of its kind reaches.
+    Raises InputError for rates that no device of its kind reaches.
     """
-    name = measured.accelerator
-    if name not in names_in(constants, "accelerators"):
-        known = ", ".join(names_in(constants, "accelerators"))
-        raise InputError(f"calibration of {shortened(name, 60) or 'a device'}: constants exist only for {known}")
-    table = rates(values_of(constants), name, "ours")
-    memory_bytes_s = table.device.memory_tb_s * 1e12
+    memory_bytes_s = rates.device.memory_tb_s * 1e12
     factors = {
-        "matmul_bf16": _ratio((_matmul(table, each), each.seconds) for each in measured.matmuls),
-        "attention_forward": _ratio(_attention(table, measured, "forward")),
-        "attention_backward": _ratio(_attention(table, measured, "backward")),
-        "memory_tb_s": _ratio((each.bytes / memory_bytes_s, each.seconds) for each in measured.elementwise),
+        "matmul_bf16": _ratio((_matmul(rates, product), product.seconds) for product in measured.matmuls),
+        "attention_forward": _ratio(_attention(rates, measured, "forward")),
+        "attention_backward": _ratio(_attention(rates, measured, "backward")),
+        "memory_tb_s": _ratio((kernel.bytes / memory_bytes_s, kernel.seconds) for kernel in measured.elementwise),
     }
-    found = dict(constants)
-    for key, factor in factors.items():
+    constants = {}
+    for name, factor in factors.items():
         if factor is None:
             continue
         if not 1 / MOST_APART < factor < MOST_APART:
-            raise InputError(f"calibration of {name}: {key} {factor:.3g} times the table's; measure again")
-        old = constants[f"accelerators.{name}.{key}"]
-        value = old.value * factor
-        low, high = value * (1 - SPREAD), value * (1 + SPREAD)
-        found[f"accelerators.{name}.{key}"] = replace(
-            old, value=value, low=low, high=high, source="calibration.json", backed=False
+            raise InputError(
+                f"calibration of {rates.accelerator}: {name} {factor:.3g} times the table's; measure again"
+            )
+        value = getattr(rates.device, name) * factor
+        constants[f"accelerators.{rates.accelerator}.{name}"] = Constant(
+            value, value * (1 - SPREAD), value * (1 + SPREAD), SOURCE
         )
-    return found | _hidden_share(constants, measured)
+    if rates.stack_name == "ours":
+        constants |= _hidden_share(rates, measured)
+    return rates.changed(constants)
 
 
-def _hidden_share(constants: Mapping[str, Constant], measured: Calibration) -> dict[str, Constant]:
+def _hidden_share(rates: Rates, measured: Calibration) -> dict[str, Constant]:
     """Return the share of tensor-parallel messages that products hid; empty if the slice had no such messages."""
     step, messages_s = measured.step, measured.step.by_kind_s.get("communication", 0.0)
     if step.tensor_parallel == 1 or step.exposed_communication_s is None or messages_s <= 0:
         return {}
     share = min(1.0, max(0.0, 1 - step.exposed_communication_s / messages_s))
-    hidden, slowdown = (constants[f"stacks.ours.{name}"] for name in ("tensor_hidden", "overlap_slowdown"))
-    low, high = max(0.0, share - SHARE_SPREAD), min(1.0, share + SHARE_SPREAD)
+    slowdown = rates.stack.overlap_slowdown
     return {
-        "stacks.ours.tensor_hidden": replace(hidden, value=share, low=low, high=high, source="calibration.json"),
-        "stacks.ours.overlap_slowdown": replace(slowdown, high=max(slowdown.value, MOST_SLOWDOWN)),
+        "stacks.ours.tensor_hidden": Constant(
+            share, max(0.0, share - SHARE_SPREAD), min(1.0, share + SHARE_SPREAD), SOURCE
+        ),
+        "stacks.ours.overlap_slowdown": Constant(
+            slowdown, slowdown.low, max(slowdown, MOST_SLOWDOWN), slowdown.source, backed=slowdown.backed
+        ),
     }
 
 
 def _ratio(pairs: Iterable[tuple[float, float]]) -> float | None:
     """Return modelled seconds over measured seconds, each summed; None without any pairs."""
-    modelled, taken = 0.0, 0.0
+    modelled, measured = 0.0, 0.0
     for model_s, measured_s in pairs:
-        modelled, taken = modelled + model_s, taken + measured_s
-    return modelled / taken if taken > 0 else None
+        modelled, measured = modelled + model_s, measured + measured_s
+    return modelled / measured if measured > 0 else None
 
 
-def _matmul(table: Rates, timed: MatmulTime) -> float:
+def _matmul(rates: Rates, product: MatmulTime) -> float:
     sizes = {
-        "forward": (timed.tokens, timed.outputs, timed.inputs),
-        "input gradient": (timed.tokens, timed.inputs, timed.outputs),
-        "weight gradient": (timed.inputs, timed.outputs, timed.tokens),
-    }[timed.role]
-    extra = 2.0 * ACCUMULATOR_BYTES * timed.inputs * timed.outputs if timed.role == "weight gradient" else 0.0
-    return matmul_s(table, sizes, extra=extra)
+        "forward": (product.tokens, product.outputs, product.inputs),
+        "input gradient": (product.tokens, product.inputs, product.outputs),
+        "weight gradient": (product.inputs, product.outputs, product.tokens),
+    }[product.role]
+    is_accumulated = product.role == "weight gradient"
+    extra_bytes = 2.0 * ACCUMULATOR_BYTES * product.inputs * product.outputs if is_accumulated else 0.0
+    return matmul_s(rates, sizes, extra=extra_bytes)
 
 
-def _attention(table: Rates, measured: Calibration, role: str) -> Iterator[tuple[float, float]]:
+def _attention(rates: Rates, measured: Calibration, role: str) -> Iterator[tuple[float, float]]:
     """Yield the modelled and the measured seconds of each shape of attention."""
-    for timed in measured.attention:
-        if timed.role == role:
+    for kernel in measured.attention:
+        if kernel.role == role:
             forward_s, backward_s = attention_s(
-                table,
-                sequences=timed.samples,
-                heads=timed.heads,
-                seq=timed.sequence,
-                head=timed.head_size,
+                rates,
+                sequences=kernel.samples,
+                heads=kernel.heads,
+                seq=kernel.sequence,
+                head=kernel.head_size,
                 kind="cudnn",
             )
-            yield (forward_s if role == "forward" else backward_s), timed.seconds
+            yield (forward_s if role == "forward" else backward_s), kernel.seconds

@@ -2,64 +2,78 @@
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from benchmark.config.benchmarks import BENCHMARKS
+from benchmark.config.system_config import System
 from benchmark.config.systems import LAYOUTS, SYSTEMS, system_called
 from benchmark.planning.dry_run.dry_run import dry_run
-from benchmark.planning.run_plan.calibration import Calibration, calibrated_constants, read_calibration
+from benchmark.planning.run_plan.calibration import Calibration, calibrated_rates, read_calibration
 from benchmark.planning.run_plan.plan_options import PlannedRun, PlanOptions, require_possible
 from benchmark.planning.run_plan.plan_text import format_run_plan, format_search
 from benchmark.planning.run_plan.run_plan import make_plan
 from benchmark.planning.run_plan.search_layouts import candidates, cannot_run, memory_of_device_gb, search_layouts
-from benchmark.planning.step_model.machine_constants import Constant, committed_constants
+from benchmark.planning.step_model.machine_constants import Rates, committed_constants
 from foundation.errors import CheckFailed, InputError
 
 
 def print_plan(
-    config: PlannedRun, options: PlanOptions, *, as_json: bool, verbose: bool = False, calibration: Path | None = None
+    run: PlannedRun,
+    options: PlanOptions,
+    *,
+    as_json: bool,
+    verbose: bool = False,
+    calibration: Path | None = None,
+    published: Sequence[str] = (),
 ) -> int:
-    """Print a plan; ``calibration`` is a file with a slice's rates that replace the table's constants.
+    """Print a plan.
 
-    Raises CheckFailed, after printing, if the run does not fit in memory, and InputError for bad options.
+    ``calibration``: file with a slice's rates that replace the table's constants. ``published``: the published scores
+    on as many such devices, fastest first. Raises CheckFailed, after printing, if the run does not fit in memory, and
+    InputError for bad options.
     """
-    require_possible(config, options)  # complains before the seconds of the dry run
-    constants = _constants(config, calibration)
+    require_possible(run, options)  # complains before the seconds of the dry run
+    benchmark, system = run.benchmark, run.system
+    rates = planned_rates(system, options, _measured(system, calibration))
     examined = None
     if options.stack == "ours":
         _progress("running a step of each kind of rank on tensors without memory …")
-        examined = dry_run(config)
-    made, system = make_plan(config, examined, options, constants), config.system
+        examined = dry_run(run)
+    plan = make_plan(run, options, rates, examined)
     if as_json:
-        planned_for = {  # tells whether a run is the planned one: report --plan reads it
-            "benchmark": config.benchmark.name,
+        planned_for = {  # by which report --plan recognises the run
+            "benchmark": benchmark.name,
             "system": system.name,
             "accelerator": system.accelerator or system.device,
             "devices": system.num_devices,
-            "global_batch_size": config.benchmark.global_batch_size,
-            "precision": "fp32" if config.precision == "fp32" else config.number,
+            "global_batch_size": benchmark.global_batch_size,
+            "precision": "fp32" if run.precision == "fp32" else run.number,
         }
-        print(json.dumps({**asdict(made), "planned_for": planned_for}))
+        print(json.dumps({**asdict(plan), "planned_for": planned_for}))
     else:
-        print(format_run_plan(made, config, verbose=verbose))
-    if made.complaint is not None:
-        raise CheckFailed(made.complaint)
+        print(format_run_plan(plan, benchmark, system, published, verbose=verbose))
+    if plan.complaint is not None:
+        raise CheckFailed(plan.complaint)
     return 0
 
 
-def print_search(config: PlannedRun, options: PlanOptions, *, as_json: bool, calibration: Path | None = None) -> int:
+def print_search(run: PlannedRun, options: PlanOptions, *, as_json: bool, calibration: Path | None = None) -> int:
     """Print a search of layouts. Raises InputError if no layout can run or the device is not known."""
-    if config.precision == "fp32":
+    if run.precision == "fp32":
         raise InputError("--search: there are no constants of matrix products in FP32; --precision may be bf16 or fp8")
-    memory_of_device_gb(config)
-    runnable = next((other for other in candidates(config) if cannot_run(other) is None), None)
-    if runnable is not None:
-        require_possible(runnable, options)
+    memory_of_device_gb(run.system)
+    systems = candidates(run.system, run.benchmark.model.num_layers)
+    if any(cannot_run(run, system) is None for system in systems):
+        require_possible(run, options)
+    rates = planned_rates(run.system, options, _measured(run.system, calibration))
+    if rates is None:
+        names = ", ".join(committed_constants().accelerators)
+        raise InputError(f"--search: no constants of {run.system.accelerator}; --accelerator may be {names}")
     _progress("simulating a step of each layout that fits …")
-    found = search_layouts(config, options, _constants(config, calibration))
-    print(json.dumps(asdict(found)) if as_json else format_search(found, config))
+    search = search_layouts(run, options, rates)
+    print(json.dumps(asdict(search)) if as_json else format_search(search, run.benchmark, run.system))
     return 0
 
 
@@ -71,31 +85,45 @@ def _progress(words: str) -> None:
 def whole_system(calibration: Calibration) -> str | None:
     """Return one line with the speed of the first known system of that accelerator if its devices ran like the slice's.
     Return None if there is no such system, or if the slice did not have the true width."""
-    laid_out = LAYOUTS.get(calibration.benchmark, SYSTEMS)
+    systems = LAYOUTS.get(calibration.benchmark, SYSTEMS)
     names = [
-        name for name in laid_out if calibration.accelerator and SYSTEMS[name].accelerator == calibration.accelerator
+        name for name in systems if calibration.accelerator and SYSTEMS[name].accelerator == calibration.accelerator
     ]
     if not names or not calibration.true_width or calibration.benchmark not in BENCHMARKS:
         return None
-    system = system_called(names[0], calibration.benchmark)
-    config = PlannedRun(benchmark=BENCHMARKS[calibration.benchmark], system=system)
-    made = make_plan(config, None, PlanOptions(), calibrated_constants(committed_constants(), calibration))
-    if made.step_s is None or made.mfu is None:
+    system, options = system_called(names[0], calibration.benchmark), PlanOptions()
+    run = PlannedRun(benchmark=BENCHMARKS[calibration.benchmark], system=system)
+    plan = make_plan(run, options, planned_rates(system, options, calibration), None)
+    if plan.step_s is None or plan.mfu is None:
         return None
-    low, high = made.intervals["step_s"]
+    low, high = plan.intervals["step_s"]
     return (
-        f"{names[0]} would take {made.step_s:.2f} s a step ({low:.2f} to {high:.2f}), MFU {made.mfu:.1%}, with these "
+        f"{names[0]} would take {plan.step_s:.2f} s a step ({low:.2f} to {high:.2f}), MFU {plan.mfu:.1%}, with these "
         f"rates: plan {calibration.benchmark} --system {names[0]} --calibration FILE"
     )
 
 
-def _constants(config: PlannedRun, calibration: Path | None) -> Mapping[str, Constant]:
-    if calibration is None:
-        return committed_constants()
-    measured = read_calibration(calibration)
-    if measured.accelerator != config.system.accelerator:
+def planned_rates(system: System, options: PlanOptions, measured: Calibration | None = None) -> Rates | None:
+    """Return the constants of the system's accelerator and the stack, with the rates that a slice measured; None if
+    the table has none of the accelerator. Raises InputError for measured rates of such an accelerator."""
+    table = committed_constants()
+    if system.accelerator not in table.accelerators:
+        if measured is None:
+            return None
+        names = ", ".join(table.accelerators)
+        raise InputError(f"calibration of {system.accelerator or 'a device'}: constants exist only for {names}")
+    rates = table.rates(system.accelerator, options.stack, network_gbit_s=options.network_gbit_s)
+    return rates if measured is None else calibrated_rates(rates, measured)
+
+
+def _measured(system: System, path: Path | None) -> Calibration | None:
+    """Return the rates in a file, which must be those of the system's accelerator."""
+    if path is None:
+        return None
+    measured = read_calibration(path)
+    if measured.accelerator != system.accelerator:
         raise InputError(
-            f"{calibration}: measured on {measured.accelerator or measured.device}, but system {config.system.name} "
-            f"has {config.system.accelerator or 'CPUs'}; choose another --system, or omit --calibration"
+            f"{path}: measured on {measured.accelerator or measured.device}, but system {system.name} has "
+            f"{system.accelerator or 'CPUs'}; choose another --system, or omit --calibration"
         )
-    return calibrated_constants(committed_constants(), measured)
+    return measured

@@ -1,10 +1,9 @@
 """Format a plan and a search for people: the headline first, at most 30 lines; ``--verbose`` adds the rest."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from benchmark.config.accelerators import accelerator_named
-from benchmark.config.run_config import RunConfig
-from benchmark.judging.results.frames import published_frame, systems_frame
+from benchmark.config.benchmark_config import Benchmark
+from benchmark.config.system_config import System
 from benchmark.planning.dry_run.dry_run import format_dry_run
 from benchmark.planning.run_plan.run_length import is_the_benchmarks
 from benchmark.planning.run_plan.run_plan import RunPlan
@@ -24,28 +23,28 @@ PART_NAMES = {
     "jitter": "waiting for the slowest",
     "fixed": "input, norm, logging",
 }
-MOST_PUBLISHED = 4
-"""Number of published results that the headline shows."""
 WORTH_SHOWING = 0.005
 """Smallest share of the step that the short text shows as a part."""
 DECIDING = 3
 """Number of uncertain constants in the short text."""
 
 
-def format_run_plan(plan: RunPlan, config: RunConfig, *, verbose: bool) -> str:
+def format_run_plan(
+    plan: RunPlan, benchmark: Benchmark, system: System, published: Sequence[str] = (), *, verbose: bool
+) -> str:
     """Return the score, the step, its parts and the deciding constants; ``verbose`` adds the dry run and the
-    reasons for every figure."""
-    system = config.system
+    reasons for every figure. ``published``: published scores on as many such devices, fastest first."""
+    micro_batches = system.num_microbatches(benchmark.global_batch_size)
     lines = [
-        *_score(plan, config),
+        *_score(plan, benchmark, published),
         "",
-        f"{config.benchmark.name} on {system.name}: {system.num_devices} {system.accelerator or system.device} = "
+        f"{benchmark.name} on {system.name}: {system.num_devices} {system.accelerator or system.device} = "
         f"pipeline {system.pipeline_parallel} x data {system.data_parallel} x tensor {system.tensor_parallel}",
-        f"batch {config.benchmark.global_batch_size} = {config.num_microbatches} micro-batches of "
+        f"batch {benchmark.global_batch_size} = {micro_batches} micro-batches of "
         f"{system.micro_batch_size} on each data-parallel device; recompute {system.recompute}, {plan.precision}, "
         f"stack {plan.stack}",
         "",
-        *_figures(plan, config),
+        *_figures(plan, benchmark, system),
         *_runs(plan, verbose=verbose),
         "",
         *_parts(plan, verbose=verbose),
@@ -53,8 +52,14 @@ def format_run_plan(plan: RunPlan, config: RunConfig, *, verbose: bool) -> str:
     ]
     if verbose:
         sizes = "  ".join(f"{kind} {size / 2**30:.2f}" for kind, size in plan.memory_bytes.items())
-        by_rank = None if plan.dry_run is None else format_dry_run(plan.dry_run, config)
-        lines += ["", by_rank or f"memory of the rank that needs most, GiB: {sizes}", "", *_besides(plan, config), ""]
+        by_rank = None if plan.dry_run is None else format_dry_run(plan.dry_run, system, micro_batches)
+        lines += [
+            "",
+            by_rank or f"memory of the rank that needs most, GiB: {sizes}",
+            "",
+            *_costs(plan, benchmark, system),
+            "",
+        ]
         lines += [f"- {assumption}" for assumption in plan.assumptions]
     elif plan.step_s is None:
         lines += plan.assumptions
@@ -66,22 +71,21 @@ def format_run_plan(plan: RunPlan, config: RunConfig, *, verbose: bool) -> str:
     return "\n".join(lines)
 
 
-def _score(plan: RunPlan, config: RunConfig) -> Iterator[str]:
+def _score(plan: RunPlan, benchmark: Benchmark, published: Sequence[str]) -> Iterator[str]:
     """Yield the machine's expected score, and the published scores on the same number of these devices."""
-    if not is_the_benchmarks(config.benchmark):
-        name = config.benchmark.name
+    if not is_the_benchmarks(benchmark):
+        name = benchmark.name
         yield f"not the benchmark: model, target or start differ from those of {name}, so there is no score"
         return
     if plan.run_s is None:
         yield f"{'would score':<18}not known{'' if plan.step_s is None else f': {plan.assumptions[1]}'}"
     else:
         yield f"{'would score':<18}{plan.run_s / 60:,.1f} min{_interval(plan, 'run_s', 1 / 60)}"
-    published = _published(config)
     if published:
-        yield f"{'published':<18}{published}"
+        yield f"{'published':<18}{', '.join(published)}"
 
 
-def _figures(plan: RunPlan, config: RunConfig) -> Iterator[str]:
+def _figures(plan: RunPlan, benchmark: Benchmark, system: System) -> Iterator[str]:
     """Yield the lines on speed, memory and failures."""
     if plan.step_s is not None:
         mfu = "" if plan.mfu is None else f"MFU {plan.mfu:.1%}{_interval(plan, 'mfu', 100, '%')}, "
@@ -91,10 +95,10 @@ def _figures(plan: RunPlan, config: RunConfig) -> Iterator[str]:
             f"{plan.tokens_per_s_per_device:,.0f} tokens/s per device, {plan.tokens_per_s:,.0f} tokens/s"
         )
     if plan.evaluation_s is not None:
-        every = f"every {config.benchmark.eval_interval} steps"
+        every = f"every {benchmark.eval_interval} steps"
         yield f"{'evaluation':<18}{plan.evaluation_s:,.3g} s{_interval(plan, 'evaluation_s')}, {every}"
-    memory_gb, peak = config.system.memory_gb, plan.memory_bytes["peak"]
-    share = f", {peak / memory_gb / 1e9:.0%} of {config.system.accelerator}" if memory_gb else ""
+    memory_gb, peak = system.memory_gb, plan.memory_bytes["peak"]
+    share = f", {peak / memory_gb / 1e9:.0%} of {system.accelerator}" if memory_gb else ""
     fits = {True: ": it fits", False: ": it does not fit", None: ""}[plan.memory_fits]
     yield f"{'memory':<18}{peak / 2**30:.1f} GiB on the rank that needs most{share}{fits}"
     costs = plan.costs
@@ -102,24 +106,8 @@ def _figures(plan: RunPlan, config: RunConfig) -> Iterator[str]:
         low, high = (end / 60 for end in costs.with_failures_interval_s)
         yield (
             f"{'with failures':<18}{costs.with_failures_s / 60:,.1f} min ({low:,.1f} to {high:,.1f}), at "
-            f"--device-mtbf-hours {config.system.device_mtbf_hours:g}"
+            f"--device-mtbf-hours {system.device_mtbf_hours:g}"
         )
-
-
-def _published(config: RunConfig) -> str:
-    """Return the published results of the benchmark on as many such devices, fastest first; empty without any."""
-    published = published_frame()
-    systems = systems_frame(published[published["submission_benchmark"] == config.benchmark.mlperf_name])
-    systems = systems[systems["accelerators_count"] == config.system.num_devices].sort_values(
-        "score_minutes", kind="stable"
-    )
-    told: dict[str, str] = {}  # a result handed in twice counts once
-    for score, submitter, of_round, model in systems[
-        ["score_minutes", "package", "round", "accelerator_model_name"]
-    ].itertuples(index=False):
-        if accelerator_named(model) == config.system.accelerator:
-            told.setdefault(f"{score:.2f}", f"{submitter}, {of_round}")
-    return ", ".join(f"{minutes} min ({where})" for minutes, where in list(told.items())[:MOST_PUBLISHED])
 
 
 def _runs(plan: RunPlan, *, verbose: bool) -> Iterator[str]:
@@ -130,8 +118,8 @@ def _runs(plan: RunPlan, *, verbose: bool) -> Iterator[str]:
             f"{length.evaluations} evaluations ({length.evaluation_share:.1%} of it)"
         )
     if plan.reference_runs and not verbose:
-        told = (f"{one.global_batch_size}: {one.run_s / 60:,.1f}" for one in plan.reference_runs)
-        yield f"{'minutes by batch':<18}{', '.join(told)}"
+        minutes = (f"{run.global_batch_size}: {run.run_s / 60:,.1f}" for run in plan.reference_runs)
+        yield f"{'minutes by batch':<18}{', '.join(minutes)}"
         return
     for reference in plan.reference_runs:
         low, high = reference.run_interval_s
@@ -161,22 +149,21 @@ def _deciding(plan: RunPlan, *, verbose: bool) -> Iterator[str]:
     if plan.step_s is None or not plan.influences:
         return
     yield "constants not measured yet, and the step at the ends of their ranges"
-    for one in plan.influences if verbose else plan.influences[:DECIDING]:
+    for influence in plan.influences if verbose else plan.influences[:DECIDING]:
         ends = []
-        for change_s in (one.low_s, one.high_s):
+        for change_s in (influence.low_s, influence.high_s):
             mfu = "" if plan.mfu is None else f", {plan.mfu * plan.step_s / (plan.step_s + change_s):.1%}"
             ends.append(f"{plan.step_s + change_s:,.3g} s{mfu}")
-        yield f"  {one.constant:<34}{' to '.join(ends)}"
+        yield f"  {influence.constant:<34}{' to '.join(ends)}"
 
 
-def _besides(plan: RunPlan, config: RunConfig) -> Iterator[str]:
-    system, costs = config.system, plan.costs
-    begins = (
-        "an initial checkpoint" if config.benchmark.start_iterations else "weights drawn from the seed: no checkpoint"
-    )
+def _costs(plan: RunPlan, benchmark: Benchmark, system: System) -> Iterator[str]:
+    costs = plan.costs
+    begins = "an initial checkpoint" if benchmark.start_iterations else "weights drawn from the seed: no checkpoint"
     yield f"{'begins with':<18}{begins}"
+    micro_batches = system.num_microbatches(benchmark.global_batch_size)
     yield (
-        f"{'pipeline bubble':<18}(p-1)/(m v) = {system.pipeline_parallel - 1}/({config.num_microbatches} x "
+        f"{'pipeline bubble':<18}(p-1)/(m v) = {system.pipeline_parallel - 1}/({micro_batches} x "
         f"{system.pipeline_chunks}) = {plan.bubble:.1%} of the working time"
     )
     if costs is None:
@@ -192,11 +179,11 @@ def _besides(plan: RunPlan, config: RunConfig) -> Iterator[str]:
     yield f"{'goodput':<18}{costs.goodput:.1%} of the time, with failures at --device-mtbf-hours"
 
 
-def format_search(result: SearchResult, config: RunConfig) -> str:
+def format_search(result: SearchResult, benchmark: Benchmark, system: System) -> str:
     """Return the best layouts, the reasons why others were dropped, and the gains of ideas."""
-    on = f"{config.system.num_devices} {config.system.accelerator}"
+    devices = f"{system.num_devices} {system.accelerator}"
     lines = [
-        f"{config.benchmark.name} on {on}, batch {config.benchmark.global_batch_size}; {result.examined} layouts",
+        f"{benchmark.name} on {devices}, batch {benchmark.global_batch_size}; {result.examined} layouts",
         "",
         f"{'run':>9} {'step':>9} {'bubble':>7} {'memory':>7}  layout",
     ]

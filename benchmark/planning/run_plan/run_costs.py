@@ -4,7 +4,8 @@ import math
 import statistics
 from dataclasses import dataclass, replace
 
-from benchmark.config.run_config import RunConfig
+from benchmark.config.benchmark_config import Benchmark
+from benchmark.config.system_config import System
 from benchmark.training.checkpoints.save_policy import checkpoint_bytes, estimated_pause_s, save_interval
 from foundation.errors import InputError
 
@@ -99,19 +100,24 @@ class FailingRun:
 
 
 def run_costs(
-    config: RunConfig, *, step_s: float, run_s: float | None = None, run_interval_s: Interval | None = None
+    benchmark: Benchmark,
+    system: System,
+    save_minutes: float | None,
+    *,
+    step_s: float,
+    run_s: float | None = None,
+    run_interval_s: Interval | None = None,
 ) -> RunCosts:
     """Return the costs of a run; ``run_s`` is the time from run_start to run_stop, or None if no target is known.
 
     Raises InputError where failures are so frequent that no run would ever end.
     """
-    benchmark, system, devices = config.benchmark, config.system, config.system.num_devices
-    pause_s, save_minutes = estimated_pause_s(benchmark.model, system), config.checkpoints.save_minutes
+    devices, pause_s = system.num_devices, estimated_pause_s(benchmark.model, system)
     every_s = save_interval(benchmark, system, save_minutes, pause_s=None, write_s=None, step_s=step_s).seconds
     init_s = INIT_S_AT_512 * (devices / 512) ** INIT_GROWTH
     failing = FailingRun(
         step_s=step_s,
-        mtbf_s=3600 * config.system.device_mtbf_hours / devices,
+        mtbf_s=3600 * system.device_mtbf_hours / devices,
         save_steps=max(1, round(every_s / step_s)),
         pause_s=pause_s,
         restart_s=RESTART_S + init_s,
@@ -119,7 +125,7 @@ def run_costs(
     goodput = failing.goodput
     if goodput <= 0:
         raise InputError(
-            f"--device-mtbf-hours {config.system.device_mtbf_hours:g}: with a failure every {failing.mtbf_s:.3g} s on "
+            f"--device-mtbf-hours {system.device_mtbf_hours:g}: with a failure every {failing.mtbf_s:.3g} s on "
             f"{devices} devices and {failing.restart_s:.0f} s for a restart no run would end; expected more hours"
         )
     return RunCosts(
@@ -136,21 +142,22 @@ def _with_failures(failing: FailingRun, interval_s: Interval, devices: int) -> I
     """Return the interval, in seconds, that holds nine of ten runs; None if at its upper end no run would finish.
 
     The interval begins with a run at the lower end of its own, ``PUBLISHED_MTBF_HOURS`` between failures if that is
-    more than given, short pauses and restarts, and as few failures as one of twenty such runs has at most. It ends with
-    the upper end, the failures given, long pauses and restarts, and as many failures as one of twenty has at least.
+    longer than the system's, short pauses and restarts, and as few failures as one of twenty such runs has at most. It
+    ends with the upper end, the system's failures, long pauses and restarts, and as many failures as one of twenty has
+    at least.
     Failures are a Poisson process; each loses its restart and, in the mean, half a segment.
     """
     rare_s = max(failing.mtbf_s, 3600 * PUBLISHED_MTBF_HOURS / devices)
     ends = []
-    for run_s, mtbf_s, place, share in ((interval_s[0], rare_s, 0, TAIL), (interval_s[1], failing.mtbf_s, 1, 1 - TAIL)):
-        pause_s, restart_s = failing.pause_s * PAUSE_RANGE[place], failing.restart_s * RESTART_RANGE[place]
-        end = replace(failing, mtbf_s=mtbf_s, pause_s=pause_s, restart_s=restart_s)
-        if end.goodput <= 0:
+    for run_s, mtbf_s, index, share in ((interval_s[0], rare_s, 0, TAIL), (interval_s[1], failing.mtbf_s, 1, 1 - TAIL)):
+        pause_s, restart_s = failing.pause_s * PAUSE_RANGE[index], failing.restart_s * RESTART_RANGE[index]
+        extreme = replace(failing, mtbf_s=mtbf_s, pause_s=pause_s, restart_s=restart_s)
+        if extreme.goodput <= 0:
             return None
-        mean_s = run_s / end.goodput
+        mean_s = run_s / extreme.goodput
         failures = mean_s / mtbf_s
         unusual = _poisson_quantile(failures, share) - failures
-        ends.append(max(run_s, mean_s + unusual * (restart_s + end.segment_s / 2)))
+        ends.append(max(run_s, mean_s + unusual * (restart_s + extreme.segment_s / 2)))
     return ends[0], ends[1]
 
 

@@ -1,6 +1,7 @@
 """Compute the length of a run: tokens to the target, in steps and evaluations.
 
-Published runs tell the fewest and the most tokens; for a benchmark without any here, reference runs tell the mean.
+The fewest and the most tokens are those of published runs. For a benchmark without published runs the mean is that of
+reference runs.
 """
 
 import dataclasses
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 
 from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.benchmarks import BENCHMARKS
-from benchmark.config.run_config import RunConfig
+from benchmark.config.run_sections import DataOptions
 from benchmark.training.inputs import count_validation_tokens
 
 
@@ -55,18 +56,21 @@ def is_the_benchmarks(benchmark: Benchmark) -> bool:
 def tokens_to_target(benchmark: Benchmark) -> tuple[tuple[float, ...], str]:
     """Return the fewest and the most tokens that runs of this benchmark needed, and the source; an empty tuple without
     any."""
-    name, size, known = benchmark.name, benchmark.global_batch_size, KNOWN_RUNS.get(benchmark.name)
+    name, size, published = benchmark.name, benchmark.global_batch_size, KNOWN_RUNS.get(benchmark.name)
     points = benchmark.samples_to_target
     if benchmark.target_log_perplexity is None:
         samples = (benchmark.last_iteration - benchmark.start_iteration) * size
         return (float(samples * benchmark.model.seq_length),), "no target: training to the end of train_samples"
-    if not (known or points) or not is_the_benchmarks(benchmark):
+    if not (published or points) or not is_the_benchmarks(benchmark):
         return (), f"no run length: nobody has published a run of this model to this target from {name}'s start"
-    low, high = (points[0][0], points[-1][0]) if known is None else known.batch_sizes
+    low, high = (points[0][0], points[-1][0]) if published is None else published.batch_sizes
     if not low <= size <= high:
         return (), f"no run length: the batch sizes of known runs are {low} to {high}, not {size}"
-    if known is not None:
-        return known.tokens, f"tokens to the target: fewest and most of {known.source}, rounded up to an evaluation"
+    if published is not None:
+        return (
+            published.tokens,
+            f"tokens to the target: fewest and most of {published.source}, rounded up to an evaluation",
+        )
     evaluations = benchmark.expected_steps // benchmark.eval_interval
     ends = (evaluations * benchmark.eval_interval * benchmark.tokens_per_step, benchmark.expected_steps)
     return (
@@ -76,22 +80,22 @@ def tokens_to_target(benchmark: Benchmark) -> tuple[tuple[float, ...], str]:
     )
 
 
-def evaluation_sequences(config: RunConfig) -> tuple[int | None, str]:
+def evaluation_sequences(benchmark: Benchmark, data: DataOptions) -> tuple[int | None, str]:
     """Return the number of sequences of an evaluation, and the source; None if it is not known."""
-    sequences = config.benchmark.evaluation_sequences
+    sequences = benchmark.evaluation_sequences
     if sequences is not None:
         return sequences, f"evaluation: {sequences:,} sequences, by the benchmark's rules"
-    tokens, source = _validation_tokens(config)
-    return None if tokens is None else math.ceil(tokens / config.benchmark.model.seq_length), source
+    tokens, source = _validation_tokens(benchmark, data)
+    return None if tokens is None else math.ceil(tokens / benchmark.model.seq_length), source
 
 
-def _validation_tokens(config: RunConfig) -> tuple[int | None, str]:
+def _validation_tokens(benchmark: Benchmark, data: DataOptions) -> tuple[int | None, str]:
     """Return the number of tokens of the validation set, and the source; None if it is not known."""
-    if config.data.valid_data_path:
-        tokens = count_validation_tokens(config.data)
+    if data.valid_data_path:
+        tokens = count_validation_tokens(data)
         return tokens, f"validation set: {tokens:,} tokens, those of --valid-data-path"
-    name = config.benchmark.name
-    if config.benchmark.model.vocab_size != BENCHMARKS[name].model.vocab_size:
+    name = benchmark.name
+    if benchmark.model.vocab_size != BENCHMARKS[name].model.vocab_size:
         return None, "no evaluation time: another vocabulary than the benchmark's; give --valid-data-path"
     return VALIDATION_TOKENS[name], f"validation set: {VALIDATION_TOKENS[name]:,} tokens, {name}'s own"
 

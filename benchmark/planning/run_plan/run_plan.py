@@ -5,11 +5,11 @@ stacks' memory is computed by formula.
 """
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
 
+from benchmark.config.system_config import System
 from benchmark.planning.dry_run.dry_run import MEMORY_PARTS, RESERVE, DryRun
-from benchmark.planning.run_plan.plan_options import PlannedRun, PlanOptions, planned_workload, require_possible
+from benchmark.planning.run_plan.plan_options import PlannedRun, PlanOptions
 from benchmark.planning.run_plan.run_costs import Interval, RunCosts, run_costs
 from benchmark.planning.run_plan.run_length import (
     RunLength,
@@ -19,17 +19,19 @@ from benchmark.planning.run_plan.run_length import (
     run_length,
     tokens_to_target,
 )
-from benchmark.planning.step_model.machine_constants import Constant, committed_constants, names_in, values_of
+from benchmark.planning.step_model.machine_constants import Rates, committed_constants
 from benchmark.planning.step_model.memory_formula import memory_need
 from benchmark.planning.step_model.simulated_step import (
     Influence,
-    StepInterval,
-    StepParts,
-    predict_step,
     simulate_evaluation,
+    simulate_step,
+    step_influences,
+    step_interval,
 )
 from benchmark.planning.step_model.stacks import STACKS
+from benchmark.planning.step_model.step_time import StepTime
 from benchmark.planning.step_model.what_if import apply_what_if
+from benchmark.planning.step_model.workload import Workload
 from foundation.errors import InputError
 from model.flops import train_flops_per_token
 
@@ -77,7 +79,7 @@ class RunPlan:
     """True if the run fits in memory; None if the devices' memory is not known."""
     intervals: dict[str, Interval] = dataclasses.field(default_factory=dict)
     """Intervals of the figures above, by their names."""
-    parts: StepParts | None = None
+    parts: StepTime | None = None
     """Parts of the step, in seconds."""
     influences: tuple[Influence, ...] = ()
     """Constants that widen the step's interval most, besides the backtest's error."""
@@ -102,146 +104,143 @@ class RunPlan:
         return None if self.memory_fits is not False else self.assumptions[-1]
 
 
-def make_plan(
-    config: PlannedRun,
-    examined: DryRun | None,
-    options: PlanOptions | None = None,
-    constants: Mapping[str, Constant] | None = None,
-) -> RunPlan:
-    """Return the plan of a run; ``examined`` is the dry run for this repository's stack.
+def make_plan(run: PlannedRun, options: PlanOptions, rates: Rates | None, examined: DryRun | None) -> RunPlan:
+    """Return the plan of a run that :func:`require_possible` lets through.
 
-    Raises InputError for options that :func:`require_possible` refuses.
+    ``rates``: the constants of its accelerator and stack, or None if there are none. ``examined``: the dry run for this
+    repository's stack.
     """
-    options = PlanOptions() if options is None else options
-    require_possible(config, options)
-    constants = committed_constants() if constants is None else constants
-    system, (sequences, counted) = config.system, evaluation_sequences(config)
-    memory, fits, memory_why = _memory(config, examined, options)
-    step_tokens = config.benchmark.tokens_per_step
-    flops = step_tokens * train_flops_per_token(config.benchmark.model)
+    benchmark, system = run.benchmark, run.system
+    evaluation_source = evaluation_sequences(benchmark, run.data)[1]
+    memory, fits, memory_text = _memory(examined, run.workload(options), system)
+    flops = benchmark.tokens_per_step * train_flops_per_token(benchmark.model)
     without_time = RunPlan(
         memory_bytes=memory,
         memory_fits=fits,
         stack=options.stack,
-        precision=config.number,
+        precision=run.number,
         step_flops=flops,
-        bubble=(system.pipeline_parallel - 1) / (config.num_microbatches * system.pipeline_chunks),
+        bubble=(system.pipeline_parallel - 1) / (run.num_microbatches * system.pipeline_chunks),
         assumptions=(),
         dry_run=examined,
     )
-    why = _why_no_time(config, constants)
-    if why is not None:
-        return dataclasses.replace(without_time, assumptions=tuple(filter(None, (why, memory_why))))
-    step, evaluation_s = _simulated(config, options, constants, sequences)
-    goals, goal_source = tokens_to_target(config.benchmark)
+    if run.precision == "fp32" or rates is None:
+        reason = "there are no constants of matrix products in FP32"
+        if run.precision != "fp32":
+            names = ", ".join(committed_constants().accelerators)
+            reason = f"no constants of {system.accelerator or system.device}, only of {names}"
+        assumptions = tuple(filter(None, (f"no time estimated: {reason}", memory_text)))
+        return dataclasses.replace(without_time, assumptions=assumptions)
+    plan = _with_step(without_time, run, options, rates)
+    sources = (*plan.assumptions, evaluation_source, LEFT_OUT, memory_text)
+    costs = run_costs(
+        benchmark,
+        system,
+        run.checkpoints.save_minutes,
+        step_s=plan.parts.total if plan.parts else 0.0,
+        run_s=plan.run_s,
+        run_interval_s=plan.intervals.get("run_s"),
+    )
+    return dataclasses.replace(plan, assumptions=tuple(filter(None, sources)), costs=costs)
+
+
+def _with_step(plan: RunPlan, run: PlannedRun, options: PlanOptions, rates: Rates) -> RunPlan:
+    """Return the plan with the simulated step, the run's length, and their intervals."""
+    benchmark, system = run.benchmark, run.system
+    work, changed_rates = apply_what_if(options.what_if, run.workload(options), rates)
+    parts = simulate_step(work, changed_rates)
+    step_s, step_tokens = parts.total, benchmark.tokens_per_step
+    influences = step_influences(work, changed_rates, step_s)
+    sequences = evaluation_sequences(benchmark, run.data)[0]
+    evaluation_s = None if sequences is None else simulate_evaluation(work, changed_rates, sequences)
+    goals, goal_source = tokens_to_target(benchmark)
     lengths: tuple[RunLength, ...] = ()
     run_s = None
     if goals and evaluation_s is not None:
-        expected = expected_length(config.benchmark, step.step_s, evaluation_s)
-        lengths = tuple(dict.fromkeys(run_length(config.benchmark, goal, step.step_s, evaluation_s) for goal in goals))
+        expected = expected_length(benchmark, step_s, evaluation_s)
+        lengths = tuple(dict.fromkeys(run_length(benchmark, goal, step_s, evaluation_s) for goal in goals))
         run_s = min(max(expected.seconds, lengths[0].seconds), lengths[-1].seconds)
-    tflops, tokens_per_s = flops / (step.step_s * system.num_devices * 1e12), step_tokens / step.step_s
-    stack, error = STACKS[options.stack], constants[f"stacks.{options.stack}.error"].value
+    tflops, tokens_per_s = plan.step_flops / (step_s * system.num_devices * 1e12), step_tokens / step_s
+    stack = STACKS[options.stack]
     simulated = (
-        f"step simulated as {stack.title} would run it ({stack.source}); interval: the backtest's error, {error:.1%} "
-        f"for nine of ten published steps not used for fitting, and {len(step.influences)} constants without "
-        "published steps behind them"
+        f"step simulated as {stack.title} would run it ({stack.source}); interval: the backtest's error, "
+        f"{changed_rates.stack.error:.1%} for nine of ten published steps not used for fitting, and {len(influences)} "
+        "constants without published steps behind them"
     )
-    made = dataclasses.replace(
-        without_time,
-        step_s=step.step_s,
+    timed = dataclasses.replace(
+        plan,
+        step_s=step_s,
         mfu=None if system.peak_tflops is None else tflops / system.peak_tflops,
         tflops_per_device=tflops,
         tokens_per_s=tokens_per_s,
         tokens_per_s_per_device=tokens_per_s / system.num_devices,
-        bubble_s=step.parts.bubble,
+        bubble_s=parts.bubble,
         evaluation_s=evaluation_s,
         run_s=run_s,
         lengths=lengths,
-        parts=step.parts,
-        influences=step.influences[:MOST_INFLUENCES],
-        reference_runs=_references(config, options, constants),
-        assumptions=tuple(filter(None, (simulated, goal_source, counted, LEFT_OUT, memory_why))),
+        parts=parts,
+        influences=tuple(influences[:MOST_INFLUENCES]),
+        reference_runs=_references(run, options, rates),
+        assumptions=(simulated, goal_source),
     )
-    intervals = _intervals(made, step)
-    costs = run_costs(config, step_s=step.step_s, run_s=run_s, run_interval_s=intervals.get("run_s"))
-    return dataclasses.replace(made, intervals=intervals, costs=costs)
+    intervals = _intervals(timed, step_s, step_interval(step_s, changed_rates, influences))
+    return dataclasses.replace(timed, intervals=intervals)
 
 
-def _memory(
-    config: PlannedRun, examined: DryRun | None, options: PlanOptions
-) -> tuple[dict[str, float], bool | None, str]:
+def _memory(examined: DryRun | None, work: Workload, system: System) -> tuple[dict[str, float], bool | None, str]:
     """Return the bytes by kind on the rank that needs most, from the dry run or else by formula; whether they fit; and
     the complaint or the source of the figures."""
-    memory_gb = config.system.memory_gb
+    memory_gb = system.memory_gb
     if examined is not None:
         worst = max(examined.reports, key=lambda report: report.peak_bytes)
-        counted = {kind: float(getattr(worst, f"{kind}_bytes")) for kind in MEMORY_PARTS}
-        return counted, (None if memory_gb is None else examined.complaint is None), ""
-    formula = memory_need(planned_workload(config, options))
+        sizes = {kind: float(getattr(worst, f"{kind}_bytes")) for kind in MEMORY_PARTS}
+        return sizes, (None if memory_gb is None else examined.complaint is None), ""
+    formula = memory_need(work)
     need = {**dataclasses.asdict(formula), "peak": formula.total}
     if memory_gb is None:
         return need, None, "memory by formula (arXiv 2205.05198, section 4)"
     fits = formula.total <= memory_gb * 1e9 * (1 - RESERVE)
-    told = f"memory by formula: {formula.total / 1e9:.1f} GB of {config.system.accelerator}'s {memory_gb:.0f}"
+    text = f"memory by formula: {formula.total / 1e9:.1f} GB of {system.accelerator}'s {memory_gb:.0f}"
     advice = "; raise --tensor-parallel, --pipeline-parallel or --nodes, or choose --recompute selective or full"
-    return need, fits, told if fits else f"{told}, of which {RESERVE:.0%} stay free{advice}"
+    return need, fits, text if fits else f"{text}, of which {RESERVE:.0%} stay free{advice}"
 
 
-def _why_no_time(config: PlannedRun, constants: Mapping[str, Constant]) -> str | None:
-    """Return the reason why the step cannot be simulated; None if it can."""
-    known, system = names_in(constants, "accelerators"), config.system
-    if config.precision == "fp32":
-        return "no time estimated: there are no constants of matrix products in FP32"
-    if system.accelerator not in known:
-        return f"no time estimated: no constants of {system.accelerator or system.device}, only of {', '.join(known)}"
-    return None
-
-
-def _simulated(
-    config: PlannedRun, options: PlanOptions, constants: Mapping[str, Constant], sequences: int | None
-) -> tuple[StepInterval, float | None]:
-    """Return the simulated step, and the seconds of an evaluation if its size is known."""
-    work, constants = apply_what_if(options.what_if, planned_workload(config, options), constants)
-    step = predict_step(work, constants)
-    return step, None if sequences is None else simulate_evaluation(work, values_of(constants), sequences)
-
-
-def _intervals(made: RunPlan, step: StepInterval) -> dict[str, Interval]:
+def _intervals(plan: RunPlan, step_s: float, step_interval_s: Interval) -> dict[str, Interval]:
     """Return the intervals of all figures. Figures that follow the step's time share its uncertainty; a run adds that
     of its tokens."""
-    low, high = step.low_s / step.step_s, step.high_s / step.step_s
-    found = {"step_s": (step.low_s, step.high_s)}
+    low, high = (end_s / step_s for end_s in step_interval_s)
+    intervals = {"step_s": step_interval_s}
     for name in ("evaluation_s", "bubble_s"):
-        seconds = getattr(made, name)
+        seconds = getattr(plan, name)
         if seconds is not None:
-            found[name] = (seconds * low, seconds * high)
+            intervals[name] = (seconds * low, seconds * high)
     for name in ("tflops_per_device", "mfu"):
-        speed = getattr(made, name)
+        speed = getattr(plan, name)
         if speed is not None:
-            found[name] = (speed / high, speed / low)
-    if made.lengths:
-        found["run_s"] = (made.lengths[0].seconds * low, made.lengths[-1].seconds * high)
-    return found
+            intervals[name] = (speed / high, speed / low)
+    if plan.lengths:
+        intervals["run_s"] = (plan.lengths[0].seconds * low, plan.lengths[-1].seconds * high)
+    return intervals
 
 
-def _references(
-    config: PlannedRun, options: PlanOptions, constants: Mapping[str, Constant]
-) -> tuple[ReferenceRun, ...]:
+def _references(run: PlannedRun, options: PlanOptions, rates: Rates) -> tuple[ReferenceRun, ...]:
     """Return the benchmark's runs at the batch sizes of the reference points, as far as this layout can take them."""
-    found = []
-    sizes = config.benchmark.samples_to_target if is_the_benchmarks(config.benchmark) else ()
-    for size, _ in sizes:
-        benchmark = dataclasses.replace(config.benchmark, global_batch_size=size)
-        other = dataclasses.replace(config, benchmark=benchmark)
+    runs = []
+    points = run.benchmark.samples_to_target if is_the_benchmarks(run.benchmark) else ()
+    for batch_size, _ in points:
+        benchmark = dataclasses.replace(run.benchmark, global_batch_size=batch_size)
+        at_batch_size = dataclasses.replace(run, benchmark=benchmark)
         try:
-            other.require_fit()
+            at_batch_size.require_fit()
         except InputError:
             continue
-        step, evaluation_s = _simulated(other, options, constants, evaluation_sequences(other)[0])
-        if evaluation_s is None:
+        sequences = evaluation_sequences(benchmark, run.data)[0]
+        if sequences is None:
             continue
-        length = expected_length(other.benchmark, step.step_s, evaluation_s)
-        low, high = (length.seconds * end / step.step_s for end in (step.low_s, step.high_s))
-        found.append(ReferenceRun(size, length.steps, step.step_s, length.seconds, (low, high)))
-    return tuple(found)
+        work, changed_rates = apply_what_if(options.what_if, at_batch_size.workload(options), rates)
+        step_s = simulate_step(work, changed_rates).total
+        ends_s = step_interval(step_s, changed_rates, step_influences(work, changed_rates, step_s))
+        length = expected_length(benchmark, step_s, simulate_evaluation(work, changed_rates, sequences))
+        low, high = (length.seconds * end_s / step_s for end_s in ends_s)
+        runs.append(ReferenceRun(batch_size, length.steps, step_s, length.seconds, (low, high)))
+    return tuple(runs)

@@ -2,12 +2,11 @@
 operation."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from operator import add
 
 from benchmark.planning.step_model.machine_constants import Rates
 from benchmark.planning.step_model.memory_formula import ACCUMULATOR_BYTES
 from benchmark.planning.step_model.operation_times import attention_s, elementwise_s, exposed_s, gather_s, matmul_s
+from benchmark.planning.step_model.step_time import StepTime
 from benchmark.planning.step_model.workload import Workload
 from model.decoder_sizes import INTO_ATTENTION, INTO_MLP, BlockProduct
 
@@ -15,49 +14,11 @@ MOST_HIDING = 0.9
 """Largest share of products beside which tensor-parallel messages travel."""
 
 
-@dataclass(frozen=True)
-class PassTime:
-    """Seconds of a pass, by kind."""
-
-    matmul: float = 0.0
-    attention: float = 0.0
-    elementwise: float = 0.0
-    """Seconds of norms, activations, residuals, dropout, casts, separate accumulation, losses."""
-    recomputed: float = 0.0
-    """Seconds of forward operations repeated in the backward pass, all kinds."""
-    tensor_messages: float = 0.0
-    """Exposed seconds: messages that no matrix product hides, and the slowdown of products by hidden messages."""
-    host: float = 0.0
-    """Seconds of waiting for the host to launch."""
-    losses: float = 0.0
-    """Seconds of the stack's loss that no operation accounts for."""
-
-    @property
-    def total(self) -> float:
-        return float(sum(vars(self).values()))
-
-    def __add__(self, other: "PassTime") -> "PassTime":
-        return PassTime(*map(add, vars(self).values(), vars(other).values()))
-
-    def times(self, factor: float) -> "PassTime":
-        return PassTime(*(one * factor for one in vars(self).values()))
+ForwardBackward = tuple[StepTime, StepTime]
+"""Seconds of a forward and of a backward pass."""
 
 
-@dataclass(frozen=True)
-class Passes:
-    """A forward and a backward pass."""
-
-    forward: PassTime
-    backward: PassTime
-
-    def __add__(self, other: "Passes") -> "Passes":
-        return Passes(self.forward + other.forward, self.backward + other.backward)
-
-    def times(self, factor: float) -> "Passes":
-        return Passes(self.forward.times(factor), self.backward.times(factor))
-
-
-def block_passes(work: Workload, rates: Rates) -> Passes:
+def block_passes(work: Workload, rates: Rates) -> ForwardBackward:
     """Return the passes of one block and micro-batch on one device."""
     stack = work.code
     forward_products, backward_matmul, accumulation = _linear_layers(work, rates)
@@ -70,29 +31,30 @@ def block_passes(work: Workload, rates: Rates) -> Passes:
     forward_messages += context_messages
     backward_messages += 2 * context_messages
     recomputed = 0.0
-    remade = sum(forward_products[name] for name in _remade_products(work, forward_products))
+    repeated_s = sum(forward_products[name] for name in _repeated_products(work, forward_products))
     if work.layout.recompute == "selective" and stack.remakes:
-        recomputed = remade + forward_elementwise + _remade_messages(work, rates, remade)
+        recomputed = repeated_s + forward_elementwise + _repeated_messages(work, rates, repeated_s)
     elif work.layout.recompute == "selective":
         recomputed = 0.5 * forward_elementwise  # activations and norms
     elif work.layout.recompute == "full":
-        recomputed = remade + forward_attention + forward_elementwise + casts
-        recomputed += _remade_messages(work, rates, remade)
-    forward = PassTime(forward_matmul, forward_attention, forward_elementwise + casts, 0.0, forward_messages)
+        recomputed = repeated_s + forward_attention + forward_elementwise + casts
+        recomputed += _repeated_messages(work, rates, repeated_s)
+    forward = StepTime(forward_matmul, forward_attention, forward_elementwise + casts, 0.0, forward_messages)
     backward_elementwise += accumulation
-    backward = PassTime(backward_matmul, backward_attention, backward_elementwise, recomputed, backward_messages)
+    backward = StepTime(backward_matmul, backward_attention, backward_elementwise, recomputed, backward_messages)
     host_s = rates.stack.host_ms_per_block * 1e-3
-    return Passes(
-        _with_losses(_at_least(forward, host_s / 3), rates), _with_losses(_at_least(backward, host_s * 2 / 3), rates)
+    return (
+        _with_losses(_at_least(forward, host_s / 3), rates),
+        _with_losses(_at_least(backward, host_s * 2 / 3), rates),
     )
 
 
-def _at_least(time: PassTime, host_s: float) -> PassTime:
-    return time + PassTime(host=max(0.0, host_s - time.total))
+def _at_least(time: StepTime, host_s: float) -> StepTime:
+    return time + StepTime(host=max(0.0, host_s - time.total))
 
 
-def _with_losses(time: PassTime, rates: Rates) -> PassTime:
-    return time + PassTime(losses=time.total * rates.stack.losses / (1 - rates.stack.losses))
+def _with_losses(time: StepTime, rates: Rates) -> StepTime:
+    return time + StepTime(losses=time.total * rates.stack.losses / (1 - rates.stack.losses))
 
 
 def _linear_layers(work: Workload, rates: Rates) -> tuple[dict[str, float], float, float]:
@@ -105,8 +67,8 @@ def _linear_layers(work: Workload, rates: Rates) -> tuple[dict[str, float], floa
         forward[name] = matmul_s(rates, (rows, outputs, inputs), fp8=fp8)
         backward += matmul_s(rates, (rows, inputs, outputs), fp8=fp8)
         # FP32 gradients are read and written by the product; or it writes BF16, and a kernel adds that
-        extra = 2 * ACCUMULATOR_BYTES * inputs * outputs if stack.fused_accumulation else 0
-        backward += matmul_s(rates, (inputs, outputs, rows), fp8=fp8, extra=extra)
+        extra_bytes = 2 * ACCUMULATOR_BYTES * inputs * outputs if stack.fused_accumulation else 0
+        backward += matmul_s(rates, (inputs, outputs, rows), fp8=fp8, extra=extra_bytes)
         if not stack.fused_accumulation and _accumulates(work):
             moved = (2 + 2 * ACCUMULATOR_BYTES) * inputs * outputs
             accumulation += elementwise_s(rates, moved, 1)
@@ -124,15 +86,15 @@ def _layer_sizes(work: Workload) -> dict[str, tuple[int, int]]:
             products[-1] = BlockProduct(product.inputs, {**products[-1].columns, **product.columns})
         else:
             products.append(product)
-    return {"_".join(each.columns): each.on_rank(work.layout.tensor_parallel) for each in products}
+    return {"_".join(product.columns): product.on_rank(work.layout.tensor_parallel) for product in products}
 
 
-def _join(one: BlockProduct, other: BlockProduct) -> bool:
+def _join(first: BlockProduct, second: BlockProduct) -> bool:
     """Return whether both are products of the same input."""
-    return any({*one.columns, *other.columns} <= set(roles) for roles in (INTO_ATTENTION, INTO_MLP))
+    return any({*first.columns, *second.columns} <= set(roles) for roles in (INTO_ATTENTION, INTO_MLP))
 
 
-def _remade_products(work: Workload, layers: Iterable[str]) -> list[str]:
+def _repeated_products(work: Workload, layers: Iterable[str]) -> list[str]:
     """Return the linear layers whose products the backward pass repeats."""
     stack = work.code
     if work.layout.recompute == "selective":
@@ -140,7 +102,7 @@ def _remade_products(work: Workload, layers: Iterable[str]) -> list[str]:
     return [name for name in layers if name != "down" or not stack.stops_early]
 
 
-def _remade_messages(work: Workload, rates: Rates, beside_s: float) -> float:
+def _repeated_messages(work: Workload, rates: Rates, beside_s: float) -> float:
     """Return the exposed seconds of tensor-parallel messages that recomputation sends again: two gathers and, if whole
     blocks are recomputed, their scatters. After the last product, a recomputation that stops early sends none."""
     gather, scatter = _gather_scatter(work, rates)
@@ -179,13 +141,13 @@ def _elementwise(work: Workload, rates: Rates) -> tuple[float, float]:
     tensor, width = layout.tensor_parallel, model.hidden_size
     shared = tensor if layout.sequence_parallel else 1
     hidden, inner = tokens * width / shared, tokens * model.columns("up") / tensor
-    into_mlp, turned = tokens * model.columns(*INTO_MLP) / tensor, tokens * model.columns("query", "key") / tensor
+    into_mlp, rotated = tokens * model.columns(*INTO_MLP) / tensor, tokens * model.columns("query", "key") / tensor
     mask = 1 if stack.dropout else 0
     norms, residuals = 2 * 4 * hidden, 2 * (6 + mask) * hidden
     forward = norms + residuals + 2 * (into_mlp + inner)
     backward = 2 * 8 * hidden + 2 * (4 + mask) * hidden + 2 * (2 * into_mlp + inner)
     if model.rotary_positions:
-        forward, backward = forward + 4 * turned, backward + 4 * turned
+        forward, backward = forward + 4 * rotated, backward + 4 * rotated
     if model.biases:
         backward += 2 * (tokens * 3 * width / tensor + inner + 2 * hidden)
     if work.precision == "fp8":  # inputs and gradients of four linear layers cast, and transposed for later
@@ -207,12 +169,12 @@ def _tensor_messages(
     is one all-reduce of the same bytes. Hidden states gathered for products in FP8 travel in FP8."""
     stack, layout = work.code, work.layout
     gather, scatter = _gather_scatter(work, rates)
-    again = 2 * gather if stack.gathers_again and layout.sequence_parallel else 0.0
-    beside = 2 * scatter + again if stack.async_backward else 0.0
+    repeated = 2 * gather if stack.gathers_again and layout.sequence_parallel else 0.0
+    hidden = 2 * scatter + repeated if stack.async_backward else 0.0
     return (
         _exposed(work, rates, 2 * gather + 2 * scatter, forward_matmul),
-        exposed_s(rates, beside, share=1.0, beside_s=MOST_HIDING * backward_matmul)
-        + _exposed(work, rates, 2 * gather + 2 * scatter + again - beside, backward_matmul),
+        exposed_s(rates, hidden, share=1.0, beside_s=MOST_HIDING * backward_matmul)
+        + _exposed(work, rates, 2 * gather + 2 * scatter + repeated - hidden, backward_matmul),
     )
 
 
@@ -221,8 +183,8 @@ def _gather_scatter(work: Workload, rates: Rates) -> tuple[float, float]:
     layout, size = work.layout, 2.0 * work.tokens * work.model.hidden_size
     halved = 2 if work.precision == "fp8" and layout.sequence_parallel else 1
     gather, scatter = (
-        gather_s(rates, each, ranks=layout.tensor_parallel, stride=1, per_node=layout.devices_per_node)
-        for each in (size / halved, size)
+        gather_s(rates, message_bytes, ranks=layout.tensor_parallel, stride=1, per_node=layout.devices_per_node)
+        for message_bytes in (size / halved, size)
     )
     return gather, scatter
 
@@ -245,15 +207,15 @@ def _context_messages(work: Workload, rates: Rates, attention_s: float) -> float
     return exposed_s(rates, ring, share=1.0, beside_s=attention_s)
 
 
-def embedding_passes(work: Workload, rates: Rates) -> Passes:
+def embedding_passes(work: Workload, rates: Rates) -> ForwardBackward:
     """Return the passes of the embedding on the first pipeline stage: rows are looked up, positions added, gradients
     summed."""
     size = work.tokens * work.model.hidden_size / work.layout.tensor_parallel
     forward = elementwise_s(rates, 8 * size, 3)
-    return Passes(PassTime(elementwise=forward), PassTime(elementwise=2 * forward))
+    return (StepTime(elementwise=forward), StepTime(elementwise=2 * forward))
 
 
-def output_passes(work: Workload, rates: Rates) -> Passes:
+def output_passes(work: Workload, rates: Rates) -> ForwardBackward:
     """Return the passes of the output on the last pipeline stage: the logits' products and their loss, in FP32, on this
     device's columns."""
     model, layout = work.model, work.layout
@@ -269,7 +231,7 @@ def output_passes(work: Workload, rates: Rates) -> Passes:
     gradient = elementwise_s(rates, 10.0 * rows * columns, 3)
     size = 2.0 * work.tokens * width
     messages = gather_s(rates, size, ranks=layout.tensor_parallel, stride=1, per_node=layout.devices_per_node)
-    return Passes(
-        _with_losses(PassTime(matmul=forward, elementwise=loss, tensor_messages=messages), rates),
-        _with_losses(PassTime(matmul=backward, elementwise=gradient, tensor_messages=messages), rates),
+    return (
+        _with_losses(StepTime(matmul=forward, elementwise=loss, tensor_messages=messages), rates),
+        _with_losses(StepTime(matmul=backward, elementwise=gradient, tensor_messages=messages), rates),
     )

@@ -5,49 +5,59 @@
 
 import dataclasses
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from foundation.errors import InputError
 
 TABLE = Path(__file__).with_name("machine_constants.toml")
 
 
-@dataclass(frozen=True)
-class Constant:
-    """A figure of the table."""
+class Constant(float):
+    """A figure of the table, which computations use as a number."""
 
-    value: float
     low: float
     high: float
     """Upper end of the plausible range."""
     source: str
-    fitted: bool = False
+    fitted: bool
     """True if the value was chosen so that published steps come out right."""
-    backed: bool = False
+    backed: bool
     """True if published steps that were not used for fitting depend on the constant: their error covers its own."""
+
+    def __new__(
+        cls, value: float, low: float, high: float, source: str, fitted: bool = False, backed: bool = False
+    ) -> "Constant":
+        constant = super().__new__(cls, value)
+        constant.low, constant.high, constant.source = low, high, source
+        constant.fitted, constant.backed = fitted, backed
+        return constant
+
+    def scaled(self, factor: float, source: str) -> "Constant":
+        """Return the constant and its range times ``factor``."""
+        return Constant(self * factor, self.low * factor, self.high * factor, source, self.fitted, self.backed)
 
 
 @dataclass(frozen=True)
 class DeviceRates:
     """Rates of an accelerator, as steps see them."""
 
-    matmul_bf16: float
+    matmul_bf16: Constant
     """10^12 FLOP/s of endless matrix products under training's power limit, not the peak."""
-    matmul_fp8: float
-    attention_forward: float
+    matmul_fp8: Constant
+    attention_forward: Constant
     """10^12 FLOP/s of FlashAttention 2 on long sequences; only work below the diagonal counts."""
-    attention_backward: float
-    memory_tb_s: float
+    attention_backward: Constant
+    memory_tb_s: Constant
     """10^12 bytes/s of elementwise kernels."""
-    multiprocessors: float
-    nvlink_gb_s: float
+    multiprocessors: Constant
+    nvlink_gb_s: Constant
     """10^9 bytes/s of an all-gather within a node: its larger side x (n - 1) / n over its time."""
-    nvlink_latency_us: float
-    network_gbit_s: float
+    nvlink_latency_us: Constant
+    network_gbit_s: Constant
     """Gbit/s of one device's card to other nodes, each way, as usually built; a workload may override it."""
 
 
@@ -55,24 +65,24 @@ class DeviceRates:
 class StackRates:
     """Rates of a code: what it hides and loses; a share is between 0 and 1."""
 
-    tensor_hidden: float
+    tensor_hidden: Constant
     """Share of tensor-parallel messages that matrix products hide if there are enough products."""
-    overlap_slowdown: float
+    overlap_slowdown: Constant
     """Computation lost while messages travel beside it, over the messages' time; at 1 nothing is hidden."""
-    elementwise: float
+    elementwise: Constant
     """Bytes of the elementwise kernels over those of fully fused kernels."""
-    host_ms_per_block: float
+    host_ms_per_block: Constant
     """Milliseconds that the host takes to launch a block's forward and backward pass; no pass is shorter."""
-    losses: float
+    losses: Constant
     """Share of a pass's time that no modelled operation accounts for."""
-    data_hidden: float
+    data_hidden: Constant
     """Share of data-parallel messages that computation hides if there is enough computation."""
-    attention: float
+    attention: Constant
     """Speed of the code's attention kernels over the speed measured for their kind."""
-    step_ms: float
+    step_ms: Constant
     """Milliseconds added to every step for each doubling of the devices: input, gradient norm, logging, waiting for the
     slowest."""
-    error: float
+    error: Constant
     """Relative error not exceeded by nine of ten published steps of this stack that were not used for fitting; with few
     such steps, by those of all stacks."""
 
@@ -81,84 +91,114 @@ class StackRates:
 class CommonRates:
     """Rates that hold for every machine."""
 
-    matmul_fill: float
+    matmul_fill: Constant
     """Depth K of a matrix product that takes as long as the beginning and end of a tile."""
-    matmul_fill_fp8: float
+    matmul_fill_fp8: Constant
     """The same depth for a matrix product in FP8."""
-    wave_waste: float
+    wave_waste: Constant
     """Share of the last wave's idle multiprocessor time that is really lost."""
-    kernel_gap_us: float
+    kernel_gap_us: Constant
     """Microseconds between two kernels of a stream."""
-    message_half_mb: float
+    message_half_mb: Constant
     """Size at which an NVLink collective reaches half of its bandwidth, 10^6 bytes."""
-    network_share: float
+    network_share: Constant
     """Share of a card's rate that messages reach."""
-    network_hop_us: float
+    network_hop_us: Constant
     """Microseconds of a message from node to node."""
-    jitter: float
+    jitter: Constant
     """Share by which each doubling of the devices slows all of them, because they wait for the slowest at every
     exchange."""
-    fp8_casts: float
+    fp8_casts: Constant
     """Bytes of casting and transposing for products in FP8, over the bytes of one pass over each input and result."""
-    fp8_weight_casts: float
+    fp8_weight_casts: Constant
     """Share of micro-batches that cast the weights of FP8 products again; the others reuse the cast weights."""
-
-
-@dataclass(frozen=True)
-class Rates:
-    """All rates from which durations are computed."""
-
-    device: DeviceRates
-    network_gb_s: float
-    """10^9 bytes/s of one device's messages to other nodes, each way."""
-    stack: StackRates
-    common: CommonRates
 
 
 Section = TypeVar("Section", DeviceRates, StackRates, CommonRates)
 
 
-def read_constants(path: Path = TABLE) -> dict[str, Constant]:
-    """Read the table; its keys are dotted names such as ``accelerators.H100 SXM.matmul_bf16``."""
-    table = tomllib.loads(path.read_text())
-    common = {f"common.{key}": Constant(**entry) for key, entry in table.get("common", {}).items()}
-    return common | {
-        f"{section}.{name}.{key}": Constant(**entry)
-        for section in ("accelerators", "stacks")
-        for name, entries in table.get(section, {}).items()
-        for key, entry in entries.items()
-    }
+@dataclass(frozen=True)
+class Rates:
+    """The constants of one accelerator and one code, from which durations are computed."""
+
+    accelerator: str
+    stack_name: str
+    device: DeviceRates
+    network_gbit_s: float
+    """Gbit/s of one device's card to other nodes, each way."""
+    stack: StackRates
+    common: CommonRates
+
+    @property
+    def network_gb_s(self) -> float:
+        """10^9 bytes/s of one device's messages to other nodes, each way."""
+        return self.network_gbit_s / 8 * self.common.network_share
+
+    @property
+    def constants(self) -> Iterator[tuple[str, Constant]]:
+        """Yield the constants by their names in the table, such as ``accelerators.H100 SXM.matmul_bf16``."""
+        for prefix, section in self._sections.items():
+            for field in dataclasses.fields(section):
+                yield f"{prefix}.{field.name}", getattr(section, field.name)
+
+    def changed(self, constants: Mapping[str, Constant]) -> "Rates":
+        """Return the rates with other constants, by their names in the table."""
+        sections: dict[str, Any] = dict(self._sections)
+        for name, constant in constants.items():
+            prefix, _, field = name.rpartition(".")
+            sections[prefix] = dataclasses.replace(sections[prefix], **{field: constant})
+        common, device, stack = sections.values()
+        return dataclasses.replace(self, common=common, device=device, stack=stack)
+
+    @property
+    def _sections(self) -> dict[str, CommonRates | DeviceRates | StackRates]:
+        return {
+            "common": self.common,
+            f"accelerators.{self.accelerator}": self.device,
+            f"stacks.{self.stack_name}": self.stack,
+        }
+
+
+@dataclass(frozen=True)
+class MachineConstants:
+    """The table."""
+
+    accelerators: Mapping[str, DeviceRates]
+    stacks: Mapping[str, StackRates]
+    common: CommonRates
+
+    def rates(self, accelerator: str, stack: str, *, network_gbit_s: float | None = None) -> Rates:
+        """Return the constants of a step; ``network_gbit_s`` replaces the table's value.
+
+        Raises InputError for a name that is not in the table, listing the names that are.
+        """
+        for kind, name, names in (("accelerators", accelerator, self.accelerators), ("stacks", stack, self.stacks)):
+            if name not in names:
+                listed = ", ".join(names)
+                raise InputError(f"no constants of {kind} {name!r}; there are {listed} (step_model/{TABLE.name})")
+        device = self.accelerators[accelerator]
+        network = device.network_gbit_s if network_gbit_s is None else network_gbit_s
+        return Rates(accelerator, stack, device, network, self.stacks[stack], self.common)
+
+
+def read_constants(*paths: Path) -> MachineConstants:
+    """Read the table from one file or several."""
+    tables = [tomllib.loads(path.read_text()) for path in paths]
+
+    def sections(kind: str, section: type[Section]) -> dict[str, Section]:
+        return {
+            name: section(**{key: Constant(**entry) for key, entry in entries.items()})
+            for table in tables
+            for name, entries in table.get(kind, {}).items()
+        }
+
+    common = {key: Constant(**entry) for table in tables for key, entry in table.get("common", {}).items()}
+    return MachineConstants(
+        sections("accelerators", DeviceRates), sections("stacks", StackRates), CommonRates(**common)
+    )
 
 
 @cache
-def committed_constants() -> dict[str, Constant]:
-    """Return the table of this repository; callers must not change it."""
-    return read_constants()
-
-
-def values_of(constants: Mapping[str, Constant]) -> dict[str, float]:
-    return {name: constant.value for name, constant in constants.items()}
-
-
-def rates(values: Mapping[str, float], accelerator: str, stack: str, *, network_gbit_s: float | None = None) -> Rates:
-    """Return the constants of a step; ``network_gbit_s`` replaces the table's value.
-
-    Raises InputError for a name that is not in the table, listing the names that are.
-    """
-    device = _section(values, "accelerators", accelerator, DeviceRates)
-    common = CommonRates(**{entry.name: values[f"common.{entry.name}"] for entry in dataclasses.fields(CommonRates)})
-    gbit_s = device.network_gbit_s if network_gbit_s is None else network_gbit_s
-    return Rates(device, gbit_s / 8 * common.network_share, _section(values, "stacks", stack, StackRates), common)
-
-
-def _section(values: Mapping[str, float], section: str, name: str, kind: type[Section]) -> Section:
-    keys = [entry.name for entry in dataclasses.fields(kind)]
-    if f"{section}.{name}.{keys[0]}" not in values:
-        known = ", ".join(names_in(values, section))
-        raise InputError(f"no constants of {section} {name!r}; there are {known} (step_model/machine_constants.toml)")
-    return kind(**{key: values[f"{section}.{name}.{key}"] for key in keys})
-
-
-def names_in(values: Mapping[str, object], section: str) -> list[str]:
-    """Return the names of the accelerators or stacks in the table."""
-    return list(dict.fromkeys(name.split(".", 1)[1].rsplit(".", 1)[0] for name in values if name.startswith(section)))
+def committed_constants() -> MachineConstants:
+    """Return the table of this repository."""
+    return read_constants(TABLE)

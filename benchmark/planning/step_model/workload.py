@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from benchmark.config.run_config import RunConfig
+from benchmark.config.system_config import System
 from benchmark.planning.step_model.stacks import STACKS, Feature, Sharding, Stack
 from model.decoder_sizes import DecoderSizes, Recompute
 
@@ -13,7 +13,7 @@ Number = Literal["bf16", "fp8"]
 
 @dataclass(frozen=True)
 class Layout:
-    """Number of devices, and how the model and the batch are dealt out to them."""
+    """Number of devices, and how the model and the batch are divided among them."""
 
     devices: int
     devices_per_node: int
@@ -42,7 +42,7 @@ class Layout:
 
     @property
     def shards(self) -> float:
-        """Number of devices over which the optimizer's state, or all state, is dealt out."""
+        """Number of devices over which the optimizer's state, or all state, is sharded."""
         return self.data_parallel * self.context_parallel / self.replicas
 
 
@@ -73,15 +73,15 @@ class Workload:
 
     @property
     def layers_of_stages(self) -> list[int]:
-        """Return the layers of each pipeline stage. The first stages get the remainder (as model/sharding.py deals them
-        out), unless the stack counts embedding and output as a layer each and the layers then divide evenly."""
+        """Return the layers of each pipeline stage. The first stages get the remainder (as in model/sharding.py),
+        unless the stack counts embedding and output as a layer each and the layers then divide evenly."""
         layers, stages = self.model.num_layers, self.layout.pipeline_parallel * self.layout.pipeline_chunks
-        share, left_over = divmod(layers, stages)
-        if left_over and self.code.ends_count and (layers + 2) % stages == 0:
+        share, remainder = divmod(layers, stages)
+        if remainder and self.code.ends_count and (layers + 2) % stages == 0:
             counts = [(layers + 2) // stages] * stages
             counts[0], counts[-1] = counts[0] - 1, counts[-1] - 1
             return counts
-        return [share + (stage < left_over) for stage in range(stages)]
+        return [share + (stage < remainder) for stage in range(stages)]
 
     @property
     def parameters_of_device(self) -> float:
@@ -97,14 +97,21 @@ class Workload:
         return self.model.padded_vocab_size * self.model.hidden_size
 
 
-def workload_of(config: RunConfig, *, stack: str, precision: Number, network_gbit_s: float | None = None) -> Workload:
-    """Return the step of a run's configuration."""
-    system = config.system
+def workload_of(
+    model: DecoderSizes,
+    global_batch_size: int,
+    system: System,
+    *,
+    stack: str,
+    precision: Number,
+    network_gbit_s: float | None = None,
+) -> Workload:
+    """Return the step of a model on a system."""
     shards_all = STACKS[stack].sharding == "fsdp" and system.pipeline_parallel == 1
     layout = Layout(
         devices=system.num_devices,
         devices_per_node=system.devices_per_node,
-        global_batch_size=config.benchmark.global_batch_size,
+        global_batch_size=global_batch_size,
         micro_batch_size=system.micro_batch_size,
         tensor_parallel=system.tensor_parallel,
         pipeline_parallel=system.pipeline_parallel,
@@ -113,4 +120,4 @@ def workload_of(config: RunConfig, *, stack: str, precision: Number, network_gbi
         replicas=system.replicas,
         recompute=system.recompute,
     )
-    return Workload(config.benchmark.model, layout, precision, system.accelerator, stack, network_gbit_s)
+    return Workload(model, layout, precision, system.accelerator, stack, network_gbit_s)

@@ -168,15 +168,15 @@ def test_work_of_a_micro_batch_by_hand() -> None:
 
 
 def test_kinds_of_ranks_and_how_much_is_run() -> None:
-    eight = dataclasses.replace(MODEL, num_layers=8)
-    benchmark = dataclasses.replace(BENCHMARK, model=eight, global_batch_size=2048, start_global_batch_size=2048)
-    pipeline = RunConfig(benchmark, dataclasses.replace(SYSTEMS["dgxh100_n64"], pipeline_chunks=1))
-    assert kinds_of_ranks(pipeline) == {
+    pipeline = dataclasses.replace(SYSTEMS["dgxh100_n64"], pipeline_chunks=1)
+    assert kinds_of_ranks(pipeline, 8) == {
         "first of the pipeline": 0,
         "between, 1 layers": 64,
         "last of the pipeline": 448,
     }
-    assert [counted_micro_batches(pipeline, rank) for rank in (0, 1, 7)] == [(17, 18), (15, 16), (3, 4)]
+    micro_batches = pipeline.num_microbatches(2048)
+    assert [counted_micro_batches(pipeline, micro_batches, rank) for rank in (0, 1, 7)] == [(17, 18), (15, 16), (3, 4)]
     interleaved = config(pipeline_parallel=2, pipeline_chunks=2)
-    assert [counted_micro_batches(interleaved, rank) for rank in (0, 1)] == [(4, 6), (4, 6)]
-    assert kinds_of_ranks(config(tensor_parallel=2, replicas=2)) == {"every rank": 0}
+    for rank in (0, 1):
+        assert counted_micro_batches(interleaved.system, interleaved.num_microbatches, rank) == (4, 6)
+    assert kinds_of_ranks(config(tensor_parallel=2, replicas=2).system, 4) == {"every rank": 0}

@@ -52,7 +52,7 @@ def test_what_does_not_wait_is_let_through() -> None:
         pinned[1:].copy_(x, non_blocking=True)
         torch.ones(3).sum().to(torch.float64)
         assert (x.to("cuda") is x, x.device.type) == (True, "cuda")
-        assert tracker.gpu is not None and tracker.gpu.rules.found == []
+        assert tracker.gpu is not None and tracker.gpu.rules.waits == []
 
 
 def test_where_the_host_may_wait_it_is_noted() -> None:
@@ -64,7 +64,7 @@ def test_where_the_host_may_wait_it_is_noted() -> None:
         assert tracker.gpu is not None
         tracker.gpu.rules.allowed = ("reads_a_value",)
         assert reads_a_value(torch.zeros(3, device="cuda")) == [1.0, 1.0, 1.0]  # made up
-        (wait,) = tracker.gpu.rules.found
+        (wait,) = tracker.gpu.rules.waits
     assert wait.what == ".tolist()"
     assert wait.where.endswith("in reads_a_value")
 
@@ -96,7 +96,7 @@ def test_tensors_on_several_devices() -> None:
 def test_where_nothing_of_ours_runs() -> None:
     rules = DeviceRules(lambda _: True)
     rules.add_wait("something")
-    assert rules.found[0].where.endswith("in test_where_nothing_of_ours_runs")
+    assert rules.waits[0].where.endswith("in test_where_nothing_of_ours_runs")
 
 
 def test_installed_code_is_named_by_its_module(tmp_path: Path) -> None:
@@ -109,5 +109,5 @@ def test_installed_code_is_named_by_its_module(tmp_path: Path) -> None:
     module["read"](rules)  # type: ignore[operator]
     exec(code, inside := {"__name__": "benchmark.planning.dry_run.examine_rank"})
     inside["read"](rules)  # type: ignore[operator]
-    assert rules.found[0].where == "benchmark/training/step.py:2 in read"
-    assert rules.found[1].where.endswith("in test_installed_code_is_named_by_its_module")
+    assert rules.waits[0].where == "benchmark/training/step.py:2 in read"
+    assert rules.waits[1].where.endswith("in test_installed_code_is_named_by_its_module")

@@ -17,11 +17,11 @@ from benchmark.planning.run_plan.calibration import (
     LaunchTime,
     MatmulTime,
     SliceStep,
-    calibrated_constants,
+    calibrated_rates,
     read_calibration,
     write_calibration,
 )
-from benchmark.planning.step_model.machine_constants import committed_constants, rates, values_of
+from benchmark.planning.step_model.machine_constants import committed_constants
 from benchmark.planning.step_model.operation_times import attention_s, matmul_s
 from foundation.errors import InputError
 
@@ -42,8 +42,7 @@ CALIBRATION = Calibration(
     collectives=(CollectiveTime("all-gather", 4, 1 << 20, 1e-4),),
     step=SliceStep(2, 12288, 4, 1, 1, 1, 1, 8, "selective", 1.0, 500.0, {"matmul": 0.8}, None, 0.01, None, None),
 )
-CONSTANTS = committed_constants()
-TABLE = rates(values_of(CONSTANTS), "H100 SXM", "ours")
+TABLE = committed_constants().rates("H100 SXM", "ours")
 NOTHING = dataclasses.replace(CALIBRATION, matmuls=(), attention=(), elementwise=())
 
 
@@ -106,25 +105,26 @@ def device(slower: float) -> Calibration:
 
 
 def test_a_slower_device_has_lower_rates() -> None:
-    found = calibrated_constants(CONSTANTS, device(1.25))
+    before, after = (dict(rates.constants) for rates in (TABLE, calibrated_rates(TABLE, device(1.25))))
     for key in ("matmul_bf16", "attention_forward", "attention_backward", "memory_tb_s"):
         name = f"accelerators.H100 SXM.{key}"
-        assert found[name].value == pytest.approx(CONSTANTS[name].value / 1.25)
-        assert found[name].low < found[name].value < found[name].high
-        assert found[name].source == "calibration.json"
-    assert sum(found[name] != CONSTANTS[name] for name in found) == 4
-    assert calibrated_constants(CONSTANTS, NOTHING) == CONSTANTS
-    with pytest.raises(InputError, match="calibration of cpu: constants exist only for A100-80GB"):
-        calibrated_constants(CONSTANTS, dataclasses.replace(NOTHING, accelerator="cpu"))
-    with pytest.raises(InputError, match=r"matmul_bf16 .* times the table's; measure again"):
-        calibrated_constants(CONSTANTS, device(1e-3))
+        assert after[name] == pytest.approx(before[name] / 1.25)
+        assert after[name].low < after[name] < after[name].high
+        assert after[name].source == "calibration.json"
+    assert sum(after[name] != before[name] for name in after) == 4
+    assert calibrated_rates(TABLE, NOTHING) == TABLE
+    with pytest.raises(InputError, match=r"H100 SXM: matmul_bf16 .* times the table's; measure again"):
+        calibrated_rates(TABLE, device(1e-3))
 
 
 def test_messages_that_were_seen_hidden_narrow_the_plan() -> None:
     step = dataclasses.replace(CALIBRATION.step, by_kind_s={"communication": 0.2}, exposed_communication_s=0.05)
-    found = calibrated_constants(CONSTANTS, dataclasses.replace(NOTHING, step=step))
-    hidden, slowdown = found["stacks.ours.tensor_hidden"], found["stacks.ours.overlap_slowdown"]
-    assert (hidden.low, hidden.value, hidden.high) == pytest.approx((0.65, 0.75, 0.85))
-    assert slowdown.value < slowdown.high == 0.35
+    measured = dataclasses.replace(NOTHING, step=step)
+    stack = calibrated_rates(TABLE, measured).stack
+    hidden, slowdown = stack.tensor_hidden, stack.overlap_slowdown
+    assert (hidden.low, hidden, hidden.high) == pytest.approx((0.65, 0.75, 0.85))
+    assert slowdown < slowdown.high == 0.35
+    nemo = committed_constants().rates("H100 SXM", "nemo")
+    assert calibrated_rates(nemo, measured) == nemo
     alone = dataclasses.replace(step, tensor_parallel=1)
-    assert calibrated_constants(CONSTANTS, dataclasses.replace(NOTHING, step=alone)) == CONSTANTS
+    assert calibrated_rates(TABLE, dataclasses.replace(NOTHING, step=alone)) == TABLE

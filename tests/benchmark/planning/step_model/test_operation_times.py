@@ -5,14 +5,15 @@ import dataclasses
 import pytest
 
 from benchmark.config.accelerators import ACCELERATORS
-from benchmark.planning.step_model.machine_constants import Rates, committed_constants, names_in, rates
+from benchmark.planning.step_model.machine_constants import Rates, committed_constants
 from benchmark.planning.step_model.memory_formula import kept_per_block, memory_need
 from benchmark.planning.step_model.operation_times import attention_s, matmul_s
 from benchmark.planning.step_model.stacks import STACKS
 from foundation.errors import InputError
-from tests.benchmark.planning.step_model.works import VALUES, gpt3_work
+from tests.benchmark.planning.step_model.works import gpt3_work
 
-H100, A100 = (rates(VALUES, accelerator, "nemo") for accelerator in ("H100 SXM", "A100-80GB"))
+TABLE = committed_constants()
+H100, A100 = (TABLE.rates(accelerator, "nemo") for accelerator in ("H100 SXM", "A100-80GB"))
 
 
 def test_large_products_reach_what_is_measured_in_a_steady_state() -> None:
@@ -68,19 +69,29 @@ def test_memory_is_the_papers() -> None:
 
 
 def test_every_constant_has_a_source_and_a_range() -> None:
-    constants = committed_constants()
-    assert all(len(constant.source) >= 7 for constant in constants.values())
-    assert all(0 <= constant.low <= constant.value <= constant.high < 1e6 for constant in constants.values())
-    assert set(names_in(constants, "stacks")) == set(STACKS)
-    for name in names_in(constants, "accelerators"):
-        peak = ACCELERATORS[name].peak_tflops
-        assert 0.5 * peak < constants[f"accelerators.{name}.matmul_bf16"].value < 0.9 * peak
+    assert set(TABLE.stacks) == set(STACKS)
+    for accelerator in TABLE.accelerators:
+        for stack in STACKS:
+            for constant in dict(TABLE.rates(accelerator, stack).constants).values():
+                assert len(constant.source) >= 7
+                assert 0 <= constant.low <= constant <= constant.high < 1e6
+        peak = ACCELERATORS[accelerator].peak_tflops
+        assert 0.5 * peak < TABLE.accelerators[accelerator].matmul_bf16 < 0.9 * peak
 
 
 def test_another_network() -> None:
-    slow = rates(VALUES, "H100 SXM", "nemo", network_gbit_s=200)
+    slow = TABLE.rates("H100 SXM", "nemo", network_gbit_s=200)
     assert H100.network_gb_s == pytest.approx(50 * H100.common.network_share)
-    assert slow == dataclasses.replace(H100, network_gb_s=slow.network_gb_s)
+    assert slow == dataclasses.replace(H100, network_gbit_s=200)
     assert slow.network_gb_s == pytest.approx(H100.network_gb_s / 2)
     with pytest.raises(InputError, match="no constants of accelerators 'TPU'; there are A100-80GB, H100"):
-        rates(VALUES, "TPU", "nemo")
+        TABLE.rates("TPU", "nemo")
+
+
+def test_constants_are_changed_by_their_names() -> None:
+    constant = H100.device.matmul_bf16.scaled(2.0, "twice")
+    twice = H100.changed({"accelerators.H100 SXM.matmul_bf16": constant, "common.jitter": constant})
+    assert dict(twice.constants)["accelerators.H100 SXM.matmul_bf16"] is twice.common.jitter is constant
+    assert (float(constant), constant.low, constant.high, constant.source) == (1464.0, 1200.0, 1580.0, "twice")
+    assert constant.backed == H100.device.matmul_bf16.backed
+    assert dataclasses.replace(twice, device=H100.device, common=H100.common) == H100

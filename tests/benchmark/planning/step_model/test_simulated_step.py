@@ -6,39 +6,50 @@ import random
 import pytest
 
 from benchmark.config.benchmarks import GPT3_175B
-from benchmark.config.run_config import RunConfig
 from benchmark.config.systems import SYSTEMS
-from benchmark.planning.step_model.machine_constants import committed_constants, values_of
-from benchmark.planning.step_model.simulated_step import predict_step, simulate_evaluation, simulate_step
+from benchmark.planning.step_model.machine_constants import Constant
+from benchmark.planning.step_model.simulated_step import (
+    simulate_evaluation,
+    simulate_step,
+    step_influences,
+    step_interval,
+)
 from benchmark.planning.step_model.what_if import IDEAS, apply_what_if
 from benchmark.planning.step_model.workload import Workload, workload_of
 from tests.backtest.relations import broken_relations, random_work
-from tests.benchmark.planning.step_model.works import GPT3, VALUES, decoder, gpt3_work
-
-CONSTANTS = committed_constants()
+from tests.benchmark.planning.step_model.works import GPT3, decoder, gpt3_work, rates_of
 
 
 def influences(work: Workload, *, certain: bool = False) -> list[str]:
     """Return the constants that widen the interval; ``certain``: published steps stand behind all of them."""
-    constants = {name: dataclasses.replace(each, backed=each.backed or certain) for name, each in CONSTANTS.items()}
-    return [one.constant for one in predict_step(work, constants).influences]
+    rates = rates_of(work)
+    if certain:
+        backed = {
+            name: Constant(constant, constant.low, constant.high, constant.source, backed=True)
+            for name, constant in rates.constants
+        }
+        rates = rates.changed(backed)
+    return [influence.constant for influence in step_influences(work, rates, simulate_step(work, rates).total)]
 
 
 def test_nvidias_recipe_comes_out() -> None:
     """GPT-3 175B in BF16 on 512 H100, two samples per device: 8.42 s, 52.8 % (docs/facts/peers.md 1.1)."""
-    step = simulate_step(gpt3_work(global_batch_size=1024), VALUES)
+    work = gpt3_work(global_batch_size=1024)
+    step = simulate_step(work, rates_of(work))
     assert step.total == pytest.approx(8.42, rel=0.06)
     assert step.matmul > 0.7 * step.total
     far = gpt3_work(devices_per_node=2)  # only NVLink hides the messages of four tensor-parallel devices
-    assert simulate_step(far, VALUES) == simulate_step(dataclasses.replace(far, without=("tp-overlap",)), VALUES)
+    exposed = dataclasses.replace(far, without=("tp-overlap",))
+    assert simulate_step(far, rates_of(far)) == simulate_step(exposed, rates_of(far))
 
 
 def test_an_evaluation_is_a_third_of_its_tokens_training_and_a_bubble() -> None:
     work = gpt3_work()
-    step = simulate_step(work, VALUES).total
-    evaluation = simulate_evaluation(work, VALUES, 2048)
+    rates = rates_of(work)
+    step = simulate_step(work, rates).total
+    evaluation = simulate_evaluation(work, rates, 2048)
     assert step / 3.3 < evaluation < step / 2.5
-    assert simulate_evaluation(work, VALUES, 5660) == pytest.approx(5660 / 2048 * evaluation, rel=0.05)
+    assert simulate_evaluation(work, rates, 5660) == pytest.approx(5660 / 2048 * evaluation, rel=0.05)
 
 
 def test_layers_and_parameters_of_a_device() -> None:
@@ -58,19 +69,26 @@ def test_layers_and_parameters_of_a_device() -> None:
 
 def test_a_run_becomes_a_workload() -> None:
     system = dataclasses.replace(SYSTEMS["dgxh100_n64"], micro_batch_size=1)
-    work = workload_of(RunConfig(GPT3_175B, system), stack="ours", precision="bf16")
+    work = workload_of(GPT3, GPT3_175B.global_batch_size, system, stack="ours", precision="bf16")
     assert work.model == GPT3
     assert (work.layout.data_parallel, work.layout.micro_batches, work.layout.sharding) == (16, 96, "zero1")
-    alone = RunConfig(GPT3_175B, dataclasses.replace(system, pipeline_parallel=1))
-    assert workload_of(alone, stack="torchtitan", precision="bf16").layout.sharding == "fsdp"
+    alone = dataclasses.replace(system, pipeline_parallel=1)
+    assert workload_of(GPT3, 1536, alone, stack="torchtitan", precision="bf16").layout.sharding == "fsdp"
 
 
 def test_published_stacks_have_the_backtests_error_and_others_a_wider_interval() -> None:
-    nemo, ours = (predict_step(gpt3_work(stack), CONSTANTS) for stack in ("nemo", "ours"))
-    assert nemo.influences == ()
-    assert nemo.high_s / nemo.step_s - 1 == pytest.approx(CONSTANTS["stacks.nemo.error"].value)
-    error_s = CONSTANTS["stacks.ours.error"].value * ours.step_s
-    assert ours.low_s < ours.step_s - error_s and ours.step_s + error_s < ours.high_s
+    def relative_interval(stack: str) -> tuple[float, float, float]:
+        work = gpt3_work(stack)
+        rates = rates_of(work)
+        step_s = simulate_step(work, rates).total
+        low_s, high_s = step_interval(step_s, rates, step_influences(work, rates, step_s))
+        return low_s / step_s - 1, high_s / step_s - 1, rates.stack.error
+
+    assert influences(gpt3_work("nemo")) == []
+    low, high, error = relative_interval("nemo")
+    assert (-low, high) == pytest.approx((error, error))
+    low, high, error = relative_interval("ours")
+    assert low < -error and error < high
     assert "stacks.ours.losses" in influences(gpt3_work("ours"))
     assert not any(name.startswith("accelerators") for name in influences(gpt3_work("ours")))
     assert "accelerators.B200.matmul_bf16" in influences(gpt3_work("ours", accelerator="B200"))
@@ -79,8 +97,8 @@ def test_published_stacks_have_the_backtests_error_and_others_a_wider_interval()
 
 def test_ideas_make_no_step_longer() -> None:
     def step_s(*words: str) -> float:
-        work, constants = apply_what_if(words, gpt3_work("ours"), CONSTANTS)
-        return simulate_step(work, values_of(constants)).total
+        work = gpt3_work("ours")
+        return simulate_step(*apply_what_if(words, work, rates_of(work))).total
 
     plain = step_s()
     assert all(step_s(word) <= plain for word in IDEAS)

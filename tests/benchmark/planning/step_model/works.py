@@ -5,13 +5,12 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from benchmark.config.benchmarks import GPT3_175B
-from benchmark.planning.step_model.machine_constants import committed_constants, values_of
+from benchmark.planning.step_model.machine_constants import Rates, committed_constants
 from benchmark.planning.step_model.workload import Layout, Workload
 from model.decoder_sizes import BlockProduct, DecoderSizes
 from model.llama31_config import Llama31Config
 
 GPT3 = GPT3_175B.model
-VALUES = values_of(committed_constants())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,3 +47,8 @@ def gpt3_work(stack: str = "nemo", precision: Any = "bf16", accelerator: str = "
     """GPT-3 175B as NVIDIA's recipe on 512 devices, unless said otherwise."""
     base = Layout(512, 8, 2048, 1, tensor_parallel=4, pipeline_parallel=8, pipeline_chunks=6)
     return Workload(GPT3, dataclasses.replace(base, **layout), precision, accelerator, stack)
+
+
+def rates_of(work: Workload) -> Rates:
+    """Return the table's constants of the workload's accelerator and stack."""
+    return committed_constants().rates(work.accelerator, work.stack, network_gbit_s=work.network_gbit_s)
