@@ -1,15 +1,19 @@
 """Make the figures of a report as plain data, which ``template/figures.js`` draws."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import Any
+
+import numpy
+import numpy.typing
 
 from benchmark.judging.report.judgement import COLOURS, ReportedRun
-from benchmark.judging.report.page_parts import AxisMark, Band, Figure, Line, Points
+from benchmark.judging.report.page_parts import AxisMark, Band, Figure, Line
 from benchmark.judging.report.time_section import Timeline
 from benchmark.judging.results.convergence import ReferencePoint, points_for, prune
 from benchmark.judging.results.run_summary import RunSummary
-from benchmark.run_record.recorded_events import RecordedEvent
+from benchmark.run_record.recorded_events import RecordedEvents
 from model.flops import train_flops_per_token
 
 MOST_POINTS = 2000
@@ -19,6 +23,7 @@ LARGEST_DRAWN = 1e100
 TOKENS = ("tokens since the checkpoint", "tokens")
 TOKENS_TRAINED = ("tokens trained", "tokens")
 MINUTES = ("minutes since run_start", "min")
+Floats = numpy.typing.NDArray[Any]
 
 
 def figures(runs: Sequence[ReportedRun], timelines: Sequence[Timeline], ruleset: str) -> list[Figure]:
@@ -116,90 +121,107 @@ def _with_gaps(figure: Figure) -> Figure:
     return replace(figure, lines=[broken(line) for line in figure.lines])
 
 
-def kept_steps(events: Sequence[RecordedEvent]) -> list[RecordedEvent]:
-    """Return the steps of a run without those that a restart, or a new beginning, discarded."""
-    steps: list[RecordedEvent] = []
-    for event in events:
-        if event.key == "step":
-            steps.append(event)
-        elif event.key == "run_start":
-            steps = []
-        elif event.key == "restart":
-            tokens = event.number("step") or 0
-            steps = [step for step in steps if (step.number("trained_tokens") or 0) <= tokens]
-    return steps
+def kept_steps(events: RecordedEvents) -> Floats:
+    """Return which steps of a run were kept: True for each step that no later restart, or new beginning, discarded."""
+    times = events.of("step", "run_start", "restart")
+    tokens = numpy.nan_to_num(numpy.asarray(times.numbers("trained_tokens")))
+    resumed_at = numpy.nan_to_num(numpy.asarray(times.numbers("step")))
+    limits = numpy.full(len(times), math.inf)
+    limits[times.are("run_start")] = -math.inf
+    limits[times.are("restart")] = resumed_at[times.are("restart")]
+    later_limits = numpy.minimum.accumulate(limits[::-1])[::-1]
+    kept: Floats = tokens <= later_limits
+    return kept[times.are("step")]
 
 
-def thinned(points: Points) -> Points:
+def thinned(x: Floats, y: Floats) -> tuple[Floats, Floats]:
     """Return at most about :data:`MOST_POINTS`: the lowest and the highest point of each stretch, in their order."""
-    if len(points) <= MOST_POINTS:
-        return points
-    stretch = math.ceil(2 * len(points) / MOST_POINTS)
-    parts = [points[start : start + stretch] for start in range(0, len(points), stretch)]
-    ends = [{min(part, key=lambda point: point[1]), max(part, key=lambda point: point[1])} for part in parts]
-    return [point for both in ends for point in sorted(both)]
+    if len(x) <= MOST_POINTS:
+        return x, y
+    stretch = math.ceil(2 * len(x) / MOST_POINTS)
+    places: list[int] = []
+    for start in range(0, len(x), stretch):
+        part = y[start : start + stretch]
+        places += sorted({start + int(part.argmin()), start + int(part.argmax())})
+    return x[places], y[places]
 
 
-def _lines(runs: Sequence[ReportedRun], points_of: Callable[[ReportedRun], Points]) -> list[Line]:
+def _lines(runs: Sequence[ReportedRun], points_of: Callable[[ReportedRun], tuple[Floats, Floats]]) -> list[Line]:
     lines = []
     for number, run in enumerate(runs):
-        drawn = [point for point in points_of(run) if all(abs(value) < LARGEST_DRAWN for value in point)]
-        if drawn:
-            points = thinned(sorted(drawn))
-            y = [_rounded(y, run.recorded.target) for _, y in points]
-            lines.append(Line(number, [_rounded(x) for x, _ in points], y))
+        x, y = points_of(run)
+        drawn = (abs(x) < LARGEST_DRAWN) & (abs(y) < LARGEST_DRAWN)
+        x, y = x[drawn], y[drawn]
+        if len(x):
+            order = numpy.lexsort((y, x))
+            x, y = thinned(x[order], y[order])
+            rounded = [_rounded(value, run.recorded.target) for value in y.tolist()]
+            lines.append(Line(number, [_rounded(value) for value in x.tolist()], rounded))
     return lines
 
 
 def _rounded(value: float, target: float | None = None) -> float:
     """Return the value with a few digits, unless rounding would move it across the target."""
-    if abs(value) >= 1e15 or value == int(value):
+    if abs(value) >= 1e15:
         return value
+    if value == int(value):
+        return int(value)
     rounded = float(f"{value:.{DIGITS}g}")
     return rounded if target is None or (rounded <= target) == (value <= target) else value
 
 
-def _accuracy(run: ReportedRun) -> Points:
-    found = [(one.tokens, one.log_perplexity) for one in run.summary.evaluations]
-    return [(x, y) for x, y in found if x is not None and y is not None]
+def _points(pairs: Iterable[tuple[float | None, float | None]]) -> tuple[Floats, Floats]:
+    """Return the points that have both numbers."""
+    known = [(x, y) for x, y in pairs if x is not None and y is not None]
+    points: Floats = numpy.array(known, dtype=float).reshape(-1, 2)
+    return points[:, 0], points[:, 1]
 
 
-def _loss(run: ReportedRun) -> Points:
-    logged = [(one.tokens, one.value) for one in run.summary.losses if one.tokens is not None]
-    return _field("loss")(run) or logged
+def _accuracy(run: ReportedRun) -> tuple[Floats, Floats]:
+    return _points((evaluation.tokens, evaluation.log_perplexity) for evaluation in run.summary.evaluations)
 
 
-def _field(name: str) -> Callable[[ReportedRun], Points]:
-    def points(run: ReportedRun) -> Points:
-        found = [(step.number("trained_tokens"), step.number(name)) for step in kept_steps(run.recorded.events)]
-        return [(x, y) for x, y in found if x is not None and y is not None]
+def _loss(run: ReportedRun) -> tuple[Floats, Floats]:
+    x, y = _field("loss")(run)
+    return (x, y) if len(x) else _points((loss.tokens, loss.value) for loss in run.summary.losses)
+
+
+def _field(name: str) -> Callable[[ReportedRun], tuple[Floats, Floats]]:
+    def points(run: ReportedRun) -> tuple[Floats, Floats]:
+        steps, kept = run.recorded.events.of("step"), kept_steps(run.recorded.events)
+        x, y = (numpy.asarray(steps.numbers(field))[kept] for field in ("trained_tokens", name))
+        known = ~(numpy.isnan(x) | numpy.isnan(y))
+        return x[known], y[known]
 
     return points
 
 
-def _step_time(run: ReportedRun) -> Points:
+def _step_time(run: ReportedRun) -> tuple[Floats, Floats]:
     """Return the seconds of every step, discarded ones too, over the minutes of the clock."""
-    start = run.summary.run_start_ms
-    if start is None:
-        return []
-    steps = [event for event in run.recorded.events if event.key == "step"]
-    told = [(event.time_ms, event.number("step_s")) for event in steps]
-    found = told if steps else [(one.time_ms, one.value) for one in run.summary.step_seconds]
-    return [((time_ms - start) / 60_000, seconds) for time_ms, seconds in found if seconds is not None]
+    start_ms, steps = run.summary.run_start_ms, run.recorded.events.of("step")
+    if start_ms is None:
+        return _points(())
+    if not steps:
+        return _points(((step.time_ms - start_ms) / 60_000, step.value) for step in run.summary.step_seconds)
+    minutes, seconds = (numpy.asarray(steps.times_ms) - start_ms) / 60_000, numpy.asarray(steps.numbers("step_s"))
+    known = ~numpy.isnan(seconds)
+    return minutes[known], seconds[known]
 
 
 def _arithmetic(runs: Sequence[ReportedRun]) -> Figure:
     """Return MFU if the peak of every run's accelerators is known, else model FLOP/s."""
     shares = all(run.score.peak_tflops is not None for run in runs)
 
-    def points(run: ReportedRun) -> Points:
+    def points(run: ReportedRun) -> tuple[Floats, Floats]:
         summary, count = run.summary, run.score.accelerators
         batch, length, judged = summary.global_batch_size, summary.sequence_length, summary.judged
         if not count or batch is None or length is None or judged is None:
-            return []
+            return _points(())
         tflop = batch * length * train_flops_per_token(judged.model) / count / 1e12
         scale = 100 / run.score.peak_tflops if shares and run.score.peak_tflops else 1.0
-        return [(x, scale * tflop / seconds) for x, seconds in _step_time(run) if seconds > 0]
+        minutes, seconds = _step_time(run)
+        timed = seconds > 0
+        return minutes[timed], scale * tflop / seconds[timed]
 
     title, label = (
         ("Model FLOP/s utilisation (MFU) in training steps", "% of the BF16 peak")

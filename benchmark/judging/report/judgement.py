@@ -16,6 +16,7 @@ from benchmark.judging.results.subjects import ResultSet, find_subjects
 from benchmark.judging.review.findings import STOPPED, Finding, Severity
 from benchmark.judging.review.verdict import SubjectReview, Verdict, review, subject_review
 from benchmark.run_record.mllog import read_log
+from benchmark.run_record.recorded_events import RecordedEvents
 from foundation.errors import InputError
 from foundation.regular_files import is_regular
 
@@ -200,4 +201,4 @@ def _recorded(system: ReviewedSystem, run: RunSummary) -> RecordedRun:
     except InputError:
         if system.subject.kind == "runs":
             raise
-        return RecordedRun(run.log.path, run, {}, ())  # a config.json in a stranger's package
+        return RecordedRun(run.log.path, run, {}, RecordedEvents())  # a config.json in a stranger's package

@@ -24,9 +24,8 @@ MEMORY_DOUBT = 0.1
 HEAD = ("Figure", "Planned", "Interval", "Measured", "Difference")
 
 
-def _logged(run: ReportedRun, key: str, field: str) -> list[float]:
-    found = [event.number(field) for event in run.recorded.events if event.key == key]
-    return [value for value in found if value is not None]
+def _logged(run: ReportedRun, key: str, field: str) -> Sequence[float]:
+    return run.recorded.events.of(key).present_numbers(field)
 
 
 def _median(values: Sequence[float]) -> float | None:

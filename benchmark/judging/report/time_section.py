@@ -25,6 +25,11 @@ CELLS = 500
 """Number of cells in the ribbon: a stretch shorter than a cell does not show, unless it fills most of the cell."""
 WIDTH = 1000
 MOST_ROWS = 200
+"""Most attempts that are listed, the latest; and most findings of slowness, the first."""
+MARKED_EVENTS = ("evaluation", "checkpoint", "restart")
+SLOWNESS_EVENTS = ("slow_ranks", "device_health", "speed_change")
+MOST_MARKS = 2000
+"""Most marks of a kind below a figure: a figure is narrower."""
 ATTEMPT_HEAD = ("Attempt", "Ended", "How", "Where", "Steps", "Lost", "Cost", "Device hours", "Decided")
 
 
@@ -48,12 +53,11 @@ class Timeline:
 def timeline(run: RecordedRun) -> Timeline:
     """Return the parts of the time of ``run``."""
     summary, start = run.summary, run.summary.run_start_ms
-    if any(event.key == "step" for event in run.events):
+    if run.events.of("step"):
         ledger = read_status(run.path.parent, run.events)
         seconds = {kind: ms / 1000 for kind, ms in ledger.by_kind.items()}
-        moments = [
-            (event.key, event.time_ms) for event in run.events if event.key in ("evaluation", "checkpoint", "restart")
-        ]
+        moments = [(kind, ms) for kind in MARKED_EVENTS for ms in run.events.of(kind)[-MOST_MARKS:].times_ms]
+        moments.sort(key=lambda moment: moment[1])
     else:
         ledger, told = None, {"init": summary.init_s, "evaluation": summary.evaluation_s}
         if summary.run_ms is not None:
@@ -104,9 +108,9 @@ def attempts_shown(ledger: RunStatus) -> Iterator[Bar | Table | Words]:
     yield Words(_as_sentence(f"{headline(ledger)}: {totals(ledger)}"))
     attempts = ledger.attempts
     if ledger.whole_ms and (len(attempts) > 1 or any(row.failed for row in attempts)):
-        first, last = ledger.spans[0].begin_ms, ledger.spans[-1].end_ms
-        failed = [row.ended_ms for row in attempts if row.failed and row.ended_ms is not None]
-        fates = "; ".join(f"{shortened(row.name, 40)} {shortened(row.kind, 40)}" for row in attempts)
+        first, last = ledger.begun_ms, ledger.begun_ms + ledger.whole_ms
+        failed = [row.ended_ms for row in attempts[-MOST_ROWS:] if row.failed and row.ended_ms is not None]
+        fates = "; ".join(f"{shortened(row.name, 40)} {shortened(row.kind, 40)}" for row in attempts[-MOST_ROWS:])
         yield Bar(
             f"The same time in its order, from {as_utc(first)} to {as_utc(last)}. Attempts: {fates}",
             ribbon(ledger),
@@ -121,15 +125,17 @@ def attempts_shown(ledger: RunStatus) -> Iterator[Bar | Table | Words]:
 
 def ribbon(ledger: RunStatus) -> list[BarPart]:
     """Return the time in its order, in cells of equal length; each cell shows the kind that fills most of it."""
-    first, size_ms = ledger.spans[0].begin_ms, ledger.whole_ms / CELLS
+    first, size_ms = ledger.begun_ms, ledger.whole_ms / CELLS
     cells: list[dict[tuple[int, Kind], float]] = [{} for _ in range(CELLS)]
-    for span in ledger.spans:
-        for place in range(int((span.begin_ms - first) / size_ms), CELLS):
+    for mark in ledger.marks:
+        begin_ms = mark.time_ms - mark.ms
+        for place in range(int((begin_ms - first) / size_ms), CELLS):
             low, high = first + place * size_ms, first + (place + 1) * size_ms
-            if low >= span.end_ms:
+            if low >= mark.time_ms:
                 break
-            both, key = min(high, span.end_ms) - max(low, span.begin_ms), (span.attempt, span.kind)
-            cells[place][key] = cells[place].get(key, 0.0) + both
+            common_ms, key = min(high, mark.time_ms) - max(low, begin_ms), (mark.attempt, mark.kind)
+            if common_ms > 0:
+                cells[place][key] = cells[place].get(key, 0.0) + common_ms
     most = [max(cell, key=cell.__getitem__) for cell in cells]
     parts: list[BarPart] = []
     begin = 0
@@ -145,7 +151,7 @@ def ribbon(ledger: RunStatus) -> list[BarPart]:
 
 
 def _attempt_rows(ledger: RunStatus) -> Iterator[Row]:
-    for row in ledger.attempts:
+    for row in ledger.attempts[-MOST_ROWS:]:
         hours = device_hours(row.cost_ms, ledger.devices)
         cells = (
             shortened(row.name, 40),
@@ -175,7 +181,7 @@ def slowness_section(runs: Sequence[ReportedRun]) -> Section | None:
     rows = [
         Row([Cell(text) for text in (*([run.name] if named else []), *row)])
         for run in runs
-        for event in run.recorded.events
+        for event in run.recorded.events.of(*SLOWNESS_EVENTS)[:MOST_ROWS]
         for row in slowness_of(event)
     ]
     head = (*(["Run"] if named else []), "Step", "Where", "Found")

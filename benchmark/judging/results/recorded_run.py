@@ -1,7 +1,7 @@
 """Read the files of a run: its log, and the configuration and events in its run folder."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any
 from benchmark.judging.results.run_summary import RunSummary
 from benchmark.run_record.file_names import CONFIG_FILE, EVENTS_FILE, RESULT_FILES, result_name
 from benchmark.run_record.mllog import as_number, read_log
-from benchmark.run_record.recorded_events import RecordedEvent, last_note, read_events
+from benchmark.run_record.recorded_events import RecordedEvents, read_events
 from foundation.errors import InputError
 from foundation.regular_files import children, is_regular, read_regular
 
@@ -26,7 +26,7 @@ class RecordedRun:
     summary: RunSummary
     config: Mapping[str, Any]
     """Resolved configuration from ``config.json``."""
-    events: Sequence[RecordedEvent]
+    events: RecordedEvents
 
     @property
     def target(self) -> float | None:
@@ -39,7 +39,7 @@ class RecordedRun:
     @cached_property
     def inputs(self) -> Mapping[str, Any]:
         """Return data and checkpoint with their digests, as the run recorded them."""
-        return last_note(self.events, "inputs")
+        return self.events.last_note("inputs")
 
     @property
     def digests(self) -> Mapping[str, Any]:
@@ -53,7 +53,7 @@ class RecordedRun:
     @cached_property
     def environment(self) -> Mapping[str, Any]:
         """Return commit, versions and devices, as the run recorded them."""
-        return last_note(self.events, "environment")
+        return self.events.last_note("environment")
 
 
 def read_recorded_run(path: Path) -> RecordedRun:
@@ -69,7 +69,7 @@ def with_records(summary: RunSummary) -> RecordedRun:
     be read."""
     path = summary.log.path
     config = config_beside(path)
-    return RecordedRun(path, summary, config, read_events(path.with_name(EVENTS_FILE)) if config else ())
+    return RecordedRun(path, summary, config, read_events(path.with_name(EVENTS_FILE)) if config else RecordedEvents())
 
 
 SETTINGS = {

@@ -3,25 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
-from benchmark.run_record.status.wall_time import MEANINGS, Kind
+from benchmark.run_record.status.wall_time import MEANINGS, Kind, TimeMarks
 from foundation.plain_text import shortened
 from foundation.sizes import duration
 
 MOST_LETTERS = 200
 """Most characters of the text about an attempt."""
-
-
-class Span(NamedTuple):
-    """A stretch of time of one kind; the time before an attempt counts as that attempt's."""
-
-    attempt: int
-    """Index of the attempt."""
-    kind: Kind
-    begin_ms: float
-    end_ms: float
 
 
 @dataclass(frozen=True)
@@ -83,18 +73,23 @@ class RunStatus:
     """Seconds since the epoch of the last event."""
     attempts: Sequence[AttemptRow]
     devices: int | None
-    spans: Sequence[Span]
-    """Spans without gaps from the first trace of the run to the last."""
+    marks: TimeMarks
+    """The time of the run without gaps, from its first trace to its last."""
     steps_kept: int
     steps_lost: int
     steps_skipped: int
     remarks: Sequence[str]
     """Remarks that a reader has to know to judge the figures."""
 
-    @property
+    @cached_property
     def by_kind(self) -> dict[Kind, float]:
         """Milliseconds of each kind, in the order of MEANINGS; they add up to ``whole_ms``."""
         return {kind: sum(row.by_kind[kind] for row in self.attempts) for kind in MEANINGS}
+
+    @property
+    def begun_ms(self) -> float:
+        """Time of its first trace since the epoch."""
+        return self.marks[0].time_ms if self.marks else 0.0
 
     @property
     def whole_ms(self) -> float:

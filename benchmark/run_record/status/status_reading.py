@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import groupby
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -11,9 +11,9 @@ from typing import Any
 from benchmark.run_record.checkpoint_list import newest_checkpoint
 from benchmark.run_record.endings import ENDINGS
 from benchmark.run_record.file_names import CONFIG_FILE, EVENTS_FILE, SUMMARY_FILE, attempts_folder
-from benchmark.run_record.recorded_events import RecordedEvent, read_events
+from benchmark.run_record.recorded_events import RecordedEvent, RecordedEvents, read_events
 from benchmark.run_record.small_files import read_object
-from benchmark.run_record.status.run_status import AttemptRow, RunStatus, Span
+from benchmark.run_record.status.run_status import AttemptRow, RunStatus
 from benchmark.run_record.status.wall_time import (
     AFTER,
     GAPS,
@@ -22,6 +22,7 @@ from benchmark.run_record.status.wall_time import (
     Attempt,
     Kind,
     TimeMark,
+    TimeMarks,
     attempts_of,
     wall_time,
 )
@@ -31,48 +32,51 @@ from foundation.plain_text import printable
 INTERRUPTED = ENDINGS["interrupted"].exit_status
 SILENT_S = 1800.0
 """Seconds without an event after which a run without an end is no longer said to be running."""
+LATEST_EVENTS = 50
+"""Number of latest events among which a finished run has its run_stop."""
 LATEST_STEPS = 21
 """Number of latest steps whose median is the time of a step."""
 AT_ONCE: Mapping[str, str] = {"requeue": "waiting", "stop": "given up", "again": "starting again"}
 """State of a run after an attempt, by its launcher's decision."""
 
 
-def read_status(run_dir: Path, events: Sequence[RecordedEvent] | None = None) -> RunStatus:
+def read_status(run_dir: Path, events: RecordedEvents | None = None) -> RunStatus:
     """Return the status of the run in a folder. ``events``: the contents of its events.jsonl, if they are read already.
 
     Raises InputError for a folder that holds neither events nor attempts, and for files too large to read.
     """
     if not (run_dir / EVENTS_FILE).is_file() and not attempts_folder(run_dir).is_dir():
         raise InputError(f"{run_dir}: expected the folder of a run, with events.jsonl or attempts in it")
-    given = read_events(run_dir / EVENTS_FILE) if events is None else events
-    attempts = attempts_of(run_dir, given)
+    events = read_events(run_dir / EVENTS_FILE) if events is None else events
+    attempts = attempts_of(run_dir, events)
     summary = read_object(run_dir / SUMMARY_FILE)
     marks = wall_time(attempts)
     finished = summary is not None or any(
-        event.key == "run_stop" and event.fields.get("status") == "success" for event in given[-50:]
+        event.key == "run_stop" and event.fields.get("status") == "success" for event in events[-LATEST_EVENTS:]
     )
-    unsaved = [] if finished else _beyond_checkpoint(given, marks)
+    unsaved = [] if finished else _beyond_checkpoint(events, marks)
+    unsaved_steps = sum(marks[index].key == "step" and not marks[index].lost for index in unsaved)
     if attempts and attempts[-1].end is not None:
-        for mark in unsaved:  # no later attempt can do more than do it again
-            mark.lose()
+        for index in unsaved:  # no later attempt can do more than do it again
+            marks.lose(index)
+        unsaved_steps = 0
     config = read_object(run_dir / CONFIG_FILE) or {}
-    heard_s = max((event.time_ms for event in given), default=0) / 1000 or None
-    steps = [event for event in given if event.key == "step"]
-    last = steps[-1] if steps else RecordedEvent(0, "step", None, {})
+    heard_s = max(events.times_ms, default=0) / 1000 or None
+    steps = events.of("step")
+    last, eta = _last(events, "step"), _last(events, "eta")
     done = last.number("steps")
-    recent = [seconds for event in steps[-LATEST_STEPS:] if (seconds := event.number("step_s")) is not None]
-    eta = next((event for event in reversed(given) if event.key == "eta"), RecordedEvent(0, "eta", None, {}))
+    step_times_s = steps[-LATEST_STEPS:].present_numbers("step_s")
     expected_s, tokens, target = eta.number("seconds"), last.number("trained_tokens"), eta.number("target_tokens")
     state = _state(attempts, summary, heard_s, time.time())
-    counted = Counter("skipped" if mark.skipped else mark.lost for mark in marks if mark.key == "step")
+    counts = Counter("skipped" if mark.skipped else mark.lost for mark in marks if mark.key == "step")
     return RunStatus(
         run_dir,
         state,
         step=None if done is None else int(done),
         steps=round(target * done / tokens) if target and done and tokens else _most_steps(config),
         loss=last.number("loss"),
-        log_perplexity=next((one.number("log_perplexity") for one in reversed(given) if one.key == "evaluation"), None),
-        step_s=median(recent) if recent else None,
+        log_perplexity=_last(events, "evaluation").number("log_perplexity"),
+        step_s=median(step_times_s) if step_times_s else None,
         tokens_per_s=last.number("tokens_per_s"),
         mfu=last.number("mfu"),
         checkpoint=newest_checkpoint(run_dir),
@@ -80,12 +84,17 @@ def read_status(run_dir: Path, events: Sequence[RecordedEvent] | None = None) ->
         heard_s=heard_s,
         attempts=_rows(attempts, marks, finished=finished),
         devices=_devices(attempts, config),
-        spans=_spans(marks),
-        steps_kept=counted[False],
-        steps_lost=counted[True],
-        steps_skipped=counted["skipped"],
-        remarks=_remarks(sum(mark.key == "step" and not mark.lost for mark in unsaved)),
+        marks=marks,
+        steps_kept=counts[False],
+        steps_lost=counts[True],
+        steps_skipped=counts["skipped"],
+        remarks=_remarks(unsaved_steps),
     )
+
+
+def _last(events: RecordedEvents, key: str) -> RecordedEvent:
+    """Return the last event of a key; an empty one without any."""
+    return next(reversed(events.of(key)), RecordedEvent(0, key, None, {}))
 
 
 def _state(attempts: Sequence[Attempt], summary: Mapping[str, Any] | None, heard_s: float | None, now_s: float) -> str:
@@ -99,48 +108,66 @@ def _state(attempts: Sequence[Attempt], summary: Mapping[str, Any] | None, heard
     return AT_ONCE.get(end.action, printable(end.action))
 
 
-def _beyond_checkpoint(events: Sequence[RecordedEvent], marks: Sequence[TimeMark]) -> list[TimeMark]:
-    """Return steps and evaluations after the newest checkpoint that is known to be whole."""
+def _beyond_checkpoint(events: RecordedEvents, marks: TimeMarks) -> list[int]:
+    """Return the marks of steps and evaluations after the newest checkpoint that is known to be whole."""
     saved, tokens, copied = 0.0, 0.0, dict[float, float]()
-    for event in events:
+    for event in events.of("step", "checkpoint", "checkpoint_written", "run_start", "restart"):
         if event.key == "step":
             tokens = event.number("trained_tokens") or tokens
         elif event.key == "checkpoint":
             copied[event.number("steps") or 0.0] = tokens
         elif event.key == "checkpoint_written":
             saved = copied.get(event.number("steps") or 0.0, saved)
-        elif event.key in ("run_start", "restart"):
+        else:
             saved = tokens = event.number("step") or 0.0
-    return [mark for mark in marks if mark.key in ("step", "evaluation") and mark.tokens > saved]
+    return [index for index, mark in enumerate(marks) if mark.key in ("step", "evaluation") and mark.tokens > saved]
 
 
-def _rows(attempts: Sequence[Attempt], marks: Sequence[TimeMark], *, finished: bool) -> list[AttemptRow]:
-    by_kind: list[dict[Kind, float]] = [dict.fromkeys(MEANINGS, 0.0) for _ in attempts]
+@dataclass
+class _AttemptTimes:
+    """The time and the steps of one attempt."""
+
+    by_kind: dict[Kind, float] = field(default_factory=lambda: dict.fromkeys(MEANINGS, 0.0))
+    begun_ms: float | None = None
+    ended_ms: float | None = None
+    steps: int = 0
+    steps_lost: int = 0
+
+    def add(self, mark: TimeMark) -> None:
+        self.by_kind[mark.kind] += mark.ms
+        if mark.ms > 0 and mark.kind not in GAPS:
+            self.begun_ms = mark.time_ms - mark.ms if self.begun_ms is None else self.begun_ms
+            self.ended_ms = mark.time_ms
+        if mark.key == "step":
+            self.steps += 1
+            self.steps_lost += mark.lost and not mark.skipped
+
+
+def _rows(attempts: Sequence[Attempt], marks: TimeMarks, *, finished: bool) -> list[AttemptRow]:
+    times = [_AttemptTimes() for _ in attempts]
     for mark in marks:
-        by_kind[mark.attempt][mark.kind] += mark.ms
+        times[mark.attempt].add(mark)
     rows = []
-    for place, attempt in enumerate(attempts):
-        own = [mark for mark in marks if mark.attempt == place and mark.kind not in GAPS and mark.ms > 0]
-        steps = [mark for mark in marks if mark.attempt == place and mark.key == "step"]
-        is_last = place == len(attempts) - 1
+    for number, attempt in enumerate(attempts):
+        time_of, is_last = times[number], number == len(attempts) - 1
         kind = "finished" if is_last and finished else _how_ended(attempt, is_last=is_last)
-        cost_ms = sum(by_kind[place][name] for name in OWN) - (by_kind[place]["stop"] if kind == "finished" else 0.0)
-        cost_ms += 0.0 if is_last else sum(by_kind[place + 1][name] for name in AFTER)
+        cost_ms = sum(time_of.by_kind[name] for name in OWN) - (time_of.by_kind["stop"] if kind == "finished" else 0.0)
+        cost_ms += 0.0 if is_last else sum(times[number + 1].by_kind[name] for name in AFTER)
         cause, end = attempt.cause, attempt.end
         where = "" if cause is None else f"rank {cause.rank} on {cause.host} in {cause.phase}"
-        said = end.reason if end is not None and end.reason else "" if cause is None else cause.line()
+        reason = end.reason if end is not None and end.reason else "" if cause is None else cause.line()
         rows.append(
             AttemptRow(
                 name=printable(attempt.name),
-                begun_ms=own[0].time_ms - own[0].ms if own else None,
-                ended_ms=own[-1].time_ms if own else None,
+                begun_ms=time_of.begun_ms,
+                ended_ms=time_of.ended_ms,
                 kind=printable(kind),
                 where=printable(where),
-                said=printable(said),
+                said=printable(reason),
                 action="" if end is None else printable(end.action),
-                steps=len(steps),
-                steps_lost=sum(mark.lost and not mark.skipped for mark in steps),
-                by_kind=by_kind[place],
+                steps=time_of.steps,
+                steps_lost=time_of.steps_lost,
+                by_kind=time_of.by_kind,
                 cost_ms=cost_ms,
             )
         )
@@ -148,7 +175,7 @@ def _rows(attempts: Sequence[Attempt], marks: Sequence[TimeMark], *, finished: b
 
 
 def _how_ended(attempt: Attempt, *, is_last: bool) -> str:
-    stopped = any(event.key == "run_stop" for event in attempt.events)
+    stopped = len(attempt.events.of("run_stop")) > 0
     status = None if attempt.end is None else attempt.end.status
     if attempt.cause is not None and status != INTERRUPTED:
         return attempt.cause.kind
@@ -157,15 +184,6 @@ def _how_ended(attempt: Attempt, *, is_last: bool) -> str:
     if status is not None:
         return "failed" if status else "finished"
     return "running" if is_last else "unknown"
-
-
-def _spans(marks: Sequence[TimeMark]) -> list[Span]:
-    """Join neighbours of one attempt and one kind into one span."""
-    found = []
-    for (attempt, kind), same in groupby((one for one in marks if one.ms > 0), lambda one: (one.attempt, one.kind)):
-        together = list(same)
-        found.append(Span(attempt, kind, together[0].time_ms - together[0].ms, together[-1].time_ms))
-    return found
 
 
 def _remarks(unsaved: int) -> list[str]:

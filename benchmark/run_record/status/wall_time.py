@@ -5,16 +5,16 @@ Where two marks are out of order, the later one takes no time.
 """
 
 import math
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from benchmark.run_record.attempt_folder import AttemptEnding, AttemptStart, read_ending, read_start
 from benchmark.run_record.file_names import attempt_path, attempts_folder
 from benchmark.run_record.incidents import Incident, first_cause, read_incidents
-from benchmark.run_record.recorded_events import RecordedEvent
+from benchmark.run_record.recorded_events import RecordedEvents
 
 Kind = Literal[
     "queue", "start", "init", "productive", "evaluation", "audit", "checkpoint", "lost", "hang", "stop", "idle",
@@ -53,6 +53,10 @@ DURATIONS: dict[str, tuple[str, Kind]] = {
 """Events that come at the end of an activity, each with the field of its duration and its kind of time."""
 TRAINING = ("ready", "run_start", "restart", "step")
 """Events after which an attempt is no longer in its initial phase."""
+MARKED = (*DURATIONS, *TRAINING, "run_stop")
+"""Events that end a time of some kind."""
+KINDS = tuple(MEANINGS)
+MARK_KEYS = ("", *dict.fromkeys(MARKED))
 FIRST_MS, LAST_MS = 10**12, 4 * 10**12
 """Years 2001 and 2096 in milliseconds since the epoch. A time beyond them comes from a damaged file."""
 
@@ -62,7 +66,7 @@ class Attempt:
     """The records of one start of all processes."""
 
     name: str
-    events: Sequence[RecordedEvent]
+    events: RecordedEvents
     start: AttemptStart | None
     end: AttemptEnding | None
     cause: Incident | None
@@ -71,39 +75,36 @@ class Attempt:
     @property
     def begun_ms(self) -> float:
         """Time to sort by; damaged times count as none."""
-        told = (self.start.launched_s or self.start.started_s) if self.start else self.end.ended_s if self.end else 0
-        return float(self.events[0].time_ms) if self.events else 1000.0 * told
+        start_s = self.start.launched_s or self.start.started_s if self.start else None
+        end_s = self.end.ended_s if self.end else 0
+        return float(self.events[0].time_ms) if self.events else 1000.0 * (end_s if start_s is None else start_s)
 
 
-def attempts_of(run_dir: Path, events: Sequence[RecordedEvent]) -> list[Attempt]:
+def attempts_of(run_dir: Path, events: RecordedEvents) -> list[Attempt]:
     """Return the attempts at a run in their order, from its events and its attempt folders.
 
     Each start notes its environment in the events. An attempt may have a folder alone, if it ended before it opened the
     run's log, or events alone, if no launcher kept folders.
     """
-    dated = [event for event in events if FIRST_MS <= event.time_ms <= LAST_MS]
-    begun = [place for place, event in enumerate(dated) if event.key == "environment"] or [0] * bool(dated)
-    found: dict[str, Attempt] = {}
-    for number, (first, end) in enumerate(pairwise([*begun, len(dated)])):
-        section = dated[0 if number == 0 else first : end]
-        noted = [event.fields.get("attempt") for event in section if event.key == "attempt"]
-        name = noted[0] if noted and isinstance(noted[0], str) else f"{number + 1:04d}"
-        found[name] = _attempt(run_dir, name, section)
+    attempts: dict[str, Attempt] = {}
+    for number, section in enumerate(events.between(FIRST_MS, LAST_MS).divided("environment"), 1):
+        names = [note.fields.get("attempt") for note in section.of("attempt")[:1]]
+        name = names[0] if names and isinstance(names[0], str) else f"{number:04d}"
+        attempts[name] = _attempt(run_dir, name, section)
     folder = attempts_folder(run_dir)
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if path.is_dir() and path.name not in found:
-            found[path.name] = _attempt(run_dir, path.name, ())
-    return sorted(found.values(), key=lambda attempt: attempt.begun_ms)
+        if path.is_dir() and path.name not in attempts:
+            attempts[path.name] = _attempt(run_dir, path.name, RecordedEvents())
+    return sorted(attempts.values(), key=lambda attempt: attempt.begun_ms)
 
 
-def _attempt(run_dir: Path, name: str, events: Sequence[RecordedEvent]) -> Attempt:
+def _attempt(run_dir: Path, name: str, events: RecordedEvents) -> Attempt:
     folder = attempt_path(run_dir, name)
     return Attempt(name, events, read_start(folder), read_ending(folder), first_cause(read_incidents(folder)))
 
 
-@dataclass
-class TimeMark:
-    """A moment, and what the time before it was."""
+class TimeMark(NamedTuple):
+    """A moment, and the kind of the time before it."""
 
     time_ms: float
     """Milliseconds since the epoch."""
@@ -120,23 +121,59 @@ class TimeMark:
     lost: bool = False
     """Whether a step or evaluation was done again later, was skipped, or is left nowhere."""
 
-    def lose(self) -> None:
-        self.lost, self.kind = True, "lost"
+
+class TimeMarks(Sequence[TimeMark]):
+    """The marks of a run in their order, in columns: a run has two for each of its steps."""
+
+    def __init__(self) -> None:
+        self.times_ms, self.tokens, self.lengths_ms = array("d"), array("d"), array("d")
+        self.attempts, self._kinds, self._keys = array("I"), array("B"), array("B")
+        self._skipped, self._lost = array("b"), array("b")
+
+    def append(self, mark: TimeMark) -> None:
+        """Append a mark that is not earlier than the last; a time before it is raised to it."""
+        before_ms = self.times_ms[-1] if self.times_ms else mark.time_ms
+        time_ms = max(mark.time_ms, before_ms)
+        self.times_ms.append(time_ms)
+        self.lengths_ms.append(time_ms - before_ms)
+        self.tokens.append(mark.tokens)
+        self.attempts.append(mark.attempt)
+        self._kinds.append(KINDS.index(mark.kind))
+        self._keys.append(MARK_KEYS.index(mark.key))
+        self._skipped.append(mark.skipped)
+        self._lost.append(mark.lost)
+
+    def __len__(self) -> int:
+        return len(self.times_ms)
+
+    def __getitem__(self, index: int) -> TimeMark:  # type: ignore[override]
+        return TimeMark(
+            self.times_ms[index], KINDS[self._kinds[index]], self.attempts[index], MARK_KEYS[self._keys[index]],
+            self.tokens[index], bool(self._skipped[index]), self.lengths_ms[index], bool(self._lost[index]),
+        )  # fmt: skip
+
+    def lose(self, index: int) -> None:
+        """Count the time before a mark as lost."""
+        self._lost[index], self._kinds[index] = True, KINDS.index("lost")
 
 
-def wall_time(attempts: Sequence[Attempt]) -> list[TimeMark]:
+def wall_time(attempts: Sequence[Attempt]) -> TimeMarks:
     """Return the marks of a run in their order."""
-    marks = [mark for place in range(len(attempts)) for mark in _marks(attempts, place)]
-    for before, mark in pairwise(marks):
-        mark.time_ms = max(mark.time_ms, before.time_ms)
-        mark.ms = mark.time_ms - before.time_ms
+    marks = TimeMarks()
+    next_begin_ms: list[float | None] = [None]
+    for attempt in reversed(attempts):
+        next_begin_ms.append(attempt.events[0].time_ms if attempt.events else next_begin_ms[-1])
+    for number in range(len(attempts)):
+        for mark in _marks(attempts, number, next_begin_ms[len(attempts) - number - 1]):
+            marks.append(mark)
     went_back = again = math.inf
-    """Fewest tokens of later restarts, and of later steps: what has more was done again."""
-    for mark in reversed(marks):
+    """Fewest tokens of later restarts, and of later steps: a mark with more was done again."""
+    for index in range(len(marks) - 1, -1, -1):
+        mark = marks[index]
         if mark.kind in ("productive", "evaluation") and (
             mark.skipped or went_back < mark.tokens or again <= mark.tokens
         ):
-            mark.lose()
+            marks.lose(index)
         if mark.key in ("restart", "run_start"):
             went_back = min(went_back, mark.tokens)
         elif mark.key == "step":
@@ -144,7 +181,8 @@ def wall_time(attempts: Sequence[Attempt]) -> list[TimeMark]:
     return marks
 
 
-def _marks(attempts: Sequence[Attempt], place: int) -> Iterator[TimeMark]:
+def _marks(attempts: Sequence[Attempt], place: int, next_begin_ms: float | None) -> Iterator[TimeMark]:
+    """Yield the marks of an attempt. ``next_begin_ms``: first event of the attempts after it."""
     attempt = attempts[place]
     before = attempts[place - 1] if place else None
     opened = attempt.events[0].time_ms if attempt.events else None
@@ -160,7 +198,7 @@ def _marks(attempts: Sequence[Attempt], place: int) -> Iterator[TimeMark]:
     if opened is not None:
         yield TimeMark(opened, gap, place)
     doing: Kind = "init" if attempt.events else "start"
-    for event in attempt.events[1:]:
+    for event in attempt.events[1:].of(*MARKED):
         if event.key in DURATIONS:
             field, kind = DURATIONS[event.key]
             seconds, tokens = event.number(field) or 0.0, event.number("trained_tokens")
@@ -179,8 +217,7 @@ def _marks(attempts: Sequence[Attempt], place: int) -> Iterator[TimeMark]:
             yield TimeMark(event.time_ms, doing, place, event.key)
         if event.key in TRAINING:
             doing = "other"
-    after = next((other.events[0].time_ms for other in attempts[place + 1 :] if other.events), None)
-    yield from _leaving(attempt, place, doing, after)
+    yield from _leaving(attempt, place, doing, next_begin_ms)
 
 
 def _leaving(attempt: Attempt, place: int, doing: Kind, after_ms: float | None) -> Iterator[TimeMark]:

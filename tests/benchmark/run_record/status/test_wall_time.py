@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from benchmark.run_record.attempt_folder import AttemptEnding, AttemptStart
 from benchmark.run_record.incidents import Incident
-from benchmark.run_record.recorded_events import RecordedEvent
+from benchmark.run_record.recorded_events import RecordedEvent, RecordedEvents, events_of
 from benchmark.run_record.status.wall_time import MEANINGS, Attempt, attempts_of, wall_time
 
 T0 = 1_700_000_000_000
@@ -28,7 +28,9 @@ CAUSES = st.none() | st.builds(
     Incident, TIMES_S, st.just(0), st.just("n1"), st.just(1), st.sampled_from(("hang", "killed")), st.none(),
     st.just("passes"), st.just(""),
 )  # fmt: skip
-ATTEMPTS = st.lists(st.builds(Attempt, st.just("1"), st.lists(EVENTS, max_size=5), STARTS, ENDS, CAUSES), max_size=3)
+ATTEMPTS = st.lists(
+    st.builds(Attempt, st.just("1"), st.lists(EVENTS, max_size=5).map(events_of), STARTS, ENDS, CAUSES), max_size=3
+)
 
 
 @given(ATTEMPTS)
@@ -56,7 +58,7 @@ def test_each_part_of_an_attempt_has_its_kind(tmp_path: Path) -> None:
     ]
     begun_s = T0 / 1000
     start = AttemptStart("1", "7", begun_s, begun_s + 4, begun_s + 5, None, ("n1",))
-    one = Attempt("1", events, start, AttemptEnding(begun_s + 17, 0, "done", ""), None)
+    one = Attempt("1", events_of(events), start, AttemptEnding(begun_s + 17, 0, "done", ""), None)
     assert [(mark.kind, round(mark.ms)) for mark in wall_time([one]) if mark.ms] == [
         ("queue", 4_000),
         ("start", 5_000),
@@ -71,6 +73,8 @@ def test_each_part_of_an_attempt_has_its_kind(tmp_path: Path) -> None:
         ("other", 100),
         ("stop", 1_000),
     ]
-    assert attempts_of(tmp_path, events)[0].events == events
+    assert attempts_of(tmp_path, events_of(events))[0].events == events_of(events)
     (tmp_path / "attempts" / "0001").mkdir(parents=True)  # a job's status is asked for as soon as it begins
-    assert [(attempt.name, attempt.events) for attempt in attempts_of(tmp_path, ())] == [("0001", ())]
+    assert [(attempt.name, attempt.events) for attempt in attempts_of(tmp_path, RecordedEvents())] == [
+        ("0001", RecordedEvents())
+    ]
