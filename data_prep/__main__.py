@@ -15,8 +15,6 @@ COMMANDS = {
     "synthetic-corpus": ("corpus.synthetic_corpus", "SyntheticCorpusCommand"),
     "inspect": ("inspection.inspect_command", "InspectDatasetCommand"),
     "samples": ("sample_order.samples", "SamplesCommand"),
-    "blend": ("sample_order.blend_file", "BlendCommand"),
-    "merge": ("token_files.merge_datasets", "MergeCommand"),
 }
 """The module and the class of each command: a frozen dataclass whose fields are its options."""
 

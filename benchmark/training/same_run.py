@@ -26,7 +26,6 @@ from benchmark.run_record.file_names import CONFIG_FILE, INPUTS_FILE
 from benchmark.training.resume_point import ResumePoint
 from checksums.md5_list import MAY_DIFFER
 from data_prep.sample_order.blend import normalized
-from data_prep.sample_order.blend_file import is_blend_file
 from data_prep.sample_order.token_windows import parse_data_path
 from data_prep.token_files.indexed_dataset import IndexedDataset, bin_path
 from foundation.errors import InputError
@@ -164,8 +163,7 @@ def _datasets(data_path: tuple[str, ...]) -> tuple[list[ContentIdentity], list[f
     if not data_path:
         return [], None
     weights, prefixes = parse_data_path(data_path)
-    is_single_prefix = len(data_path) == 1 and not is_blend_file(data_path[0])
-    return [_dataset(Path(prefix)) for prefix in prefixes], None if is_single_prefix else normalized(weights)
+    return [_dataset(Path(prefix)) for prefix in prefixes], None if len(data_path) == 1 else normalized(weights)
 
 
 def _dataset(prefix: Path) -> ContentIdentity:

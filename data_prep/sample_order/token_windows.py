@@ -18,12 +18,11 @@ from data_prep.sample_order.blend import (
     normalized_twice,
     samples_per_dataset,
 )
-from data_prep.sample_order.blend_file import is_blend_file, read_blend, require_as_blended
 from data_prep.sample_order.kept_index import IndexArray, KeptIndex, index_folder
 from data_prep.sample_order.sample_index import SampleIndex, build_sample_index
 from data_prep.sample_order.shuffled_documents import build_shuffled_index
 from data_prep.token_files.indexed_dataset import IndexedDataset, idx_path
-from data_prep.token_files.merge_datasets import require_same_tokenizer
+from data_prep.token_files.same_tokenizer import require_same_tokenizer
 from foundation.errors import InputError
 from foundation.sizes import require_between
 
@@ -157,7 +156,7 @@ def open_token_windows(
     plus_one: bool = False,
     shuffle_documents: bool = False,
 ) -> TokenWindows:
-    """Open ``P``, the blend ``W P [W2 P2 …]``, or the blend that a file describes (``blend_file``).
+    """Open ``P``, or the blend ``W P [W2 P2 …]``.
 
     ``num_samples``: number of samples that will be read; -1: one whole epoch, for evaluation. ``shuffle_documents``:
     Megatron-Core's order (``shuffled_documents``) and blends instead of those of GPT-3's reference.
@@ -172,12 +171,9 @@ def open_token_windows(
         require_between(num_samples, 0, math.inf, "--num-samples")
     weights, prefixes = parse_data_path(data_path)
     datasets = [IndexedDataset(Path(prefix)) for prefix in prefixes]
-    blended = len(data_path) > 1 or is_blend_file(data_path[0])
-    if is_blend_file(data_path[0]):
-        for part, dataset in zip(read_blend(Path(data_path[0])), datasets, strict=True):
-            require_as_blended(part, dataset, Path(data_path[0]))
+    blended = len(data_path) > 1
     if blended:
-        require_same_tokenizer([dataset.prefix for dataset in datasets], any_dtype=True)
+        require_same_tokenizer([dataset.prefix for dataset in datasets])
     requests, shares, blend_size = [num_samples], [1.0], None
     if blended and shuffle_documents:
         requests, blend_size = megatron_core_samples(num_samples, weights)
@@ -212,13 +208,7 @@ def open_token_windows(
 
 
 def parse_data_path(data_path: Sequence[str]) -> tuple[list[float], list[str]]:
-    """Split ``P``, ``W P [W2 P2 …]`` or the file of a blend into weights and prefixes.
-
-    Raises InputError for any other data path.
-    """
-    if len(data_path) == 1 and is_blend_file(data_path[0]):
-        parts = read_blend(Path(data_path[0]))
-        return [part.weight for part in parts], [str(part.prefix) for part in parts]
+    """Split ``P`` or ``W P [W2 P2 …]`` into weights and prefixes. Raises InputError for any other data path."""
     if len(data_path) == 1:
         return [1.0], list(data_path)
     try:

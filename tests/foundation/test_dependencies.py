@@ -35,6 +35,7 @@ def install(folder: Path, name: str, version: str, metadata: str = "") -> None:
 
 
 def test_requirements_of_an_installed_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("packaging.requirements")  # before the path that it is found on goes
     monkeypatch.setattr(dependencies, "PYPROJECT", tmp_path / "pyproject.toml")
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "another"\n')
@@ -52,10 +53,10 @@ def test_requirements_of_an_installed_package(monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_what_is_missing_is_named_with_what_wants_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.delitem(sys.modules, "matplotlib.figure", raising=False)  # another test may have imported it
-    with pytest.raises(InputError, match=r"^--picture needs matplotlib: pip install matplotlib \(.+\)$"):
-        import_optional("matplotlib.figure", "matplotlib", "--picture")
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    monkeypatch.delitem(sys.modules, "wandb.sdk", raising=False)  # another test may have imported it
+    with pytest.raises(InputError, match=r"^--wandb needs wandb: pip install wandb \(.+\)$"):
+        import_optional("wandb.sdk", "wandb", "--wandb")
     (tmp_path / "there.py").write_text("raise RuntimeError('imported')")
     (tmp_path / "folder").mkdir()
     monkeypatch.syspath_prepend(tmp_path)

@@ -84,7 +84,7 @@ def wrongly_published(case: Case, done: "subprocess.CompletedProcess[str]") -> s
 
 def _is_text(path: Path) -> bool:
     """Whether less or more of it is as good as before."""
-    return path.name.endswith((".json", ".gz", ".zst", ".hashes")) and not path.name.endswith("blend.json")
+    return path.name.endswith((".json", ".gz", ".zst", ".hashes"))
 
 
 def preprocess_differs(case: Case) -> str | None:

@@ -1,6 +1,6 @@
 """Random cases over all commands of data_prep, checkpoint_convert and checksums.
 
-python -m tests.fuzz.fuzz_commands [--cases 1000] [--seed 0] [--command merge] [--kind fault]
+python -m tests.fuzz.fuzz_commands [--cases 1000] [--seed 0] [--command samples] [--kind fault]
 
 ``files``: the command with options of which some are absurd, over files of which some are damaged or none at all, some
 on a server whose answers fail, now and then without the right to one of them. ``fault``: good options and files, and a

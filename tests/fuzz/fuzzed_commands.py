@@ -20,15 +20,11 @@ data_prep validation-subset --input <[01].*>@ --count 4 [--hash-list <list.hashe
 data_prep synthetic-corpus --seed 1|2 --size.shards 1 --size.documents-per-shard 3 --size.validation-documents 1
     [--force] [--json] --output =x
 data_prep samples --data-path <[abc].idx> --seq-length 8 --num-samples 9|-1 --seed 1 [--first 2] [--count 3]
-    [--plus-one] [--documents] [--json] --output =x.npy
+    [--plus-one] [--shuffle-documents] [--documents] [--json] --output =x.npy
 data_prep samples --data-path <c.idx> --tokenizer <m.model> --seq-length 8 --num-samples 9|-1 --seed 1 [--documents]
     [--json] --output =x.npy
-data_prep samples --data-path <ab.blend.json> --seq-length 8 --num-samples 9 --seed 1 [--json] --output =x.npy
-data_prep inspect --data-path <c.idx> [--against <[abc].idx>] [--tokenizer <m.model>] [--json] --tables =x
-data_prep inspect --data-path <ab.blend.json> [--json]
-data_prep inspect --data-path <[abc].idx> [--against <[abc].idx>] --picture =x.svg
-data_prep blend --input <[ac].idx>+ [--weights tokens|equal] [--temperature 2|0.5] [--json] --output =x.blend.json
-data_prep merge --input <[ac].idx>+ [--force] [--json] --output-prefix =x
+data_prep inspect --data-path <c.idx> [--against <[abc].idx>] [--tokenizer <m.model>] [--json]
+data_prep inspect --data-path <[abc].idx> [--against <[abc].idx>] [--json]
 data_prep fetch --from <origin> --what train|tokenizer|checkpoint|validation|validation-subset [--shards 768|768-769]
     [--revision main] [--list] [--json] --output =x
 data_prep plan [--nodes 1] [--cores 64] [--mb-per-s-per-core 3] [--disk-mb-per-s 100] [--network-mb-per-s 9] [--json]

@@ -14,8 +14,6 @@ from checksums.md5_list import digest_folder, format_list
 from data_prep.corpus.c4 import documents_of
 from data_prep.corpus.synthetic_corpus import CorpusSize, write_synthetic_corpus
 from data_prep.preprocessing.preprocess import preprocess
-from data_prep.sample_order.blend_file import write_blend
-from data_prep.token_files.indexed_dataset import IndexedDataset
 from data_prep.tokenizing.tokenizer import train_tokenizer
 from foundation.outputs.digest import md5_file, md5_text
 from tests.support import write_dataset
@@ -53,8 +51,6 @@ def _prepare_datasets(folder: Path) -> None:
     write_dataset(folder / "a", [30, 11, 60, 1, 200], seed=1)
     write_dataset(folder / "b", [5] * 40, seed=2, vocab_size=70_000)
     preprocess([folder / "0.json"], folder / "m.model", folder / "c", workers=1)
-    both = [folder / "a", folder / "c"]
-    write_blend(folder / "ab.blend.json", both, [0.3, 0.7], [IndexedDataset(prefix).num_tokens for prefix in both])
 
 
 def _prepare_checkpoints(folder: Path) -> None:

@@ -38,7 +38,7 @@ class UserFiles:
 
     def take(self, pattern: str, *, spoil: float = 0.4, odd: bool = True) -> Path:
         """A copy of one of the prepared files or folders, with what belongs to it: of a dataset both files, of a
-        stage's output the manifest and list, of a blend its datasets. Perhaps damaged, in a folder of its own, perhaps
+        stage's output the manifest and list. Perhaps damaged, in a folder of its own, perhaps
         of an odd name; gives its path, of a dataset without the ending."""
         found = [path for path in self._sources.glob(pattern) if path.name == pattern or not _belongs(path)]
         chosen = self._draw.choice(sorted(found))
@@ -48,8 +48,6 @@ class UserFiles:
         folder.mkdir()
         target = folder / stem.name
         copies = [(Path(f"{stem}{ending}"), Path(f"{target}{ending}")) for ending in endings]
-        if chosen.name.endswith(".blend.json"):
-            copies += [(path, folder / path.name) for path in self._sources.glob("[ac].*")]
         copies = [(source, copy) for source, copy in copies if source.exists()]
         for source, copy in copies:
             if source.is_dir():

@@ -16,7 +16,6 @@ from benchmark.training.same_run import (
     require_same_inputs,
     write_identities,
 )
-from data_prep.sample_order.blend_file import write_blend
 from foundation.errors import InputError
 from foundation.outputs.manifest import manifest_path
 from tests.benchmark.tiny import CPU, TINY, Inputs
@@ -115,7 +114,7 @@ def test_weights_count_by_their_ratio(config: RunConfig) -> None:
         continued(config.changed(train_data_path=("0.5", first, "0.25", second)), begun)
 
 
-def test_order_number_and_kind_of_the_datasets_count(config: RunConfig, tmp_path: Path) -> None:
+def test_order_number_and_kind_of_the_datasets_count(config: RunConfig) -> None:
     begun = input_identities(config.data)
     first, second = config.data.train_data_path[1::2]
     for other in (("0.5", second, "0.5", first), ("1.0", first), (first,), ("1", first, "1", second, "1", second)):
@@ -124,9 +123,6 @@ def test_order_number_and_kind_of_the_datasets_count(config: RunConfig, tmp_path
     alone = config.changed(valid_data_path=config.data.valid_data_path[1:])
     with pytest.raises(InputError, match="--valid-data-path"):  # a blend of one has a margin, and another order
         continued(alone, begun)
-    blend = tmp_path / "both.blend.json"
-    write_blend(blend, [Path(first), Path(second)], [0.5, 0.5], [1, 1])
-    continued(config.changed(train_data_path=(str(blend),)), begun)
 
 
 def test_it_is_written_and_read(config: RunConfig) -> None:

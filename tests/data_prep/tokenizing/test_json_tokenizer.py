@@ -1,6 +1,7 @@
 """A tokenizer.json: the ids that transformers gives, in datasets of the right width, and files that are none."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -107,12 +108,9 @@ def test_commands_take_it_in_place_of_a_sentencepiece_model(texts: Path, tmp_pat
     assert json.loads(report.stdout)["vocabulary"]["tokens_beyond"] == 0
     asked = ["--seq-length", 16, "--num-samples", 2, "--seed", 1, "--output", tmp_path / "s.npy", "--tokenizer", path]
     assert command("data_prep", "samples", "--data-path", prefix, *asked).returncode == 0
-    copy = tmp_path / "copy"
-    assert command("data_prep", "merge", "--input", prefix, "--output-prefix", copy).returncode == 0
-    assert copy.with_suffix(".bin").read_bytes() == prefix.with_suffix(".bin").read_bytes()
     for ending in (".bin", ".idx"):  # published files come without a manifest
-        prefix.with_suffix(ending).rename(tmp_path / f"published{ending}")
-    assert command("data_prep", "inspect", "--data-path", tmp_path / "published", "--against", copy).returncode == 0
+        shutil.copy(prefix.with_suffix(ending), tmp_path / f"published{ending}")
+    assert command("data_prep", "inspect", "--data-path", tmp_path / "published", "--against", prefix).returncode == 0
 
 
 def model(normalizer: object = None, **fields: Any) -> str:
