@@ -109,7 +109,7 @@ def faults(seed: int, folder: Path) -> Iterator[str]:
         with watched(monkeypatch, folder / "events", sandbox=False) as events:
             found = review([folder / ORG], "4.1.0")
     yield from (f"noticed: {event} {arguments}" for event, arguments in events)
-    yield from (f"{one.found}" for each in found.subjects for one in each.findings if one.rule == STOPPED)
+    yield from (f"{one.observed}" for each in found.subjects for one in each.findings if one.rule == STOPPED)
     stopped = (words for each in found.subjects for one in each.checks for words in one.complaints)
     yield from (words for words in stopped if words.startswith(("this program stopped", "no answer within")))
     if canary.exists() or before != sorted((str(path), path.lstat().st_mtime_ns) for path in package.rglob("*")):

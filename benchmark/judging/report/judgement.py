@@ -106,7 +106,7 @@ class Judgement:
     def problems(self) -> list[tuple[Path, str]]:
         """Return packages whose review stopped, or that hold nothing to review, and the reasons."""
         return [
-            (Path(one.path), next((each.found for each in one.findings if each.rule == STOPPED), EMPTY))
+            (Path(one.path), next((each.observed for each in one.findings if each.rule == STOPPED), EMPTY))
             for one in self.subjects
             if not one.sets
         ]

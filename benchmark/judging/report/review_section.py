@@ -68,21 +68,21 @@ def _finding_rows(judgement: Judgement, near: Callable[[str], str]) -> list[Row]
     """Return each finding once, errors first, with all its places."""
 
     def key(one: Finding) -> tuple[object, ...]:
-        return SEVERITIES.index(one.severity), one.rule, one.found, one.due, one.mend
+        return SEVERITIES.index(one.severity), one.rule, one.observed, one.expected, one.mend
 
     found = sorted((one for subject in judgement.subjects for one in subject.findings), key=key)
     rows = []
     for _, group in groupby(found, key):
         same = list(group)
         one = same[0]
-        first, *more = (near(place) for each in same for place in (each.place, *each.also))
+        first, *more = (near(place) for each in same for place in (each.location, *each.also))
         question = ("Question to the submitter", [one.question]) if one.question and one.mend else None
         cells = (
             Cell(NAMES[one.severity], kind=KINDS[one.severity]),
             Cell(one.rule, said=[one.rules or one.source]),
             Cell(first, folded=(f"and {len(more)} more", more) if more else None),
-            Cell(near(one.found), code=one.text),
-            Cell(near(one.due)),
+            Cell(near(one.observed), code=one.text),
+            Cell(near(one.expected)),
             Cell(near(one.mend or one.question), folded=question),
         )
         rows.append(Row(cells))

@@ -78,8 +78,8 @@ class Deviation:
     path: Path
     line: int | None
     """Line, counted from 1; None for the whole file or folder."""
-    found: str
-    due: str
+    observed: str
+    expected: str
     severity: Severity | None = None
     """Severity, if it is less than the rule's."""
 
@@ -91,9 +91,9 @@ class InLine(Protocol):
     def line(self) -> int: ...
 
 
-def at(run: Run, where: InLine | None, found: str, due: str, severity: Severity | None = None) -> Deviation:
+def at(run: Run, record: InLine | None, observed: str, expected: str, severity: Severity | None = None) -> Deviation:
     """Return a deviation in a line of a log; without ``where``, a deviation of the whole file."""
-    return Deviation(run.log.path, None if where is None else where.line, found, due, severity)
+    return Deviation(run.log.path, None if record is None else record.line, observed, expected, severity)
 
 
 @dataclass(frozen=True)
@@ -124,8 +124,8 @@ class Finding:
     source: str
     path: str
     line: int | None
-    found: str
-    due: str
+    observed: str
+    expected: str
     mend: str
     """Instruction to the submitter; empty for a question."""
     text: str = ""
@@ -139,40 +139,40 @@ class Finding:
     """Other places of one system with the same finding, as ``path:line``."""
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         return self.path if self.line is None else f"{self.path}:{self.line}"
 
 
-def apply(rules: Iterable[Rule[Subject]], subject: Subject, place: Path) -> Iterator[Finding]:
+def apply(rules: Iterable[Rule[Subject]], subject: Subject, subject_path: Path) -> Iterator[Finding]:
     """Yield the findings of every rule in ``subject``, which lies at ``place``.
 
     A rule that raises an exception is a fault of ours: it becomes an error of its own, and the other rules still apply.
     """
     for rule in rules:
         try:
-            for one in rule.check(subject):
-                severity = one.severity or rule.severity
+            for deviation in rule.check(subject):
+                severity = deviation.severity or rule.severity
                 yield Finding(
                     rule.name,
                     severity,
                     f"{FACTS} {rule.source}",
-                    str(one.path),
-                    one.line,
-                    shortened(one.found, MOST_SHOWN),
-                    shortened(one.due, MOST_SHOWN),
+                    str(deviation.path),
+                    deviation.line,
+                    shortened(deviation.observed, MOST_SHOWN),
+                    shortened(deviation.expected, MOST_SHOWN),
                     rule.mend if severity == "error" else "",
                     question=rule.question if severity == "warning" else "",
                     rules=public_rules(rule.source),
                 )
         except Exception as error:
-            yield stopped(f"the rule {rule.name}", error, place)
+            yield stopped(f"the rule {rule.name}", error, subject_path)
 
 
-def stopped(what: str, error: Exception, place: Path) -> Finding:
+def stopped(part: str, error: Exception, path: Path) -> Finding:
     """Return a fault of ours as a finding, so that the reader sees it."""
-    found = shortened(f"{what} stopped: {type(error).__name__}: {error}", MOST_SHOWN)
+    observed = shortened(f"{part} stopped: {type(error).__name__}: {error}", MOST_SHOWN)
     mend = "report it with this file: the fault is this program's; the rest was reviewed"
-    return Finding(STOPPED, "error", "", str(place), None, found, "a review that finishes", mend)
+    return Finding(STOPPED, "error", "", str(path), None, observed, "a review that finishes", mend)
 
 
 def public_rules(source: str) -> str:
@@ -189,9 +189,13 @@ def without_consequences(findings: Sequence[Finding], rules: Iterable[Rule[Any]]
     """Leave out findings that follow from another finding in the same file, by ``Rule.explains``."""
     explaining = {rule.name: rule.explains for rule in rules if rule.explains}
     explained: dict[str, tuple[str, ...]] = {}
-    for one in findings:
-        explained[one.path] = explained.get(one.path, ()) + explaining.get(one.rule, ())
-    return [one for one in findings if one.rule in explaining or not one.rule.startswith(explained[one.path])]
+    for finding in findings:
+        explained[finding.path] = explained.get(finding.path, ()) + explaining.get(finding.rule, ())
+    return [
+        finding
+        for finding in findings
+        if finding.rule in explaining or not finding.rule.startswith(explained[finding.path])
+    ]
 
 
 def merged(findings: Iterable[Finding]) -> list[Finding]:
@@ -200,24 +204,32 @@ def merged(findings: Iterable[Finding]) -> list[Finding]:
     Call this with the findings of one system, so that another system keeps its own.
     """
     groups: dict[tuple[str, str, str], list[Finding]] = {}
-    for one in findings:
-        groups.setdefault((one.rule, NUMBER.sub("#", one.found), NUMBER.sub("#", one.due)), []).append(one)
+    for finding in findings:
+        groups.setdefault(
+            (finding.rule, NUMBER.sub("#", finding.observed), NUMBER.sub("#", finding.expected)), []
+        ).append(finding)
     return [
-        replace(first, also=tuple(dict.fromkeys(one.place for one in rest if one.place != first.place))[:MOST_ALSO])
-        for first, *rest in groups.values()
+        replace(
+            first,
+            also=tuple(dict.fromkeys(finding.location for finding in duplicates if finding.location != first.location))[
+                :MOST_ALSO
+            ],
+        )
+        for first, *duplicates in groups.values()
     ]
 
 
 def quoted(findings: Sequence[Finding]) -> list[Finding]:
     """Return the findings with their lines; every file is read once. The line is empty if the file cannot be read."""
-    wanted: dict[str, set[int]] = {}
-    for one in findings:
-        if one.line is not None:
-            wanted.setdefault(one.path, set()).add(one.line)
+    line_numbers: dict[str, set[int]] = {}
+    for finding in findings:
+        if finding.line is not None:
+            line_numbers.setdefault(finding.path, set()).add(finding.line)
     lines: dict[str, dict[int, str]] = {}
-    for path, numbers in wanted.items():
+    for path, numbers in line_numbers.items():
         with contextlib.suppress(OSError):
             lines[path] = lines_by_number(read_regular(Path(path), MOST_BYTES), numbers)
     return [
-        replace(one, text=shortened(lines.get(one.path, {}).get(one.line or 0, ""), MOST_QUOTED)) for one in findings
+        replace(finding, text=shortened(lines.get(finding.path, {}).get(finding.line or 0, ""), MOST_QUOTED))
+        for finding in findings
     ]

@@ -32,8 +32,8 @@ def null_for_nan(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {name: null_for_nan(one) for name, one in value.items()}
-    return [null_for_nan(one) for one in value] if isinstance(value, list | tuple) else value
+        return {name: null_for_nan(entry) for name, entry in value.items()}
+    return [null_for_nan(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
 def _subject(subject: SubjectReview) -> dict[str, Any]:
@@ -48,16 +48,17 @@ def _subject(subject: SubjectReview) -> dict[str, Any]:
         "not_applicable": list(subject.declined),
         "findings": [_finding(subject, finding) for finding in subject.findings],
         "results": [
-            {**asdict(score), "convergence": _convergence(one.convergence)}
-            for score, one in zip(subject.scores, subject.sets, strict=True)
+            {**asdict(score), "convergence": _convergence(results.convergence)}
+            for score, results in zip(subject.scores, subject.sets, strict=True)
         ],
     }
 
 
 def _finding(subject: SubjectReview, finding: Finding) -> dict[str, Any]:
-    """Return a finding with paths relative to the subject's folder."""
-    near = {"path": subject.near(finding.path), "also": [subject.near(place) for place in finding.also]}
-    return {**asdict(finding), **near}
+    """Return a finding with paths relative to the subject's folder, under the keys that docs/review.md gives."""
+    near = {"path": subject.near(finding.path), "also": [subject.near(location) for location in finding.also]}
+    keys = {"observed": "found", "expected": "due"}
+    return {keys.get(name, name): value for name, value in asdict(finding).items()} | near
 
 
 def _convergence(result: Convergence) -> dict[str, Any]:

@@ -50,13 +50,13 @@ def review_and_print(
     """
     if not paths:
         raise InputError("nothing to review; give result files, a run folder or a package (see --help)")
-    found = review(paths, ruleset, references)
-    print_review(found, review_console())
+    result = review(paths, ruleset, references)
+    print_review(result, review_console())
     if json_file is not None:
-        write_text(json_file, json.dumps(review_as_json(found), indent=1) + "\n")
+        write_text(json_file, json.dumps(review_as_json(result), indent=1) + "\n")
     if page is not None:
-        print(page(found))
-    return 0 if found.passed else 1
+        print(page(result))
+    return 0 if result.passed else 1
 
 
 def review_console() -> Console:
@@ -65,24 +65,24 @@ def review_console() -> Console:
     return Console(highlight=False, width=max(plain.width, NARROWEST) if plain.is_terminal else NARROWEST)
 
 
-def print_review(found: Review, out: Console) -> None:
-    if len(found.subjects) > 1:
-        counts = Counter(subject.verdict for subject in found.subjects)
-        told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in WORST_FIRST if counts[verdict])
-        words = f"{found.verdict.upper()}  of {len(found.subjects)} results {told}, in {found.seconds:.1f} s"
-        _say(out, words, VERDICT_STYLES[found.verdict])
-        for table in (leaderboard(found), _references(found)):
+def print_review(result: Review, out: Console) -> None:
+    if len(result.subjects) > 1:
+        counts = Counter(subject.verdict for subject in result.subjects)
+        summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in WORST_FIRST if counts[verdict])
+        words = f"{result.verdict.upper()}  of {len(result.subjects)} results {summary}, in {result.seconds:.1f} s"
+        _say(out, words, VERDICT_STYLES[result.verdict])
+        for table in (leaderboard(result), _references(result)):
             _print_table(out, f"\n{table}\n")
-    for subject in found.subjects:
+    for subject in result.subjects:
         _print_subject(subject, out)
-    if found.sandbox:
-        _say(out, f"official checkers: {found.sandbox}")
+    if result.sandbox:
+        _say(out, f"official checkers: {result.sandbox}")
 
 
-def leaderboard(found: Review) -> str:
+def leaderboard(result: Review) -> str:
     """Return a row per system, the best score of each benchmark first; systems without a score have no rank."""
-    systems = [(score, subject) for subject in found.subjects for score in subject.scores]
-    systems.sort(key=lambda one: (one[0].benchmark, one[0].minutes is None, one[0].minutes or 0))
+    systems = [(score, subject) for subject in result.subjects for score in subject.scores]
+    systems.sort(key=lambda row: (row[0].benchmark, row[0].minutes is None, row[0].minutes or 0))
     rows, ranked = [], Counter[str]()
     for score, subject in systems:
         ranked[score.benchmark] += 1
@@ -97,33 +97,35 @@ def leaderboard(found: Review) -> str:
     return table_text(BOARD, rows, right=(0, 4))
 
 
-def _references(found: Review) -> str:
+def _references(result: Review) -> str:
     """Return the reference points that all results are compared with, a row for each benchmark, ruleset and batch
     size."""
     rows = {
         (
-            f"{one.judged.name} {one.ruleset}",
+            f"{results.judged.name} {results.ruleset}",
             f"{point.batch_size:,.0f}",
-            f"{one.judged.count(point.mean)} {one.judged.unit}",
-            one.judged.count(point.least),
+            f"{results.judged.count(point.mean)} {results.judged.unit}",
+            results.judged.count(point.least),
         ): None
-        for subject in found.subjects
-        for one in subject.sets
-        for point in one.convergence.points
+        for subject in result.subjects
+        for results in subject.sets
+        for point in results.convergence.points
     }
     return table_text(("reference points", "batch size", "mean", "least"), sorted(rows), right=(1, 2, 3))
 
 
 def _print_subject(subject: SubjectReview, out: Console) -> None:
     counts = ", ".join(_count(len(subject.of(kind)), kind) for kind in SEVERITIES if subject.of(kind))
-    what = "package" if subject.kind == "package" else _count(sum(len(one.files) for one in subject.sets), "run")
+    contents = (
+        "package" if subject.kind == "package" else _count(sum(len(results.files) for results in subject.sets), "run")
+    )
     heading = printable(f"{subject.verdict.upper()}  {subject.path.replace(f'{Path.cwd()}{os.sep}', '')}")
     out.print(Text(heading, VERDICT_STYLES[subject.verdict]), soft_wrap=True)  # a path is not folded
-    _say(out, f"  {what}, ruleset {subject.ruleset}" + (f": {counts}" if counts else ""), "bold")
+    _say(out, f"  {contents}, ruleset {subject.ruleset}" + (f": {counts}" if counts else ""), "bold")
     _print_findings(subject.of("error"), subject, out)
     _print_official(subject, out)
-    for score, one in zip(subject.scores, subject.sets, strict=True):
-        _print_score(score, one, out)
+    for score, results in zip(subject.scores, subject.sets, strict=True):
+        _print_score(score, results, out)
     _print_findings([*subject.of("warning"), *subject.of("note")], subject, out)
     out.print()
 
@@ -146,7 +148,7 @@ def _print_official(subject: SubjectReview, out: Console) -> None:
         _say(out, f"  {note}", "cyan")
 
 
-def _print_score(score: Score, one: ResultSet, out: Console) -> None:
+def _print_score(score: Score, results: ResultSet, out: Console) -> None:
     words = f"no score: {score.why_no_score}"
     if score.minutes is not None and score.measured_minutes is not None:
         scaled = f" = {score.measured_minutes:.2f} measured x {score.factor:.4f}" if score.factor != 1 else ""
@@ -156,7 +158,7 @@ def _print_score(score: Score, one: ResultSet, out: Console) -> None:
         words = f"{score.accelerators} x {score.accelerator}: {score.tokens_per_s_per_accelerator:,.0f} tokens/s"
         mfu = "" if score.mfu is None else f", MFU {score.mfu:.1%} of {score.peak_tflops:g} (BF16, dense)"
         _say(out, f"  {words}, {score.tflops_per_accelerator:,.3g} TFLOP/s each{mfu}")
-    _say(out, f"  convergence: {_convergence(one.convergence, one.judged)}")
+    _say(out, f"  convergence: {_convergence(results.convergence, results.judged)}")
     rows = [[shortened(cell, MOST_CELL) for cell in _cells(run)] for run in score.runs]
     _print_table(out, textwrap.indent(table_text(RUN_COLUMNS, rows), "  "))
 
@@ -194,21 +196,26 @@ def _cells(run: RunScore) -> Iterator[str]:
 def _print_findings(findings: Sequence[Finding], subject: SubjectReview, out: Console) -> None:
     """Print each finding with its places, the line, what is expected, what to do or answer, and the rule; of each rule,
     print only the first findings."""
-    shown: Counter[str] = Counter()
-    for one in findings:
-        shown[one.rule] += 1
-        if shown[one.rule] > MOST_OF_A_RULE:
+    printed: Counter[str] = Counter()
+    for finding in findings:
+        printed[finding.rule] += 1
+        if printed[finding.rule] > MOST_OF_A_RULE:
             continue
-        places = [subject.near(place) for place in (one.place, *one.also[:MOST_PLACES])]
-        if len(one.also) > MOST_PLACES:
-            places.append(f"and {len(one.also) - MOST_PLACES} more")
-        words = f"  {one.severity:8} {', '.join(places)}: {one.found}; expected: {one.due}"
-        _say(out, words, COLOURS[one.severity], indent=11, whole_words=False)
-        rule = f"{one.rule}: {one.rules}; {one.source}"
-        for title, text in (("line", one.text), ("fix", one.mend), ("question", one.question), ("rule", rule)):
+        locations = [subject.near(location) for location in (finding.location, *finding.also[:MOST_PLACES])]
+        if len(finding.also) > MOST_PLACES:
+            locations.append(f"and {len(finding.also) - MOST_PLACES} more")
+        words = f"  {finding.severity:8} {', '.join(locations)}: {finding.observed}; expected: {finding.expected}"
+        _say(out, words, COLOURS[finding.severity], indent=11, whole_words=False)
+        rule = f"{finding.rule}: {finding.rules}; {finding.source}"
+        for title, text in (
+            ("line", finding.text),
+            ("fix", finding.mend),
+            ("question", finding.question),
+            ("rule", rule),
+        ):
             if text:
                 _say(out, f"           {title}: {text}", indent=13, whole_words=False)
-    for rule, count in shown.items():
+    for rule, count in printed.items():
         if count > MOST_OF_A_RULE:
             _say(out, f"  {rule}: {count - MOST_OF_A_RULE} more findings; --json has all")
 

@@ -1,7 +1,7 @@
 """Run ``review``: apply the official checkers and our own rules to results and packages, and reach a verdict."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -9,11 +9,21 @@ from typing import Literal
 from benchmark.judging.results.convergence import USUAL_REFERENCES, ReferenceChoice, custom_points
 from benchmark.judging.results.score import Score, score
 from benchmark.judging.results.subjects import ResultSet, Subject, SubmissionPackage, find_subjects
-from benchmark.judging.review.findings import Finding, Severity, apply, merged, quoted, stopped, without_consequences
+from benchmark.judging.review.findings import (
+    Finding,
+    Run,
+    Severity,
+    apply,
+    merged,
+    quoted,
+    stopped,
+    without_consequences,
+)
 from benchmark.judging.review.official.official_checkers import COMPLIANCE, REPOSITORY, inapplicable, run_checkers
 from benchmark.judging.review.official.stored_runs import usual_folder
 from benchmark.judging.review.official.tool_process import tool_process
 from benchmark.judging.review.official.tool_verdicts import ToolVerdict
+from benchmark.judging.review.rules.copy_rules import RoundRuns, round_copies
 from benchmark.judging.review.rules.rule_table import LOG_RULES, PACKAGE_RULES, ROUND_RULES, SET_RULES
 from foundation.progress import progress
 
@@ -49,10 +59,14 @@ class SubjectReview:
         return bool(self.checks) and all(check.passed for check in self.checks) and not self.of("error")
 
     @property
+    def runs(self) -> list[Run]:
+        return [run for results in self.sets for run in results.runs]
+
+    @property
     def root(self) -> Path:
         """Return the folder from which paths are shown: the package, or the common folder of all runs' files."""
         path = Path(self.path)
-        return path.parent if any(path in one.files for one in self.sets) else path
+        return path.parent if any(path in results.files for results in self.sets) else path
 
     def near(self, text: str) -> str:
         """Return a path, or a text with paths, without the folder that all of them share."""
@@ -65,7 +79,9 @@ class SubjectReview:
     @property
     def declined(self) -> dict[str, str]:
         """Return the official tools that have nothing to check here, and the reasons."""
-        return {tool: why for one in self.sets if self.kind == "runs" for tool, why in inapplicable(one).items()}
+        return {
+            tool: why for results in self.sets if self.kind == "runs" for tool, why in inapplicable(results).items()
+        }
 
 
 @dataclass(frozen=True)
@@ -81,7 +97,7 @@ class Review:
     def verdict(self) -> Verdict:
         """Return the worst verdict of its subjects; rejected if there is none."""
         verdicts = {subject.verdict for subject in self.subjects}
-        return next((one for one in WORST_FIRST if one in verdicts), "rejected")
+        return next((verdict for verdict in WORST_FIRST if verdict in verdicts), "rejected")
 
     @property
     def passed(self) -> bool:
@@ -110,17 +126,21 @@ def with_copies(subjects: Sequence[SubjectReview]) -> tuple[SubjectReview, ...]:
     Packages of other folders are other rounds, whose logs may be submitted again; loose runs may be those that a
     package was made from.
     """
-    runs = {one.path: [run for each in one.sets for run in each.runs] for one in subjects if one.kind == "package"}
-    reviews = []
-    for one in subjects:
-        path = Path(one.path)
-        beside = (other for other in runs if other != one.path and Path(other).parent == path.parent)
-        others = [run for other in beside for run in runs[other]]
-        if one.kind == "package" and others:
-            found = quoted(merged(apply(ROUND_RULES, (runs[one.path], others), path)))
-            one = replace(one, findings=_worst_first((*one.findings, *found)))
-        reviews.append(one)
-    return tuple(reviews)
+    by_folder: dict[Path, list[SubjectReview]] = {}
+    for subject in subjects:
+        if subject.kind == "package":
+            by_folder.setdefault(Path(subject.path).parent, []).append(subject)
+    copied: dict[Path, tuple[str, Path]] = {}
+    for packages in by_folder.values():
+        copied |= round_copies([subject.runs for subject in packages])
+    return tuple(_with_copies_of(subject, copied) for subject in subjects)
+
+
+def _with_copies_of(subject: SubjectReview, copied: Mapping[Path, tuple[str, Path]]) -> SubjectReview:
+    if subject.kind != "package":
+        return subject
+    findings = quoted(merged(apply(ROUND_RULES, RoundRuns(copied, subject.runs), Path(subject.path))))
+    return replace(subject, findings=_worst_first((*subject.findings, *findings)))
 
 
 def _worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -132,14 +152,14 @@ def own_findings(subject: Subject) -> tuple[Finding, ...]:
 
     A finding stands once per system, with its line; findings that only follow from another are left out.
     """
-    found: list[Finding] = []
-    for one in _sets(subject):
-        mine = [finding for run in one.runs for finding in apply(LOG_RULES, run, run.log.path)]
-        mine += apply(SET_RULES, one, one.path)
-        found += merged(without_consequences(mine, (*LOG_RULES, *SET_RULES)))
+    findings: list[Finding] = []
+    for results in _sets(subject):
+        of_set = [finding for run in results.runs for finding in apply(LOG_RULES, run, run.log.path)]
+        of_set += apply(SET_RULES, results, results.path)
+        findings += merged(without_consequences(of_set, (*LOG_RULES, *SET_RULES)))
     if isinstance(subject, SubmissionPackage):
-        found += merged(apply(PACKAGE_RULES, subject, subject.path))
-    return _worst_first(quoted(found))
+        findings += merged(apply(PACKAGE_RULES, subject, subject.path))
+    return _worst_first(quoted(findings))
 
 
 def subject_review(subject: Subject, checks: Sequence[ToolVerdict]) -> SubjectReview:
@@ -151,14 +171,14 @@ def subject_review(subject: Subject, checks: Sequence[ToolVerdict]) -> SubjectRe
     bare = SubjectReview(kind, str(subject.path), subject.ruleset, tuple(checks), (), (), ())
     try:
         sets, findings = _sets(subject), own_findings(subject)
-        scores = tuple(score(one) for one in sets)
+        scores = tuple(score(results) for results in sets)
         return replace(bare, checks=excused(checks, sets, findings), findings=findings, sets=sets, scores=scores)
     except Exception as error:
         return replace(bare, findings=(stopped("the review", error, subject.path),))
 
 
 def excused(
-    checks: Iterable[ToolVerdict], sets: Sequence[ResultSet], findings: Sequence[Finding]
+    checks: Sequence[ToolVerdict], sets: Sequence[ResultSet], findings: Sequence[Finding]
 ) -> tuple[ToolVerdict, ...]:
     """Return the checks, with those excused that fail on something that a round accepts.
 
@@ -166,24 +186,23 @@ def excused(
     (docs/facts/mlperf_review.md 4.3). The repository checker refuses names in the code that the round accepted, which
     are notes of our rule about files.
     """
-    found = tuple(checks)
-    why = {}
-    for one in sets:
-        names = [str(path) for path in one.files]
-        wrong = [each for each in found if each.tool == COMPLIANCE.name and each.subject in names and not each.passed]
-        aborted = {str(run.log.path) for run in one.runs if run.was_aborted}
-        if len(names) == one.judged.runs and len(wrong) == 1 and wrong[0].subject in aborted:
-            allowed = f"this run does not comply, which is allowed to {one.judged.one_of}"
-            why[COMPLIANCE.name, wrong[0].subject] = f"{Path(wrong[0].subject).name}: {allowed}"
-    if {one.severity for one in findings if one.rule == "package.files"} == {"note"}:
-        why |= {
-            (REPOSITORY.name, each.subject): "the round accepted the names that this checker refuses" for each in found
-        }
+    reasons = {}
+    for results in sets:
+        names = [str(path) for path in results.files]
+        failing = [check for check in checks if check.tool == COMPLIANCE.name and check.subject in names]
+        failing = [check for check in failing if not check.passed]
+        aborted = {str(run.log.path) for run in results.runs if run.was_aborted}
+        if len(names) == results.judged.runs and len(failing) == 1 and failing[0].subject in aborted:
+            allowed = f"this run does not comply, which is allowed to {results.judged.one_of}"
+            reasons[COMPLIANCE.name, failing[0].subject] = f"{Path(failing[0].subject).name}: {allowed}"
+    if {finding.severity for finding in findings if finding.rule == "package.files"} == {"note"}:
+        accepted = "the round accepted the names that this checker refuses"
+        reasons |= {(REPOSITORY.name, check.subject): accepted for check in checks}
     return tuple(
-        replace(each, outcome="excused", notes=(*each.notes, why[each.tool, each.subject]))
-        if each.outcome == "failed" and (each.tool, each.subject) in why
-        else each
-        for each in found
+        replace(check, outcome="excused", notes=(*check.notes, reasons[check.tool, check.subject]))
+        if check.outcome == "failed" and (check.tool, check.subject) in reasons
+        else check
+        for check in checks
     )
 
 

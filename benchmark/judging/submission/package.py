@@ -201,4 +201,6 @@ def require_accepted(folder: Path, ruleset: str, given: Mapping[str, str]) -> tu
 
 def _problem(finding: Finding) -> str:
     also = f" (also in {', '.join(finding.also)})" if finding.also else ""
-    return f"{finding.place}: {finding.found}; expected {finding.due}; {finding.mend or finding.question}{also}"
+    return (
+        f"{finding.location}: {finding.observed}; expected {finding.expected}; {finding.mend or finding.question}{also}"
+    )

@@ -63,8 +63,8 @@ def _records(content: bytes) -> Iterator[tuple[int, str]]:
     """Yield line and text of each record, as the tools read it: what follows the last token of a line."""
     token = TOKEN.encode()
     for number, line in enumerate(with_plain_newlines(content).split(b"\n"), 1):
-        _, found, record = line.rpartition(token)
-        if found:
+        _, separator, record = line.rpartition(token)
+        if separator:
             yield number, record.decode("latin-1").strip()
 
 
@@ -106,8 +106,8 @@ def bounded(value: Any, changes: Counter[str], most_text: int = MOST_TEXT, depth
 def _emptied(record: Any) -> Any:
     if not isinstance(record, dict):
         return None
-    known = {name: record[name] for name in ("namespace", "time_ms", "event_type", "key") if name in record}
-    return {name: value for name, value in known.items() if len(json.dumps(value)) <= MOST_TEXT * 2} | {
+    fields = {name: record[name] for name in ("namespace", "time_ms", "event_type", "key") if name in record}
+    return {name: value for name, value in fields.items() if len(json.dumps(value)) <= MOST_TEXT * 2} | {
         "value": None,
         "metadata": {},
     }

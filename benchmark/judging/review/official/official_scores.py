@@ -26,7 +26,7 @@ def official_scores(package: SubmissionPackage, table: str, renamed: Mapping[str
         row = rows.get(copies.get(results.name, results.name), {})
         prefix = f"{_folder(results)}:"
         columns = {name.removeprefix(prefix): value for name, value in row.items() if name.startswith(prefix)}
-        scores[_place(results)] = {
+        scores[_scored_as(results)] = {
             name: value for name, value in columns.items() if value is not None and value == value
         }
     return scores
@@ -36,7 +36,7 @@ def _folder(results: ResultSet) -> str:
     return results.judged.name if results.folder is None else results.folder.name
 
 
-def _place(results: ResultSet) -> str:
+def _scored_as(results: ResultSet) -> str:
     return f"{results.name}/{_folder(results)}"
 
 
@@ -45,7 +45,7 @@ def score_differences(package: SubmissionPackage, table: OfficialScores) -> list
     ours."""
     wrong = [] if table else [f"no {' or '.join(names_in(package.ruleset))} results in its table of scores"]
     for results in package.sets if table else ():
-        columns, judged = table[_place(results)], results.judged
+        columns, judged = table[_scored_as(results)], results.judged
         minutes, count = columns.get("time_to_train"), columns.get("samples_to_converge")
         ours, middle = score(results).minutes, results.convergence.middle
         if not isinstance(minutes, int | float):

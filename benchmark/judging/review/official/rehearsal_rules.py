@@ -23,11 +23,11 @@ def rehearsal_rules(judged: Judged, ruleset: str, folder: Path) -> tuple[Path, l
     for name in ("common.yaml", "closed_common.yaml", f"closed_{judged.stands_for}.yaml"):
         text = (official / name).read_text().replace(f"training_{ruleset}/", f"{folder}/")
         rules = yaml.load(text, Loader=yaml.BaseLoader)
-        for place, rule in enumerate(rules):
+        for index, rule in enumerate(rules):
             key = _key(rule)
             # common.yaml only asks that an evaluation has its position; the accuracy window is the benchmark's
             if key in replacing and (name != "common.yaml" or key != "eval_accuracy"):
-                rules[place] = replacing[key]
+                rules[index] = replacing[key]
                 used.add(key)
         Path(folder, name).write_text(yaml.safe_dump(rules, sort_keys=False))
     assert used == set(replacing), "the official rules have no such key"
@@ -52,7 +52,7 @@ def _own_entries(judged: Judged, folder: Path) -> dict[str, Any]:
             text = text.replace(f"{{{name}}}", str(value))
     lacking = tuple(f"{{{name}}}" for name, value in values.items() if value is None)
     rules = yaml.load(text, Loader=yaml.BaseLoader)
-    return {str(_key(rule)): rule for rule in rules if not any(one in str(rule) for one in lacking)}
+    return {str(_key(rule)): rule for rule in rules if not any(name in str(rule) for name in lacking)}
 
 
 def _key(rule: Any) -> str | None:

@@ -41,7 +41,7 @@ class StoredRuns:
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder if folder is not None and _made_private(folder) else None
-        self.found = 0
+        self.reused = 0
         """Number of runs that were found."""
 
     def get(self, digest: str) -> StoredRun | None:
@@ -52,7 +52,7 @@ class StoredRuns:
             run = StoredRun(**json.loads(gzip.decompress((self.folder / digest).read_bytes())))
         except (OSError, ValueError, TypeError, EOFError):
             return None
-        self.found += 1
+        self.reused += 1
         return run
 
     def put(self, digest: str, run: StoredRun) -> None:

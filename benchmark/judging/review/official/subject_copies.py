@@ -66,7 +66,7 @@ class SubjectCopies:
             why = str(error) if isinstance(error, UnfitFile) else error.strerror
             self.notes[f"the tools got {path.name!r} empty: {why}"] = None
         self.unused -= len(content)
-        _made(self.folder / target).write_bytes(content)
+        _in_folder(self.folder / target).write_bytes(content)
         self.renamed[target] = str(path)
 
     def _copied(self, path: Path, target: str, ruleset: str) -> bytes:
@@ -126,7 +126,7 @@ class SubjectCopies:
             shutil.copytree(self.folder, folder)
             return replace(self, folder=folder)
         for target, renamed in names.items():
-            shutil.copyfile(self.folder / target, _made(folder / renamed))
+            shutil.copyfile(self.folder / target, _in_folder(folder / renamed))
         return SubjectCopies(
             folder,
             {names[target]: path for target, path in self.renamed.items() if target in names},
@@ -158,7 +158,7 @@ class SubjectCopies:
                 os.truncate(copy, MOST_IN_REPOSITORY + 1 if entry.size > MOST_IN_REPOSITORY else 0)
 
 
-def _made(path: Path) -> Path:
+def _in_folder(path: Path) -> Path:
     """Return the path, in a folder that is there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     return path

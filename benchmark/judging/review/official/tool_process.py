@@ -89,17 +89,17 @@ class ToolProcess:
                 process.stdin.flush()
             except (OSError, ValueError) as error:  # ValueError: end() has closed it
                 raise ServerEndedError("the process of the official tools has ended") from error
-        found = answer.result()
+        ending = answer.result()
         text = output.read_bytes().decode("utf-8", "replace") if output.exists() else ""
         output.unlink(missing_ok=True)
-        status = None if found["status"] == LATE else int(found["status"])
-        return ToolRun(status, text, found["seconds"])
+        status = None if ending["status"] == LATE else int(ending["status"])
+        return ToolRun(status, text, ending["seconds"])
 
     @property
     def account(self) -> str:
         """Return in one line what the tools could not reach, and how many were not asked again."""
-        kept = f"{self.stored.found} outcomes of the same bytes by earlier reviews" if self.stored.found else ""
-        return "; ".join(filter(None, (self.sandbox if self._process is not None else "", kept)))
+        reused = f"{self.stored.reused} outcomes of the same bytes by earlier reviews" if self.stored.reused else ""
+        return "; ".join(filter(None, (self.sandbox if self._process is not None else "", reused)))
 
     @cached_property
     def sandbox(self) -> str:
@@ -130,8 +130,8 @@ class ToolProcess:
         if self._process is None:
             outside = self.scratch / "outside"
             outside.write_text("")
-            found = (importlib.util.find_spec(name) for name in LIBRARIES)
-            extra = list(dict.fromkeys(str(Path(spec.origin).parents[1]) for spec in found if spec and spec.origin))
+            specs = (importlib.util.find_spec(name) for name in LIBRARIES)
+            extra = list(dict.fromkeys(str(Path(spec.origin).parents[1]) for spec in specs if spec and spec.origin))
             readable = [str(ROOT / "benchmark" / "judging"), *extra, sys.prefix, sys.base_prefix]
             start = [str(ROOT), extra, str(self.scratch), readable, str(outside)]
             handed_on = {name: os.environ[name] for name in HANDED_ON if name in os.environ}

@@ -127,15 +127,15 @@ def _close_files(library: ctypes.CDLL, writable: Iterable[str], readable: Iterab
 def _allow(library: ctypes.CDLL, rules: int, path: str, rights: int) -> None:
     """Allow ``rights`` at and below a path; a path that is not there needs no rule."""
     try:
-        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
         return
     try:
-        if not stat.S_ISDIR(os.fstat(place).st_mode):
+        if not stat.S_ISDIR(os.fstat(handle).st_mode):
             rights &= ~FOLDER_ONLY
-        library.syscall(LANDLOCK_ADD_RULE, rules, 1, struct.pack("=Qi", rights, place), 0)
+        library.syscall(LANDLOCK_ADD_RULE, rules, 1, struct.pack("=Qi", rights, handle), 0)
     finally:
-        os.close(place)
+        os.close(handle)
 
 
 def _close_calls(library: ctypes.CDLL) -> None:

@@ -115,8 +115,8 @@ def _status(process: int, late: bool) -> int | str | None:
         _kill(process)
         os.waitpid(process, 0)
         return LATE
-    found, status = os.waitpid(process, os.WNOHANG)
-    if found == 0:
+    child, status = os.waitpid(process, os.WNOHANG)
+    if child == 0:
         return None
     _kill(process)  # processes that it left in its group
     return os.waitstatus_to_exitcode(status)

@@ -150,7 +150,7 @@ def _unproven(task: Task, text: str) -> list[str]:
         for pattern, times in task.must.items()
         if counts[pattern] != times
     ]
-    return lacking + [f"the output has {_plain(one)!r}" for one in task.must_not if re.search(one, text)]
+    return lacking + [f"the output has {_plain(pattern)!r}" for pattern in task.must_not if re.search(pattern, text)]
 
 
 def _complaints(text: str) -> list[str]:

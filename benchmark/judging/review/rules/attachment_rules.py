@@ -61,12 +61,12 @@ class NodePower:
     efficiency: float
 
 
-def evidence(one: ResultSet) -> Iterator[Deviation]:
+def evidence(results: ResultSet) -> Iterator[Deviation]:
     """Check the links of the evidence: links that no honest run leaves are errors. The extent of the evidence is a
     note, since a full disk costs evidence, not the run."""
-    for log, run in zip(one.files, one.runs, strict=True):
+    for log, run in zip(results.files, results.runs, strict=True):
         folder = log.parent
-        if one.package is not None:
+        if results.package is not None:
             package, system = folder.parents[2], folder.parent.name
             folder = package / "benchmarks" / folder.name / "implementations" / system / FOLDER / log.stem
         elif len(list(folder.glob(RESULT_FILES))) > 1:
@@ -74,65 +74,71 @@ def evidence(one: ResultSet) -> Iterator[Deviation]:
         path = folder / EVIDENCE_FILE
         if not path.is_file() or not run.log.events:
             continue
-        due = f"to train a stretch again: python -m benchmark replay {folder} --steps FIRST:LAST --log {log.name}"
+        expected = f"to train a stretch again: python -m benchmark replay {folder} --steps FIRST:LAST --log {log.name}"
         try:
             chain = read_chain(path)
             faults = broken_links(chain, log)
         except (InputError, OSError) as error:
-            found = f"evidence that is not read: {error}".replace(f"{folder}/", "")
-            yield Deviation(path, None, found, "nothing", "note")
+            observed = f"evidence that is not read: {error}".replace(f"{folder}/", "")
+            yield Deviation(path, None, observed, "nothing", "note")
             continue
         for fault in faults[:MOST_TOLD]:
             where = "" if fault.step is None else f"step {fault.step}: "
             yield Deviation(path, fault.line, f"{where}{fault.what}: {fault.recorded}", fault.found)
         steps = chain.links[-1].record.step if chain.links else 0
-        yield Deviation(path, None, "; ".join(gaps(chain)) or f"evidence of {steps} steps", due, "note")
+        yield Deviation(path, None, "; ".join(gaps(chain)) or f"evidence of {steps} steps", expected, "note")
 
 
-def energy(one: ResultSet) -> Iterator[Deviation]:
+def energy(results: ResultSet) -> Iterator[Deviation]:
     """Check the energy. Less energy than the arithmetic takes on the best devices is impossible; more power than the
     devices can take, and unmeasured time, are questions."""
-    for path, run in zip(one.files, one.runs, strict=True):
+    for path, run in zip(results.files, results.runs, strict=True):
         folder = path.parent / POWER / path.stem
-        paths = [each for each in children(folder) if each.match("node_*.txt") and is_regular(each)][:MOST_NODES]
-        if one.folder is not None and paths:
-            yield from _of_run(one, run, folder, paths)
+        paths = [path for path in children(folder) if path.match("node_*.txt") and is_regular(path)][:MOST_NODES]
+        if results.folder is not None and paths:
+            yield from _of_run(results, run, folder, paths)
 
 
-def _of_run(one: ResultSet, run: Run, folder: Path, paths: list[Path]) -> Iterator[Deviation]:
-    nodes = None if one.system is None else one.system.count("number_of_nodes")
-    devices = None if one.system is None else one.system.accelerators
+def _of_run(results: ResultSet, run: Run, folder: Path, paths: list[Path]) -> Iterator[Deviation]:
+    nodes = None if results.system is None else results.system.count("number_of_nodes")
+    devices = None if results.system is None else results.system.accelerators
     logs: dict[Path, NodePower] = {}
     for path in paths:
         try:
             logs[path] = _node(path)
         except (OSError, ValueError) as error:
-            due = "power_measurement_start, power_reading with a number of watts as its value, power_measurement_stop"
-            yield Deviation(path, None, str(error), due, "warning")
+            expected = (
+                "power_measurement_start, power_reading with a number of watts as its value, power_measurement_stop"
+            )
+            yield Deviation(path, None, str(error), expected, "warning")
             break
     else:
         watts = sum(node.mean_w * node.efficiency for node in logs.values())
         joules = watts * (run.run_ms or 0) / 1000
-        most = MOST_FLOP_PER_J * 8 / one.judged.narrowest_bits
-        flops = (run.trained_tokens or 0) * train_flops_per_token(one.judged.model)
+        most = MOST_FLOP_PER_J * 8 / results.judged.narrowest_bits
+        flops = (run.trained_tokens or 0) * train_flops_per_token(results.judged.model)
         if nodes is not None and len(logs) != nodes:
             yield Deviation(folder, None, f"power logs of {len(logs)} nodes", f"{nodes} by the description", "warning")
         elif (run.run_ms or 0) > 0 and (joules <= 0 or flops > most * joules):
-            due = f"at least {flops / most:,.0f} J, with {one.judged.narrowest_bits}-bit arithmetic at its peak alone"
-            yield Deviation(folder, None, f"{joules:,.0f} J for {flops:.3g} FLOP", due)
+            expected = (
+                f"at least {flops / most:,.0f} J, with {results.judged.narrowest_bits}-bit arithmetic at its peak alone"
+            )
+            yield Deviation(folder, None, f"{joules:,.0f} J for {flops:.3g} FLOP", expected)
         elif devices and watts > MOST_W * devices:
-            found = f"{watts / devices:,.0f} W for each of {devices:,} accelerators"
-            yield Deviation(folder, None, found, f"at most {MOST_W:,.0f} W, host and cooling included", "warning")
+            observed = f"{watts / devices:,.0f} W for each of {devices:,} accelerators"
+            yield Deviation(folder, None, observed, f"at most {MOST_W:,.0f} W, host and cooling included", "warning")
     for path, node in logs.items():  # the first node whose measurement is not that of the whole run
         start, stop = run.run_start_ms or node.start_ms, run.run_stop_ms or node.stop_ms
         missing = max(0, node.start_ms - start) + max(0, stop - node.stop_ms)
         if max(missing, node.longest_ms) > NOT_MEASURED * max(1, stop - start):
-            found = f"{max(missing, node.longest_ms) / 1000:,.0f} s of {(stop - start) / 1000:,.0f} s without a reading"
-            yield Deviation(path, None, found, "readings from run_start to run_stop", "warning")
+            observed = (
+                f"{max(missing, node.longest_ms) / 1000:,.0f} s of {(stop - start) / 1000:,.0f} s without a reading"
+            )
+            yield Deviation(path, None, observed, "readings from run_start to run_stop", "warning")
             return
         if not EFFICIENCY[0] <= node.efficiency <= EFFICIENCY[1]:
-            found = f"conversion_eff {node.efficiency:g}, by which the energy is multiplied"
-            yield Deviation(path, None, found, f"{EFFICIENCY[0]:g} to {EFFICIENCY[1]:g}", "warning")
+            observed = f"conversion_eff {node.efficiency:g}, by which the energy is multiplied"
+            yield Deviation(path, None, observed, f"{EFFICIENCY[0]:g} to {EFFICIENCY[1]:g}", "warning")
             return
 
 
@@ -145,12 +151,12 @@ def _node(path: Path) -> NodePower:
     efficiency = [float(value) for _, key, value in records if key == b"conversion_eff"]
     start = starts[0] if len(starts) == 1 else 0
     stop = stops[0] if stops else max((time for time, _ in readings), default=0)
-    inside = [one for one in readings if start <= one[0] <= stop]
+    inside = [reading for reading in readings if start <= reading[0] <= stop]
     if len(starts) != 1 or len(stops) > 1 or not inside or stop <= start or min(watts for _, watts in inside) < 0:
         counts = f"{len(starts)} power_measurement_start, {len(stops)} power_measurement_stop"
         raise ValueError(f"{counts}, {len(inside)} readings")
-    total, before, longest = 0.0, start, 0
+    total, previous, longest = 0.0, start, 0
     for time, watts in inside:
-        total += watts * (time - before)
-        before, longest = time, max(longest, time - before)
-    return NodePower(start, stop, total / (stop - start), max(longest, stop - before), (efficiency or [1.0])[-1])
+        total += watts * (time - previous)
+        previous, longest = time, max(longest, time - previous)
+    return NodePower(start, stop, total / (stop - start), max(longest, stop - previous), (efficiency or [1.0])[-1])

@@ -35,12 +35,12 @@ def order(run: Run) -> Iterator[Deviation]:
     start, stop = log.first("run_start"), log.first("run_stop")
     events = [event for event in (log.first("init_start"), log.first("init_stop"), start, stop) if event is not None]
     for earlier, later in itertools.pairwise(events):
-        due = f"{earlier.key} (line {earlier.line}), then {later.key}"
+        expected = f"{earlier.key} (line {earlier.line}), then {later.key}"
         if later.line < earlier.line:
-            yield at(run, later, f"{later.key} before {earlier.key}", due)
+            yield at(run, later, f"{later.key} before {earlier.key}", expected)
         elif later.time_ms < earlier.time_ms and later.key != "init_stop":
-            found = f"{later.key} {_seconds(earlier.time_ms - later.time_ms)} before {earlier.key} on the clock"
-            yield at(run, later, found, due)
+            observed = f"{later.key} {_seconds(earlier.time_ms - later.time_ms)} before {earlier.key} on the clock"
+            yield at(run, later, observed, expected)
     init_stop = log.first("init_stop")
     late = next((event for event in log.all("init_start") if init_stop and event.line > init_stop.line), None)
     if late is not None and late.line != events[0].line:
@@ -55,38 +55,38 @@ def backwards(run: Run) -> Iterator[Deviation]:
     """Check that time never runs backwards between run_start and run_stop; a restart may be on a node with another
     clock."""
     start, stop = run.log.first("run_start"), run.log.first("run_stop")
-    before: LogEvent | None = None
+    previous: LogEvent | None = None
     for event in run.log.events:
         if start is None or event.line < start.line or (stop is not None and event.line > stop.line):
             continue
-        if before is not None and before.time_ms - event.time_ms > BACKWARDS_MS and event.key != "cache_clear":
-            gone = _seconds(before.time_ms - event.time_ms)
-            found = f"{event.key} is {gone} earlier than {before.key} in line {before.line}"
-            yield at(run, event, found, "times that do not go backwards")
-        before = event
+        if previous is not None and previous.time_ms - event.time_ms > BACKWARDS_MS and event.key != "cache_clear":
+            gone = _seconds(previous.time_ms - event.time_ms)
+            observed = f"{event.key} is {gone} earlier than {previous.key} in line {previous.line}"
+            yield at(run, event, observed, "times that do not go backwards")
+        previous = event
 
 
 def init_time(run: Run) -> Iterator[Deviation]:
     event, limit = run.log.first("init_stop"), INIT_LIMIT_S.get(run.division or "", INIT_LIMIT_S["closed"])
     if event is None or run.init_s is None:
         return
-    found = f"init_stop {run.init_s:,.1f} s after the first init_start"
+    observed = f"init_stop {run.init_s:,.1f} s after the first init_start"
     if run.init_s >= limit:
-        yield at(run, event, found, f"less than {limit} s")
+        yield at(run, event, observed, f"less than {limit} s")
     elif run.init_s < run.rules.shortest_init_s:
-        yield at(run, event, found, f"at least {run.rules.shortest_init_s:g} s", "warning")
+        yield at(run, event, observed, f"at least {run.rules.shortest_init_s:g} s", "warning")
 
 
 def untimed(run: Run) -> Iterator[Deviation]:
     """Check for time that belongs neither to the initialisation nor to the run."""
     first, stop, start = run.log.first("init_start"), run.log.first("init_stop"), run.log.first("run_start")
     if stop is not None and start is not None and start.time_ms - stop.time_ms > UNTIMED_GAP_MS:
-        found = f"{_seconds(start.time_ms - stop.time_ms)} between init_stop and run_start"
-        yield at(run, start, found, "run_start at once after init_stop")
+        observed = f"{_seconds(start.time_ms - stop.time_ms)} between init_stop and run_start"
+        yield at(run, start, observed, "run_start at once after init_stop")
     earliest = min((event.time_ms for event in run.log.events), default=0)
     if first is not None and first.time_ms - earliest > BEFORE_INIT_MS:
-        found = f"init_start {_seconds(first.time_ms - earliest)} after the first record"
-        yield at(run, first, found, "init_start where the first process begins")
+        observed = f"init_start {_seconds(first.time_ms - earliest)} after the first record"
+        yield at(run, first, observed, "init_start where the first process begins")
 
 
 def cache_clear(run: Run) -> Iterator[Deviation]:
@@ -95,10 +95,10 @@ def cache_clear(run: Run) -> Iterator[Deviation]:
     start, events = run.log.first("run_start"), run.log.all("cache_clear")
     if not run.rules.official or start is None or not events:
         return
-    before = [event for event in events if event.line < start.line]
-    if not before:
+    early = [event for event in events if event.line < start.line]
+    if not early:
         yield at(run, events[0], "cache_clear after run_start", f"before it (line {start.line})")
-    for event in before:
+    for event in early:
         if event.value not in (True, None):
             severity: Severity | None = "warning" if "cache.clear" in run.rules.accepted else None
             yield at(run, event, f"cache_clear {event.value!r:.40}", "true", severity)
@@ -112,14 +112,18 @@ def stopped_before_target(run: Run) -> Iterator[Deviation]:
     if stop is None or reached is None:
         return
     if stop.line < reached.line or stop.time_ms < reached.time_ms:
-        due = f"run_stop after it (line {reached.line}), in the file and on the clock"
+        expected = f"run_stop after it (line {reached.line}), in the file and on the clock"
         early = f" by {_seconds(reached.time_ms - stop.time_ms)}" if stop.time_ms < reached.time_ms else ""
-        yield at(run, stop, f"run_stop before the evaluation that met the target{early}", due)
-    later = [one for one in run.evaluations if reached.line < one.line < stop.line and one.tokens != reached.tokens]
+        yield at(run, stop, f"run_stop before the evaluation that met the target{early}", expected)
+    later = [
+        evaluation
+        for evaluation in run.evaluations
+        if reached.line < evaluation.line < stop.line and evaluation.tokens != reached.tokens
+    ]
     if later:
-        found = f"{len(later)} more evaluation{'s' if len(later) > 1 else ''} after the target was met"
-        due = f"run_stop after line {reached.line}"
-        yield at(run, later[0], found, due, "warning")
+        observed = f"{len(later)} more evaluation{'s' if len(later) > 1 else ''} after the target was met"
+        expected = f"run_stop after line {reached.line}"
+        yield at(run, later[0], observed, expected, "warning")
 
 
 def _seconds(milliseconds: float) -> str:

@@ -13,7 +13,7 @@ import csv
 import itertools
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, lru_cache
@@ -81,62 +81,85 @@ class PublishedRun:
     trace: Trace
 
 
-def in_system(one: ResultSet) -> Iterator[Deviation]:
-    yield from _copies(([run] for run in one.runs), parts=1)
+@dataclass(frozen=True)
+class RoundRuns:
+    """The runs of a submission, and those that are copies of runs of other submissions of the round."""
+
+    copied: Mapping[Path, tuple[str, Path]]
+    """Reason, and the log of the other run, by log."""
+    runs: Sequence[Run]
+
+
+def in_system(results: ResultSet) -> Iterator[Deviation]:
+    yield from _copies(([run] for run in results.runs), parts=1)
 
 
 def in_package(package: SubmissionPackage) -> Iterator[Deviation]:
     """Find one run submitted for two systems."""
-    yield from _copies((one.runs for one in package.sets), parts=3)
+    yield from _copies((results.runs for results in package.sets), parts=3)
 
 
-def in_round(packages: tuple[Sequence[Run], Sequence[Run]]) -> Iterator[Deviation]:
+def in_round(submission: RoundRuns) -> Iterator[Deviation]:
     """Find runs of one submission that are copies of runs in other submissions of the round; copies among published
     runs are left to the committee."""
-    runs, others = packages
-    yield from _copies((others, [run for run in runs if not itself(run)]), parts=5)
+    for run in submission.runs:
+        words, path = submission.copied.get(run.log.path, ("", run.log.path))
+        if words and not itself(run):
+            yield _deviation(run, words, "/".join(path.parts[-5:]))
+
+
+def round_copies(submissions: Sequence[Sequence[Run]]) -> dict[Path, tuple[str, Path]]:
+    """Compare each pair of runs of two submissions once; return reason and first other log by the log of each copy."""
+    copied: dict[Path, tuple[str, Path]] = {}
+    traced = [[(run.log.path, of_run(run)) for run in runs] for runs in submissions]
+    for first, second in itertools.combinations(traced, 2):
+        for (path, trace), (original_path, original) in itertools.product(first, second):
+            if likeness(trace, original) or likeness(original, trace):
+                copied.setdefault(path, (likeness(trace, original) or likeness(original, trace), original_path))
+                copied.setdefault(original_path, (likeness(original, trace) or likeness(trace, original), path))
+    return copied
 
 
 def _copies(groups: Iterable[Sequence[Run]], parts: int) -> Iterator[Deviation]:
-    """Yield a deviation for each run that equals one of an earlier group; the last ``parts`` of its path name it."""
+    """Yield a deviation for each run that equals a run of an earlier group; the last ``parts`` of its path name it."""
     earlier: list[tuple[Run, Trace]] = []
     for group in groups:
         traced = [(run, of_run(run)) for run in group]
-        for run, mine in traced:
-            found = ((other, likeness(mine, trace)) for other, trace in earlier)
-            other, words = next((one for one in found if one[1]), (run, ""))
+        for run, trace in traced:
+            alike = ((original, likeness(trace, values)) for original, values in earlier)
+            original, words = next((pair for pair in alike if pair[1]), (run, ""))
             if words:
-                yield _deviation(run, words, "/".join(other.log.path.parts[-parts:]))
+                yield _deviation(run, words, "/".join(original.log.path.parts[-parts:]))
         earlier += traced
 
 
-def published(one: ResultSet) -> Iterator[Deviation]:
+def published(results: ResultSet) -> Iterator[Deviation]:
     """Find a published run with other times, values or names, or beside the description of another submitter. Logs of
     an earlier round may be submitted again with the same description, which is noted once per system."""
-    submitter = None if one.system is None else one.system.string("submitter")
+    submitter = None if results.system is None else results.system.string("submitter")
     again = []
-    for run in one.runs:
+    for run in results.runs:
         same = itself(run)
         if same:
             again.append((run, same[0].name))
-        if not same or not (submitter is None or any(like_name(submitter, each.submitter) for each in same)):
-            for other, words in _like_published(run)[:1]:
-                yield _deviation(run, words, f"the published {other.name} of {other.submitter}")
+        if not same or not (submitter is None or any(like_name(submitter, original.submitter) for original in same)):
+            for original, words in _like_published(run)[:1]:
+                yield _deviation(run, words, f"the published {original.name} of {original.submitter}")
     for run, name in again[:1]:
-        found = f"all records in {len(again)} of {len(one.runs)} runs"
-        yield _deviation(run, found, f"the published {name}", "note")
+        observed = f"all records in {len(again)} of {len(results.runs)} runs"
+        yield _deviation(run, observed, f"the published {name}", "note")
 
 
 def itself(run: Run) -> list[PublishedRun]:
     """Return the published runs whose times equal the log's to the millisecond: several if one log was published
     twice."""
-    mine = of_run(run)
-    values = tuple(float(f"{value:.10g}") for value in mine.values)  # as the table has them
-    key = (run.org, run.platform, run.global_batch_size, run.run_start_ms, Trace(values, mine.seconds))
+    trace = of_run(run)
+    values = tuple(float(f"{value:.10g}") for value in trace.values)  # as the table has them
+    key = (run.org, run.platform, run.global_batch_size, run.run_start_ms, Trace(values, trace.seconds))
     return [
-        one
-        for one, _ in _like_published(run)
-        if (one.org, one.platform, one.batch_size, one.started_ms, one.trace) == key
+        original
+        for original, _ in _like_published(run)
+        if (original.org, original.platform, original.batch_size, original.started_ms, original.trace) == key
     ]
 
 
@@ -146,8 +169,8 @@ def _like_published(run: Run) -> list[tuple[PublishedRun, str]]:
 
 
 @lru_cache(maxsize=64)
-def _published_likeness(one: Trace, table: Path) -> list[tuple[PublishedRun, str]]:
-    return [(each, words) for each in published_runs(table) if (words := likeness(one, each.trace))]
+def _published_likeness(trace: Trace, table: Path) -> list[tuple[PublishedRun, str]]:
+    return [(original, words) for original in published_runs(table) if (words := likeness(trace, original.trace))]
 
 
 @lru_cache(maxsize=4)
@@ -158,8 +181,8 @@ def published_runs(table: Path) -> tuple[PublishedRun, ...]:
 
 
 def _published_run(row: dict[str, str]) -> PublishedRun:
-    times = [int(one) for one in row["evaluation_ms"].split()]
-    seconds = tuple((after - before) / 1000 for before, after in itertools.pairwise(times))
+    times = [int(stamp) for stamp in row["evaluation_ms"].split()]
+    seconds = tuple((end - start) / 1000 for start, end in itertools.pairwise(times))
     return PublishedRun(
         name=f"v{row['round']} {row['package']}/{row['system_folder']}/{row['file']}",
         submitter=row["submitter"],
@@ -178,62 +201,65 @@ def _deviation(run: Run, words: str, name: str, severity: Severity | None = None
 def of_run(run: Run) -> Trace:
     evaluations = run.evaluations[:MOST_EVALUATIONS]
     return Trace(
-        tuple(np.nan if one.log_perplexity is None else float(one.log_perplexity) for one in evaluations),
-        tuple((after.time_ms - before.time_ms) / 1000 for before, after in itertools.pairwise(evaluations)),
+        tuple(
+            np.nan if evaluation.log_perplexity is None else float(evaluation.log_perplexity)
+            for evaluation in evaluations
+        ),
+        tuple((end.time_ms - start.time_ms) / 1000 for start, end in itertools.pairwise(evaluations)),
     )
 
 
-def likeness(one: Trace, other: Trace) -> str:
+def likeness(trace: Trace, original: Trace) -> str:
     """Return the reason why two runs cannot both be honest; empty without one."""
-    shared = one.rounded & other.rounded
+    shared = trace.rounded & original.rounded
     fine = [value for value in shared if value != round(value, COARSE_DECIMALS)]
-    proof = shared if one.rounded == other.rounded else fine
-    if len(proof) >= min(SHARED_VALUES, max(2, len(one.values))):
-        return f"{len(shared)} of its {len(one.values)} values"
+    proof = shared if trace.rounded == original.rounded else fine
+    if len(proof) >= min(SHARED_VALUES, max(2, len(trace.values))):
+        return f"{len(shared)} of its {len(trace.values)} values"
     with np.errstate(all="ignore"):  # values of strangers overflow and are no numbers
-        if _same_curve(one.values, other.values):
+        if _same_curve(trace.values, original.values):
             return "its curve, shifted or scaled"
-        if _same_times(one.seconds, other.seconds):
+        if _same_times(trace.seconds, original.seconds):
             return "its times between evaluations, as they are or scaled"
     return ""
 
 
-def _same_curve(one: Sequence[float], other: Sequence[float]) -> bool:
+def _same_curve(values: Sequence[float], originals: Sequence[float]) -> bool:
     """Return whether a straight-line fit lays one curve onto the other."""
-    mine, theirs = _pair(one, other)
-    if len(mine) < FEWEST_VALUES:
+    curve, original = _pair(values, originals)
+    if len(curve) < FEWEST_VALUES:
         return False
-    mine, theirs = mine - mine.mean(), theirs - theirs.mean()
-    slope = float(mine @ theirs / (mine @ mine))  # no number of a constant curve, which is like none
-    return STRETCHED[0] < slope < STRETCHED[1] and float((theirs - slope * mine).std()) < SAME_CURVE
+    curve, original = curve - curve.mean(), original - original.mean()
+    slope = float(curve @ original / (curve @ curve))  # no number of a constant curve, which is like none
+    return STRETCHED[0] < slope < STRETCHED[1] and float((original - slope * curve).std()) < SAME_CURVE
 
 
-def _same_times(one: Sequence[float], other: Sequence[float]) -> bool:
+def _same_times(times: Sequence[float], originals: Sequence[float]) -> bool:
     """Return whether two runs have the same pattern of times; one stall does not hide the rest."""
-    both = list(zip(one, other, strict=False))
-    if len(both) < FEWEST_INTERVALS:
+    pairs = list(zip(times, originals, strict=False))
+    if len(pairs) < FEWEST_INTERVALS:
         return False
-    mine, theirs = zip(*both, strict=True)
-    usual, others = statistics.median(mine), statistics.median(theirs)
-    if min(usual, others) <= 0:
+    intervals, original_intervals = zip(*pairs, strict=True)
+    usual, original_usual = statistics.median(intervals), statistics.median(original_intervals)
+    if min(usual, original_usual) <= 0:
         return False
-    least = min(_spread(mine), _spread(theirs))
-    apart = _spread([seconds - usual / others * its for seconds, its in both])
+    least = min(_spread(intervals), _spread(original_intervals))
+    apart = _spread([seconds - usual / original_usual * original for seconds, original in pairs])
     if apart >= SAME_TIMES * least:  # as between nearly all runs: the unit takes longer to find
         return False
-    unit = math.gcd(*(round(1000 * seconds) for seconds in (*mine, *theirs))) / 1000
+    unit = math.gcd(*(round(1000 * seconds) for seconds in (*intervals, *original_intervals))) / 1000
     return least > LEAST_SPREAD * unit and apart <= unit
 
 
-def _pair(one: Sequence[float], other: Sequence[float]) -> tuple[Array, Array]:
+def _pair(values: Sequence[float], originals: Sequence[float]) -> tuple[Array, Array]:
     """Return the numbers of the evaluations for which both runs have one."""
-    count = min(len(one), len(other))
-    mine, theirs = np.array(one[:count], dtype=np.float64), np.array(other[:count], dtype=np.float64)
-    known = np.isfinite(mine) & np.isfinite(theirs)
-    return mine[known], theirs[known]
+    count = min(len(values), len(originals))
+    curve, original = np.array(values[:count], dtype=np.float64), np.array(originals[:count], dtype=np.float64)
+    finite = np.isfinite(curve) & np.isfinite(original)
+    return curve[finite], original[finite]
 
 
 def _spread(numbers: Sequence[float]) -> float:
     """Return the median distance from the median. For some twenty numbers NumPy takes ten times as long."""
     middle = statistics.median(numbers)
-    return statistics.median(abs(one - middle) for one in numbers)
+    return statistics.median(abs(number - middle) for number in numbers)

@@ -46,8 +46,8 @@ def values(run: Run) -> Iterator[Deviation]:
     key, since = run.rules.log_keys.progress, "checkpoint" if run.rules.start_samples else "start"
     for event in run.log.all("eval_accuracy"):
         if run.tokens_at(event) is None:
-            found = f"eval_accuracy with {key} {event.metadata.get(key)!r:.40}"
-            yield at(run, event, found, f"metadata {key}: {run.rules.unit} trained since the {since}")
+            observed = f"eval_accuracy with {key} {event.metadata.get(key)!r:.40}"
+            yield at(run, event, observed, f"metadata {key}: {run.rules.unit} trained since the {since}")
         if event.number is None:
             yield at(run, event, f"eval_accuracy {event.value!r:.60}", "a finite number")
 
@@ -57,9 +57,9 @@ def meets_target(run: Run) -> Iterator[Deviation]:
     judged, last = run.rules, run.log.last("eval_accuracy")
     if last is None or run.status == "aborted" or (run.reached is not None and run.judged is not None):
         return
-    found = [one.log_perplexity for one in run.evaluations if one.log_perplexity is not None]
-    if not any(judged.floor < value <= judged.target for value in found):
-        best = f"best value {min(found)}" if found else "no value"
+    logged = [evaluation.log_perplexity for evaluation in run.evaluations if evaluation.log_perplexity is not None]
+    if not any(judged.floor < value <= judged.target for value in logged):
+        best = f"best value {min(logged)}" if logged else "no value"
         yield at(run, last, best, f"a value above {judged.floor} and at most {judged.target}")
 
 
@@ -71,22 +71,24 @@ def cadence(run: Run) -> Iterator[Deviation]:
     if size is None:
         return
     severity: Severity | None = "warning" if "eval.cadence" in judged.accepted else None
-    interval, due, early = judged.tokens_per_evaluation(size), judged.first_evaluation(size), 0.0
-    for number, one in enumerate(run.evaluations):
-        if one.tokens is None or (one.tokens == 0 and number == 0):
+    interval, next_tokens, early = judged.tokens_per_evaluation(size), judged.first_evaluation(size), 0.0
+    for number, evaluation in enumerate(run.evaluations):
+        if evaluation.tokens is None or (evaluation.tokens == 0 and number == 0):
             continue
-        found = f"an evaluation at {judged.count(one.tokens)} {judged.unit}"
+        observed = f"an evaluation at {judged.count(evaluation.tokens)} {judged.unit}"
         step = size * judged.model.seq_length
-        if number == 0 and one.tokens == due - step and severity is not None:
+        if number == 0 and evaluation.tokens == next_tokens - step and severity is not None:
             early = step
-            yield at(run, one, f"{found}, one step early", judged.count(due), "note")
-        elif (one.tokens + early) % interval or one.tokens + early > due or one.tokens <= 0:
+            yield at(run, evaluation, f"{observed}, one step early", judged.count(next_tokens), "note")
+        elif (
+            (evaluation.tokens + early) % interval or evaluation.tokens + early > next_tokens or evaluation.tokens <= 0
+        ):
             steps = f"{judged.eval_interval(size)} steps of {size:g} sequences after the last"
-            if due == judged.first_evaluation(size) > interval:
+            if next_tokens == judged.first_evaluation(size) > interval:
                 steps = "the first that the rules ask for"
-            yield at(run, one, found, f"{judged.count(due - early)}: {steps}", severity)
+            yield at(run, evaluation, observed, f"{judged.count(next_tokens - early)}: {steps}", severity)
             return  # the ones after it follow from this one
-        due = max(due, one.tokens + early + interval)
+        next_tokens = max(next_tokens, evaluation.tokens + early + interval)
 
 
 def stop_status(run: Run) -> Iterator[Deviation]:
@@ -97,11 +99,11 @@ def stop_status(run: Run) -> Iterator[Deviation]:
     if "status" not in stop.metadata:
         yield at(run, stop, "run_stop without status", "metadata status 'success' or 'aborted'")
     elif status not in ("success", "aborted"):
-        due = "'success' or 'aborted'"
-        yield at(run, stop, f"run_stop with status {status!r:.40}", due, "warning")
+        expected = "'success' or 'aborted'"
+        yield at(run, stop, f"run_stop with status {status!r:.40}", expected, "warning")
     elif status == "aborted" and run.reached is not None:
-        found = f"status aborted, though line {run.reached.line} met the target"
-        yield at(run, stop, found, "success", "warning")
+        observed = f"status aborted, though line {run.reached.line} met the target"
+        yield at(run, stop, observed, "success", "warning")
 
 
 def eval_samples(run: Run) -> Iterator[Deviation]:
@@ -111,9 +113,9 @@ def eval_samples(run: Run) -> Iterator[Deviation]:
     accepted = (*judged.eval_samples, judged.validation_sequences)
     if event is None or event.number is None or not judged.eval_samples or event.number in accepted:
         return
-    due = f"{' or '.join(map(str, judged.eval_samples))}: the whole validation subset"
+    expected = f"{' or '.join(map(str, judged.eval_samples))}: the whole validation subset"
     enough = event.number >= min(judged.eval_samples) and "eval.samples" in judged.accepted
-    yield at(run, event, f"eval_samples {event.value!r:.40}", due, "warning" if enough else None)
+    yield at(run, event, f"eval_samples {event.value!r:.40}", expected, "warning" if enough else None)
 
 
 def envelope(run: Run) -> Iterator[Deviation]:
@@ -121,28 +123,34 @@ def envelope(run: Run) -> Iterator[Deviation]:
     size, curves = run.global_batch_size, CURVES.get(run.rules.name)
     if size is None or run.division == "open" or curves is None:
         return
-    known = [
-        (one, one.log_perplexity or 0.0) for one in run.evaluations if one.log_perplexity is not None and one.tokens
+    logged = [
+        (evaluation, evaluation.log_perplexity or 0.0)
+        for evaluation in run.evaluations
+        if evaluation.log_perplexity is not None and evaluation.tokens
     ]
-    rest = [value - expected(curves, size, one.tokens or 0) for one, value in known]
-    found = [(FIRST, known[0][0], rest[0], f"{known[0][1]:.4f}")] if known else []
-    if len(known) >= FEWEST_VALUES:
-        (last, value), level = known[-1], statistics.median(rest[2:])
-        found += [(LEVEL, last, level, f"{level:+.4f} from the curve"), (LAST, last, rest[-1], f"{value:.4f}")]
-    far = [(abs(distance) / feature.deviation, feature, place, words) for feature, place, distance, words in found]
-    far = [(times, feature, place, words) for times, feature, place, words in far if times > feature.far]
-    for times, feature, place, words in sorted(far, key=lambda one: -one[0] / one[1].far)[:1]:
-        due = f"within {feature.far:g} of the median curve at batch size {size:g}"
-        yield at(run, place, f"{feature.words} {words}: {times:.1f} standard deviations off published runs", due)
+    offsets = [value - reference_value(curves, size, evaluation.tokens or 0) for evaluation, value in logged]
+    features = [(FIRST, logged[0][0], offsets[0], f"{logged[0][1]:.4f}")] if logged else []
+    if len(logged) >= FEWEST_VALUES:
+        (last, value), level = logged[-1], statistics.median(offsets[2:])
+        features += [(LEVEL, last, level, f"{level:+.4f} from the curve"), (LAST, last, offsets[-1], f"{value:.4f}")]
+    far = [
+        (abs(offset) / feature.deviation, feature, evaluation, words)
+        for feature, evaluation, offset, words in features
+        if abs(offset) > feature.far * feature.deviation
+    ]
+    for times, feature, evaluation, words in sorted(far, key=lambda row: -row[0] / row[1].far)[:1]:
+        observed = f"{feature.words} {words}: {times:.1f} standard deviations off published runs"
+        limit = f"within {feature.far:g} of the median curve at batch size {size:g}"
+        yield at(run, evaluation, observed, limit)
 
 
-def expected(curves: Sequence[ReferenceCurve], batch_size: float, tokens: float) -> float:
+def reference_value(curves: Sequence[ReferenceCurve], batch_size: float, tokens: float) -> float:
     """Return the reference's log perplexity at this number of tokens."""
     sizes = [curve.global_batch_size for curve in curves]
-    place = bisect.bisect_left(sizes, batch_size)
-    if place == 0 or place == len(sizes):
-        return _on_curve(curves[min(place, len(sizes) - 1)], tokens)
-    low, high = curves[place - 1], curves[place]
+    index = bisect.bisect_left(sizes, batch_size)
+    if index == 0 or index == len(sizes):
+        return _on_curve(curves[min(index, len(sizes) - 1)], tokens)
+    low, high = curves[index - 1], curves[index]
     share = (batch_size - low.global_batch_size) / (high.global_batch_size - low.global_batch_size)
     return (1 - share) * _on_curve(low, tokens) + share * _on_curve(high, tokens)
 
@@ -150,29 +158,29 @@ def expected(curves: Sequence[ReferenceCurve], batch_size: float, tokens: float)
 def _on_curve(curve: ReferenceCurve, tokens: float) -> float:
     """Interpolate a curve linearly; beyond its last value extrapolate, but no farther than twice the curve's length."""
     values = curve.log_perplexities
-    place = min(max(tokens / curve.tokens_per_value - 1, 0), 2 * len(values))
-    if place >= len(values) - 1:
+    index = min(max(tokens / curve.tokens_per_value - 1, 0), 2 * len(values))
+    if index >= len(values) - 1:
         slope = (values[-1] - values[-1 - LAST_VALUES]) / LAST_VALUES
-        return values[-1] + slope * (place - (len(values) - 1))
-    before = int(place)
-    return values[before] + (place - before) * (values[before + 1] - values[before])
+        return values[-1] + slope * (index - (len(values) - 1))
+    whole = int(index)
+    return values[whole] + (index - whole) * (values[whole + 1] - values[whole])
 
 
 def sudden(run: Run) -> Iterator[Deviation]:
     """Check for a value far below all before it, and for a value that recurs to the last digit; neither happens in a
     published log. After a restart an evaluation may be repeated at the same tokens."""
     best: float | None = None
-    seen: dict[float, tuple[int, float | None]] = {}
-    for number, one in enumerate(run.evaluations, 1):
-        value = one.log_perplexity
+    lines: dict[float, tuple[int, float | None]] = {}
+    for number, evaluation in enumerate(run.evaluations, 1):
+        value = evaluation.log_perplexity
         if value is None:
             continue
         most = MOST_FALL[number > EARLY_EVALUATIONS]
         if run.rules.name in CURVES and best is not None and value < best - most:
-            found = f"eval_accuracy {value}: {best - value:.4f} below the best before"
-            yield at(run, one, found, f"at most {most}")
-        line, tokens = seen.setdefault(value, (one.line, one.tokens))
-        if tokens != one.tokens:
-            found = f"eval_accuracy {value}: the value of line {line} again"
-            yield at(run, one, found, "a value of its own")
+            observed = f"eval_accuracy {value}: {best - value:.4f} below the best before"
+            yield at(run, evaluation, observed, f"at most {most}")
+        line, tokens = lines.setdefault(value, (evaluation.line, evaluation.tokens))
+        if tokens != evaluation.tokens:
+            observed = f"eval_accuracy {value}: the value of line {line} again"
+            yield at(run, evaluation, observed, "a value of its own")
         best = value if best is None else min(best, value)

@@ -47,8 +47,10 @@ KINDS = {
 def readable(run: Run) -> Iterator[Deviation]:
     """Check for records that the official tools cannot read, or lose; ask if a person reads another value than the
     tools do."""
-    for one in run.log.problems:
-        yield Deviation(run.log.path, one.line, one.found, one.expected, None if one.fatal else "warning")
+    for problem in run.log.problems:
+        yield Deviation(
+            run.log.path, problem.line, problem.found, problem.expected, None if problem.fatal else "warning"
+        )
 
 
 def two_runs(run: Run) -> Iterator[Deviation]:
@@ -64,7 +66,7 @@ def benchmark(run: Run) -> Iterator[Deviation]:
     event, folder = run.log.first("submission_benchmark"), run.log.path.parent.name
     named = (folder,) if folder in OFFICIAL else tuple(OFFICIAL)
     if event is not None and (run.judged is None or (folder in OFFICIAL and run.benchmark != folder)):
-        yield at(run, event, _told(event), " or ".join(repr(name) for name in named))
+        yield at(run, event, _in_words(event), " or ".join(repr(name) for name in named))
 
 
 def _second_records(run: Run) -> list[LogEvent]:
@@ -76,7 +78,9 @@ def _second_records(run: Run) -> list[LogEvent]:
 def _is_copy(run: Run, second: list[LogEvent]) -> bool:
     """Return whether the second records have the same times as the first: the output was captured twice."""
     first = (run.log.all(event.key)[0] for event in second)
-    return all((one.time_ms, one.value) == (two.time_ms, two.value) for one, two in zip(first, second, strict=True))
+    return all(
+        (record.time_ms, record.value) == (copy.time_ms, copy.value) for record, copy in zip(first, second, strict=True)
+    )
 
 
 def present(run: Run) -> Iterator[Deviation]:
@@ -95,38 +99,38 @@ def not_repeated(run: Run) -> Iterator[Deviation]:
     """Check for repeated records. The official checker fails two different values, but passes the same value twice."""
     second = _second_records(run)
     if len(second) >= MANY and _is_copy(run, second):
-        found = f"{second[0].key} again, and {len(second) - 1} other records, each with the same time"
-        yield at(run, second[0], found, "every record once", "warning")
+        observed = f"{second[0].key} again, and {len(second) - 1} other records, each with the same time"
+        yield at(run, second[0], observed, "every record once", "warning")
         return
     for event in second:
-        values = list(dict.fromkeys(repr(one.value) for one in run.log.all(event.key)))
-        found = f"{len(run.log.all(event.key))} times {event.key}, values {', '.join(values[:4])}"
-        yield at(run, event, found, "once", None if len(values) > 1 else "warning")
+        values = list(dict.fromkeys(repr(record.value) for record in run.log.all(event.key)))
+        observed = f"{len(run.log.all(event.key))} times {event.key}, values {', '.join(values[:4])}"
+        yield at(run, event, observed, "once", None if len(values) > 1 else "warning")
 
 
 def kinds(run: Run) -> Iterator[Deviation]:
-    for key, due in KINDS.items():
+    for key, expected in KINDS.items():
         for event in run.log.all(key):
             value = event.number
             if key == "init_checkpoint_step" and run.rules.start_samples:
-                due = WHOLE
-            if "number" in due:
-                fits = value is not None and value >= 0 and (value > 0 or "above" not in due)
-                fits = fits and ("whole" not in due or value == int(value or 0))
-            elif due == "a name":
+                expected = WHOLE
+            if "number" in expected:
+                fits = value is not None and value >= 0 and (value > 0 or "above" not in expected)
+                fits = fits and ("whole" not in expected or value == int(value or 0))
+            elif expected == "a name":
                 fits = isinstance(event.value, str) and event.value.strip() != ""
             else:
-                fits = f"'{event.value}'" in due
+                fits = f"'{event.value}'" in expected
             if not fits:
-                yield at(run, event, _told(event), due)
+                yield at(run, event, _in_words(event), expected)
 
 
 def fixed(run: Run) -> Iterator[Deviation]:
     """Check the values that the rules fix, if a log has them; no official tool checks those of the model."""
-    for key, due in run.rules.fixed if run.division != "open" else ():
+    for key, expected in run.rules.fixed if run.division != "open" else ():
         for event in run.log.all(key):
-            if due != (event.value if isinstance(due, str) else event.number):
-                yield at(run, event, _told(event), repr(due))
+            if expected != (event.value if isinstance(expected, str) else event.number):
+                yield at(run, event, _in_words(event), repr(expected))
 
 
 def seeds(run: Run) -> Iterator[Deviation]:
@@ -138,7 +142,7 @@ def seeds(run: Run) -> Iterator[Deviation]:
     for event in log.all("seed"):
         missing = [name for name in ("file", "lineno") if name not in event.metadata]
         if type(event.value) is not int:
-            yield at(run, event, _told(event), "a whole number")
+            yield at(run, event, _in_words(event), "a whole number")
         if missing:
             yield at(run, event, f"seed without {' and '.join(missing)}", "metadata with file and lineno")
 
@@ -148,11 +152,11 @@ def formulas(run: Run) -> Iterator[Deviation]:
     size, judged = run.global_batch_size, run.rules
     if size is None or run.division == "open":
         return
-    for key, due, formula, rounding in _due_steps(judged, size, run.log.number(WARMUP)):
+    for key, expected, formula, rounding in _due_steps(judged, size, run.log.number(WARMUP)):
         event = run.log.first(key)
-        if event is not None and event.number is not None and event.number != due:
-            near = abs(event.number - due) <= rounding * due
-            yield at(run, event, f"{key} {event.number:.10g}", f"{due:.10g} = {formula}", "note" if near else None)
+        if event is not None and event.number is not None and event.number != expected:
+            near = abs(event.number - expected) <= rounding * expected
+            yield at(run, event, f"{key} {event.number:.10g}", f"{expected:.10g} = {formula}", "note" if near else None)
 
 
 def _due_steps(judged: Judged, size: float, warmup: float | None) -> Iterator[tuple[str, float, str, float]]:
@@ -187,18 +191,18 @@ def rates(run: Run) -> Iterator[Deviation]:
     if run.division == "open" or base is None or base.number is None:
         return
     judged = run.rules
-    rates = (one for one in judged.learning_rates if one.above < (size or 0) < one.below)
-    allowed = {rate for one in rates for rate in one.allowed}
+    rates = (rate_rule for rate_rule in judged.learning_rates if rate_rule.above < (size or 0) < rate_rule.below)
+    allowed = {rate for rate_rule in rates for rate in rate_rule.allowed}
     if judged.rate_per_sample is not None and size is not None:
         allowed = {judged.rate_per_sample * size}
     if allowed and not any(abs(base.number - rate) <= judged.rate_rounding for rate in allowed):
-        due = f"{' or '.join(f'{rate:g}' for rate in sorted(allowed))} at batch size {size:g}"
-        yield at(run, base, _told(base), due)
+        expected = f"{' or '.join(f'{rate:g}' for rate in sorted(allowed))} at batch size {size:g}"
+        yield at(run, base, _in_words(base), expected)
     last = END_RATIO * base.number if judged.end_rate is None else judged.end_rate
     if end is not None and end.number is not None and not _close(end.number, last):
         ratio = judged.end_rate is None and _close(end.number, END_RATIO)
-        found = f"{_told(end)}{', the ratio' if ratio else ''}"
-        yield at(run, end, found, f"{last:g}", "note" if ratio else None)
+        observed = f"{_in_words(end)}{', the ratio' if ratio else ''}"
+        yield at(run, end, observed, f"{last:g}", "note" if ratio else None)
 
 
 def batch_size(run: Run) -> Iterator[Deviation]:
@@ -207,14 +211,14 @@ def batch_size(run: Run) -> Iterator[Deviation]:
     size, event = run.global_batch_size, run.log.first("global_batch_size")
     smallest, largest = run.rules.batch_sizes
     if event is not None and size is not None and run.division != "open" and not smallest <= size <= largest:
-        found = f"global_batch_size {size:g}"
-        yield at(run, event, found, f"{smallest} to {largest}", "warning" if size < smallest else None)
+        observed = f"global_batch_size {size:g}"
+        yield at(run, event, observed, f"{smallest} to {largest}", "warning" if size < smallest else None)
 
 
 def _close(left: float, right: float) -> bool:
     return abs(left - right) <= FLOAT32 * abs(right)
 
 
-def _told(event: LogEvent) -> str:
+def _in_words(event: LogEvent) -> str:
     value: Any = event.value
     return f"{event.key} {shortened(repr(value), MOST_SHOWN)}"

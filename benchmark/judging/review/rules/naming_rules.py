@@ -34,60 +34,60 @@ UNSEEN = ("Cf", "Cc", "Co", "Cn", "Zl", "Zp")
 MOST_NAMED = 4096
 
 
-def counts(one: ResultSet) -> Iterator[Deviation]:
+def counts(results: ResultSet) -> Iterator[Deviation]:
     """Check the numbers of nodes or devices in the names of platform, folder and system against the description's
     fields."""
-    system = one.system
+    system = results.system
     if system is None or system.accelerators is None:
         return
-    nodes, each = system.count("number_of_nodes") or 0, system.count("accelerators_per_node")
+    nodes, devices = system.count("number_of_nodes") or 0, system.count("accelerators_per_node")
     by_cores = (system.string("accelerator_model_name") or "").upper().startswith("TPU")
     allowed = {nodes, system.accelerators, system.accelerators * (CORES_PER_CHIP if by_cores else 1)}
-    due = f"{nodes} nodes x {each} = {system.accelerators} devices, as in systems/{system.path.name}"
-    for path, line, what, text in _names(one):
-        stated = {int(found[1][:9]) for pattern in COUNTS_IN_NAMES for found in pattern.finditer(text)}
+    expected = f"{nodes} nodes x {devices} = {system.accelerators} devices, as in systems/{system.path.name}"
+    for path, line, kind, text in _names(results):
+        stated = {int(number[1][:9]) for pattern in COUNTS_IN_NAMES for number in pattern.finditer(text)}
         if stated and not stated & allowed:
-            yield Deviation(path, line, f"{what} {text!r:.60}", due)
+            yield Deviation(path, line, f"{kind} {text!r:.60}", expected)
 
 
-def accelerators(one: ResultSet) -> Iterator[Deviation]:
+def accelerators(results: ResultSet) -> Iterator[Deviation]:
     """Check for names of another accelerator than the description's."""
-    model = "" if one.system is None else one.system.string("accelerator_model_name") or ""
-    due = models_in(model)
-    for path, line, what, text in _names(one) if due else ():
+    model = "" if results.system is None else results.system.string("accelerator_model_name") or ""
+    described = models_in(model)
+    for path, line, kind, text in _names(results) if described else ():
         stated = models_in(text)
-        if stated and not stated & due:
-            found = f"{what} {text!r:.60} with accelerator_model_name {model!r:.60}"
-            yield Deviation(path, line, found, "one accelerator")
+        if stated and not stated & described:
+            observed = f"{kind} {text!r:.60} with accelerator_model_name {model!r:.60}"
+            yield Deviation(path, line, observed, "one accelerator")
 
 
-def _names(one: ResultSet) -> Iterator[tuple[Path, int | None, str, str]]:
+def _names(results: ResultSet) -> Iterator[tuple[Path, int | None, str, str]]:
     """Yield the path, the line, the kind of name, and the name."""
-    for run in one.runs:
+    for run in results.runs:
         event = run.log.first("submission_platform")
         if event is not None and isinstance(event.value, str):
             yield run.log.path, event.line, "submission_platform", event.value
-    if one.system is not None:
-        yield one.system.path, one.system.line("number_of_nodes"), "folder", one.name
-        name = one.system.string("system_name") or ""
-        if name != one.name:
-            yield one.system.path, one.system.line("system_name"), "system_name", name
+    if results.system is not None:
+        yield results.system.path, results.system.line("number_of_nodes"), "folder", results.name
+        name = results.system.string("system_name") or ""
+        if name != results.name:
+            yield results.system.path, results.system.line("system_name"), "system_name", name
 
 
-def submitter(one: ResultSet) -> Iterator[Deviation]:
+def submitter(results: ResultSet) -> Iterator[Deviation]:
     """Check for a log of another organisation than the description's; two spellings of one name are allowed."""
-    due = "" if one.system is None else one.system.string("submitter") or ""
-    for run in one.runs:
+    described = "" if results.system is None else results.system.string("submitter") or ""
+    for run in results.runs:
         event = run.log.first("submission_org")
-        if event is None or not isinstance(event.value, str) or placeholder(event.value) or placeholder(due):
+        if event is None or not isinstance(event.value, str) or placeholder(event.value) or placeholder(described):
             continue
-        if due and event.value.strip() and not like_name(event.value, due):
-            yield at(run, event, f"submission_org {event.value!r:.60}", f"{due!r:.60}, who submits the system")
+        if described and event.value.strip() and not like_name(event.value, described):
+            yield at(run, event, f"submission_org {event.value!r:.60}", f"{described!r:.60}, who submits the system")
 
 
-def placeholders(one: ResultSet) -> Iterator[Deviation]:
+def placeholders(results: ResultSet) -> Iterator[Deviation]:
     """Ask once per log about placeholders: whoever fills in one name fills in the others."""
-    for run in one.runs:
+    for run in results.runs:
         for key in NAMED_KEYS:
             event = run.log.first(key)
             if event is not None and isinstance(event.value, str) and placeholder(event.value):
@@ -97,35 +97,35 @@ def placeholders(one: ResultSet) -> Iterator[Deviation]:
 
 def seeds_across(package: SubmissionPackage) -> Iterator[Deviation]:
     """Ask once about seeds that occur in runs of two systems."""
-    seen: dict[int, str] = {}
+    systems: dict[int, str] = {}
     shared: dict[int, tuple[Run, int]] = {}
-    for one in package.sets:
-        for run in one.runs:
+    for results in package.sets:
+        for run in results.runs:
             for event in run.log.all("seed"):
-                if type(event.value) is int and seen.setdefault(event.value, one.name) != one.name:
+                if type(event.value) is int and systems.setdefault(event.value, results.name) != results.name:
                     shared.setdefault(event.value, (run, event.line))
     if shared:
         seed, (run, line) = next(iter(shared.items()))
         more = f" and {len(shared) - 1} other seeds" if len(shared) > 1 else ""
-        found = f"seed {seed}, that of {seen[seed]}{more}"
-        yield Deviation(run.log.path, line, found, "seeds drawn anew for every run")
+        observed = f"seed {seed}, that of {systems[seed]}{more}"
+        yield Deviation(run.log.path, line, observed, "seeds drawn anew for every run")
 
 
 def unseen_letters(package: SubmissionPackage) -> Iterator[Deviation]:
     """Check for invisible characters in names, which people compare by eye and tools byte by byte."""
-    places: list[tuple[Path, int | None, object]] = [(package.path, None, package.path.name)]
-    for one in package.sets:
-        places.append((one.path, None, one.name))
-        events = [(run, run.log.first(key)) for run in one.runs for key in NAMED_KEYS]
-        places += [(run.log.path, event.line, event.value) for run, event in events if event is not None]
+    texts: list[tuple[Path, int | None, object]] = [(package.path, None, package.path.name)]
+    for results in package.sets:
+        texts.append((results.path, None, results.name))
+        events = [(run, run.log.first(key)) for run in results.runs for key in NAMED_KEYS]
+        texts += [(run.log.path, event.line, event.value) for run, event in events if event is not None]
     for description in package.descriptions:
         for name in ("submitter", "system_name", "division", "status", "accelerator_model_name"):
-            places.append((description.path, description.line(name), description.content.get(name)))
-    for path, line, text in places:
+            texts.append((description.path, description.line(name), description.content.get(name)))
+    for path, line, text in texts:
         odd = next(filter(_unseen, text[:MOST_NAMED]), "") if isinstance(text, str) else ""
         if odd:
-            found = f"{text!a:.60} with a character that cannot be seen, U+{ord(odd):04X}"
-            yield Deviation(path, line, found, "letters that can be seen")
+            observed = f"{text!a:.60} with a character that cannot be seen, U+{ord(odd):04X}"
+            yield Deviation(path, line, observed, "letters that can be seen")
 
 
 def _unseen(letter: str) -> bool:
@@ -142,14 +142,14 @@ def placeholder(text: str) -> bool:
     return NOT_FILLED_IN.search(text) is not None or (text.strip() != "" and SAYS_NOTHING.match(text) is not None)
 
 
-def like_name(one: str, other: str) -> bool:
+def like_name(first: str, second: str) -> bool:
     """Return whether two names can mean the same organisation: one contains the other, they share a word, or initials
     match."""
-    words = [[word for word in re.split(r"[^a-z0-9]+", name.lower()) if word] for name in (one, other)]
-    joined = ["".join(found) for found in words]
+    words = [[word for word in re.split(r"[^a-z0-9]+", name.lower()) if word] for name in (first, second)]
+    joined = ["".join(parts) for parts in words]
     if min(map(len, joined)) < 2:
         return joined[0] == joined[1] != ""
-    initials = ["".join(word[0] for word in found) for found in words]
+    initials = ["".join(word[0] for word in parts) for parts in words]
     common = {word for word in words[0] if len(word) > 1} & set(words[1]) - EMPTY_WORDS
     return bool(common) or any(
         joined[a] in joined[b] or (initials[b] in words[a][:1] and len(words[b]) > 1) for a, b in ((0, 1), (1, 0))

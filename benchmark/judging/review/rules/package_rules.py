@@ -37,27 +37,27 @@ def layout(package: SubmissionPackage) -> Iterator[Deviation]:
             yield Deviation(package.path, None, f"no {name}/", "systems, benchmarks, results")
     ours = names_in(package.ruleset)
     if is_folder(package.results) and not package.sets:
-        due = " or ".join(f"results/SYSTEM/{name}/{OFFICIAL[name].runs} result files" for name in ours)
-        yield Deviation(package.results, None, f"no {' or '.join(ours)} results", due)
-    for one in package.sets:
-        named = OFFICIAL[one.path.name if one.folder is None else one.folder.name]
-        if len(one.files) != named.runs:
-            yield Deviation(one.path, None, f"{len(one.files)} files named result_*.txt", f"{named.runs}")
-        for run in one.runs:
+        expected = " or ".join(f"results/SYSTEM/{name}/{OFFICIAL[name].runs} result files" for name in ours)
+        yield Deviation(package.results, None, f"no {' or '.join(ours)} results", expected)
+    for results in package.sets:
+        named = OFFICIAL[results.path.name if results.folder is None else results.folder.name]
+        if len(results.files) != named.runs:
+            yield Deviation(results.path, None, f"{len(results.files)} files named result_*.txt", f"{named.runs}")
+        for run in results.runs:
             if run.benchmark in OFFICIAL and run.benchmark != named.name:
                 where = run.log.first("submission_benchmark")
                 yield at(run, where, f"a run of {run.benchmark}", f"runs of {named.name} in its folder")
     for system in subfolders(package.results):
         if not is_regular(package.systems / f"{system.name}.json"):
             yield Deviation(system, None, f"no description of system {system.name}", f"systems/{system.name}.json")
-    known = get_allowed_benchmarks("training", package.ruleset)
+    allowed = get_allowed_benchmarks("training", package.ruleset)
     for folder in package.result_folders:
-        if folder.name not in known:
-            due = f"{' or '.join(ours)}, or another benchmark's name"
-            yield Deviation(folder, None, f"folder {folder.name}", due)
-    others = sorted({folder.name for folder in package.result_folders} & {*known} - {*ours})
-    if others:
-        yield Deviation(package.results, None, f"not reviewed: {', '.join(others)}", " or ".join(ours), "note")
+        if folder.name not in allowed:
+            expected = f"{' or '.join(ours)}, or another benchmark's name"
+            yield Deviation(folder, None, f"folder {folder.name}", expected)
+    unjudged = sorted({folder.name for folder in package.result_folders} & {*allowed} - {*ours})
+    if unjudged:
+        yield Deviation(package.results, None, f"not reviewed: {', '.join(unjudged)}", " or ".join(ours), "note")
 
 
 def code(package: SubmissionPackage) -> Iterator[Deviation]:
@@ -65,21 +65,21 @@ def code(package: SubmissionPackage) -> Iterator[Deviation]:
     rules ask for it."""
     for name in dict.fromkeys(one.folder.name for one in package.sets if one.folder is not None):
         root = package.path / "benchmarks" / name
-        written = (one for one in package.entries if one.kind == "file" and one.size and one.path.is_relative_to(root))
-        if not any(written):
+        files = (one for one in package.entries if one.kind == "file" and one.size and one.path.is_relative_to(root))
+        if not any(files):
             yield Deviation(root, None, "no code that made the results", f"benchmarks/{name}/implementations/NAME/")
 
 
 def twins(package: SubmissionPackage) -> Iterator[Deviation]:
     """Check for two systems with the same description and benchmark: one system, handed in twice."""
-    seen: dict[tuple[str, str], str] = {}
-    for one in package.sets:
-        if one.system is not None and one.system.content:
-            fields = {name: value for name, value in one.system.content.items() if name not in OF_ONE_RUN}
-            other = seen.setdefault((one.judged.name, repr(sorted(fields.items()))), one.name)
-            if other != one.name:
-                due = "two different systems, or only one of these"
-                yield Deviation(one.system.path, 1, f"the description of {other} again", due)
+    systems: dict[tuple[str, str], str] = {}
+    for results in package.sets:
+        if results.system is not None and results.system.content:
+            fields = {name: value for name, value in results.system.content.items() if name not in OF_ONE_RUN}
+            system = systems.setdefault((results.judged.name, repr(sorted(fields.items()))), results.name)
+            if system != results.name:
+                expected = "two different systems, or only one of these"
+                yield Deviation(results.system.path, 1, f"the description of {system} again", expected)
 
 
 def files(package: SubmissionPackage) -> Iterator[Deviation]:
@@ -88,11 +88,11 @@ def files(package: SubmissionPackage) -> Iterator[Deviation]:
     the code."""
     root = Path(os.path.realpath(package.path))
     for entry in package.entries:
-        found, due = _unfit(entry, package, root)
-        if found:
+        observed, expected = _unfit(entry, package, root)
+        if observed:
             in_code = entry.path.is_relative_to(package.path / "benchmarks") and package.ruleset.startswith("3.")
-            accepted: Severity | None = "note" if in_code and found.startswith("name") else None
-            yield Deviation(entry.path, None, found, due, accepted)
+            accepted: Severity | None = "note" if in_code and observed.startswith("name") else None
+            yield Deviation(entry.path, None, observed, expected, accepted)
 
 
 def _unfit(entry: Entry, package: SubmissionPackage, root: Path) -> tuple[str, str]:
@@ -114,27 +114,27 @@ def _unfit(entry: Entry, package: SubmissionPackage, root: Path) -> tuple[str, s
 
 
 def same_division(package: SubmissionPackage) -> Iterator[Deviation]:
-    for one in package.sets:
-        due = None if one.system is None else one.system.string("division")
-        for run in one.runs:
+    for results in package.sets:
+        described = None if results.system is None else results.system.string("division")
+        for run in results.runs:
             event = run.log.first("submission_division")
-            if event is not None and due in ("closed", "open") and event.value != due:
-                found = f"submission_division {event.value!r:.40}"
-                yield at(run, event, found, f"{due!r} as in systems/{one.name}.json")
+            if event is not None and described in ("closed", "open") and event.value != described:
+                observed = f"submission_division {event.value!r:.40}"
+                yield at(run, event, observed, f"{described!r} as in systems/{results.name}.json")
 
 
 def stray_runs(package: SubmissionPackage) -> Iterator[Deviation]:
     """Check for runs of a judged benchmark outside those of a system: beside them, in the code or in another
     benchmark's folder."""
-    counted = {path for one in package.sets for path in one.files}
+    counted = {path for results in package.sets for path in results.files}
     for entry in package.entries:
         if entry.kind == "file" and entry.path not in counted and entry.size > FEWEST_RECORDS * len(TOKEN):
             content = _beginning(entry.path)
             named = A_RUN.search(content) if content.count(TOKEN.encode()) >= FEWEST_RECORDS else None
             if named is not None:
                 name = named[1].decode()
-                due = f"runs in results/SYSTEM/{name}/result_*.txt only"
-                yield Deviation(entry.path, None, f"a run of {name} that nothing counts", due)
+                expected = f"runs in results/SYSTEM/{name}/result_*.txt only"
+                yield Deviation(entry.path, None, f"a run of {name} that nothing counts", expected)
 
 
 def bypass(package: SubmissionPackage) -> Iterator[Deviation]:
@@ -145,28 +145,28 @@ def bypass(package: SubmissionPackage) -> Iterator[Deviation]:
             continue
         parts = entry.path.relative_to(package.path).parts
         elsewhere = parts[0] == "results" and len(parts) >= 4 and parts[2] not in names_in(package.ruleset)
-        theirs = elsewhere or (package.ruleset.startswith("3.") and len(parts) == 1)
+        allowed = elsewhere or (package.ruleset.startswith("3.") and len(parts) == 1)
         for number, line in enumerate(_beginning(entry.path).decode("latin-1").splitlines(), 1):
             spelt = line.lower().replace("_", "-")
             if "bypass" in spelt or "rcp-bert-train-samples" in spelt:
-                yield Deviation(entry.path, number, line.strip()[:80], "no bypass", "note" if theirs else None)
+                yield Deviation(entry.path, number, line.strip()[:80], "no bypass", "note" if allowed else None)
 
 
 def scaling(package: SubmissionPackage) -> Iterator[Deviation]:
     """Check the scaling factor. It is an error if it improves the score more than the reference points do, or is
     invalid; it is a question if it worsens the score, or is missing where the points give one."""
-    for one in package.sets:
-        if one.scaling is None or len(one.files) != one.judged.runs:
+    for results in package.sets:
+        if results.scaling is None or len(results.files) != results.judged.runs:
             continue
-        due, factor = one.convergence.factor, one.scaling.factor
-        path, words = one.path / SCALING, f"{due:.4f}, from the reference points"
+        expected, factor = results.convergence.factor, results.scaling.factor
+        path, words = results.path / SCALING, f"{expected:.4f}, from the reference points"
         if factor is None:
-            yield Deviation(path, 1, str(one.scaling.problem), words)
+            yield Deviation(path, 1, str(results.scaling.problem), words)
         elif not is_regular(path):
-            if due > 1 + FACTOR_TOLERANCE:
-                yield Deviation(one.path, None, f"no {SCALING}, so that the score is not scaled", words, "warning")
-        elif abs(factor - due) > FACTOR_TOLERANCE:
-            yield Deviation(path, 1, f"scaling_factor {factor:.4f}", words, "warning" if factor > due else None)
+            if expected > 1 + FACTOR_TOLERANCE:
+                yield Deviation(results.path, None, f"no {SCALING}, so that the score is not scaled", words, "warning")
+        elif abs(factor - expected) > FACTOR_TOLERANCE:
+            yield Deviation(path, 1, f"scaling_factor {factor:.4f}", words, "warning" if factor > expected else None)
 
 
 def _beginning(path: Path) -> bytes:

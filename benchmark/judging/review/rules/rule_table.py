@@ -6,8 +6,6 @@ accepted logs do is an error. A rule's function may give a deviation less than t
 of docs/facts/mlperf_review.md, which name the public ones, and their topic.
 """
 
-from collections.abc import Sequence
-
 from benchmark.judging.results.subjects import ResultSet, SubmissionPackage
 from benchmark.judging.review.findings import Rule, Run
 from benchmark.judging.review.rules import (
@@ -270,7 +268,7 @@ PACKAGE_RULES: tuple[Rule[SubmissionPackage], ...] = (
     ),
 )  # fmt: skip
 
-ROUND_RULES: tuple[Rule[tuple[Sequence[Run], Sequence[Run]]], ...] = (
+ROUND_RULES: tuple[Rule[copy_rules.RoundRuns], ...] = (
     Rule("round.copy", "error", "6.8, 7.9; each file a run of its own", copy_rules.in_round, mend="submit a run once"),
 )
-"""Rules about the runs of a package and those of the packages beside it."""
+"""Rules about the runs of a package and those of the other packages of its folder."""

@@ -30,74 +30,76 @@ SAME: dict[str, Severity | None] = {
 FAILING = ("fails", "no reference point")
 
 
-def same_settings(one: ResultSet) -> Iterator[Deviation]:
+def same_settings(results: ResultSet) -> Iterator[Deviation]:
     """Check that all runs have the same settings; placeholders have a rule of their own."""
     for key, severity in SAME.items():
-        logged = [(run, event) for run in one.runs if (event := run.log.first(key)) is not None]
-        known = [(run, event) for run, event in logged if not placeholder(f"{event.value}")]
-        for run, event in known[1:]:
-            first, due = known[0][0], known[0][1].value
-            if event.value != due:
-                found = f"{key} {event.value!r:.60}"
-                yield at(run, event, found, f"{due!r:.60} as in {first.log.path.name}", severity)
+        logged = [(run, event) for run in results.runs if (event := run.log.first(key)) is not None]
+        named = [(run, event) for run, event in logged if not placeholder(f"{event.value}")]
+        for run, event in named[1:]:
+            first, first_value = named[0][0], named[0][1].value
+            if event.value != first_value:
+                observed = f"{key} {event.value!r:.60}"
+                yield at(run, event, observed, f"{first_value!r:.60} as in {first.log.path.name}", severity)
 
 
-def seeds(one: ResultSet) -> Iterator[Deviation]:
+def seeds(results: ResultSet) -> Iterator[Deviation]:
     """Check that every run has its own seed; seeds in sequence, or evenly spaced, were hardly drawn at random."""
-    seen: dict[int, Run] = {}
-    for run in one.runs:
+    runs_by_seed: dict[int, Run] = {}
+    for run in results.runs:
         for event in run.log.all("seed"):
-            if type(event.value) is int and seen.setdefault(event.value, run) is not run:
-                found = f"seed {event.value}, that of {seen[event.value].log.path.name}"
-                yield at(run, event, found, "another seed in every run")
-    first = [(run.seeds[0], run) for run in one.runs if run.seeds]
+            if type(event.value) is int and runs_by_seed.setdefault(event.value, run) is not run:
+                observed = f"seed {event.value}, that of {runs_by_seed[event.value].log.path.name}"
+                yield at(run, event, observed, "another seed in every run")
+    first = [(run.seeds[0], run) for run in results.runs if run.seeds]
     values = sorted(seed for seed, _ in first)
-    steps = {after - before for before, after in itertools.pairwise(values)}
+    steps = {larger - smaller for smaller, larger in itertools.pairwise(values)}
     if len(values) >= FEWEST_SEEDS and 0 not in steps and (len(steps) == 1 or max(steps) <= NEAR_SEEDS):
-        run, found = first[0][1], f"seeds {', '.join(map(str, values[:6]))}"
-        yield at(run, run.log.all("seed")[0], found, "seeds drawn anew for every run", "warning")
+        run, observed = first[0][1], f"seeds {', '.join(map(str, values[:6]))}"
+        yield at(run, run.log.all("seed")[0], observed, "seeds drawn anew for every run", "warning")
 
 
-def failed(one: ResultSet) -> Iterator[Deviation]:
+def failed(results: ResultSet) -> Iterator[Deviation]:
     """Check for failed runs. One of a result may fail, and counts as the slowest; of fewer files, none may."""
-    lost = [run for run in one.runs if not run.converged or run.reached is None]
-    legal = len(lost) <= (one.judged.dropped if len(one.runs) >= one.judged.runs else 0)
-    met = min((run.trained_tokens or 0 for run in one.runs if run not in lost), default=0)
+    lost = [run for run in results.runs if not run.converged or run.reached is None]
+    legal = len(lost) <= (results.judged.dropped if len(results.runs) >= results.judged.runs else 0)
+    met = min((run.trained_tokens or 0 for run in results.runs if run not in lost), default=0)
     for run in lost:
         tokens = run.trained_tokens or 0
-        judged = one.judged
+        judged = results.judged
         early = f" at {judged.count(tokens)} {judged.unit}, before the {judged.count(met)} of another run"
         early = early if tokens < met else ""
         stop = run.log.last("run_stop") or (run.log.events[-1] if run.log.events else None)
-        found = f"did not converge{early}" if legal else f"did not converge, one of {len(lost)}"
-        yield at(run, stop, found, f"at most {judged.one_of}", "warning" if legal else None)
+        observed = f"did not converge{early}" if legal else f"did not converge, one of {len(lost)}"
+        yield at(run, stop, observed, f"at most {judged.one_of}", "warning" if legal else None)
 
 
-def convergence(one: ResultSet) -> Iterator[Deviation]:
+def convergence(results: ResultSet) -> Iterator[Deviation]:
     """Apply the convergence test: an error if the official test fails, a question if it passes only by void data of the
     reference, a note if the time is multiplied. The finding points to the middle run's last evaluation, which has its
     tokens."""
-    result, judged = one.convergence, one.judged
-    if one.is_open:
+    result, judged = results.convergence, results.judged
+    if results.is_open:
         return
-    runs = sorted(one.runs, key=lambda run: (not run.converged, run.trained_tokens or 0))
+    runs = sorted(results.runs, key=lambda run: (not run.converged, run.trained_tokens or 0))
     event = runs[len(runs) // 2].log.last("eval_accuracy") if runs else None
-    path, line = runs[len(runs) // 2].log.path if runs else one.path, None if event is None else event.line
+    path, line = runs[len(runs) // 2].log.path if runs else results.path, None if event is None else event.line
     point, middle, void = result.point, result.middle, result.void
     counted, words = judged.count(middle or 0), "median" if judged.kept == 1 else "mean"
     slow = "; ".join(
-        f"{judged.count(outlier)} {judged.unit} at {each.batch_size:g}" for each in void for outlier in each.outliers
+        f"{judged.count(outlier)} {judged.unit} at {void_point.batch_size:g}"
+        for void_point in void
+        for outlier in void_point.outliers
     )
     if result.standing in FAILING and (point is None or middle is None):
         number = "three" if judged.runs == 3 else judged.runs
         yield Deviation(path, line, result.why, f"{number} runs to compare with reference points")
     elif result.standing in FAILING and point is not None:
-        found = f"{words} {counted} {judged.unit} to the target, {result.why}"
-        yield Deviation(path, line, found, f"at least {judged.count(point.least)}")
+        observed = f"{words} {counted} {judged.unit} to the target, {result.why}"
+        yield Deviation(path, line, observed, f"at least {judged.count(point.least)}")
     elif result.repaired in FAILING:
         yield Deviation(path, line, f"passes only by void reference data: {slow}", "a pass without them too", "warning")
     elif void:
         yield Deviation(path, line, f"void reference data: {slow}; it passes without them too", "nothing", "note")
     if result.factor > 1 and point is not None:
-        found = f"{words} {counted} {judged.unit}, fewer than the reference mean: times {result.factor:.4f}"
-        yield Deviation(path, line, found, f"{judged.count(point.mean)} for a score as measured", "note")
+        observed = f"{words} {counted} {judged.unit}, fewer than the reference mean: times {result.factor:.4f}"
+        yield Deviation(path, line, observed, f"{judged.count(point.mean)} for a score as measured", "note")

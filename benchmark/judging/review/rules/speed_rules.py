@@ -36,8 +36,8 @@ SLOW_BLOCK = 2.0
 def usual_block(run: Run) -> TimedBlock | None:
     """Return the block a quarter from the fastest, which stays usual even if half of the blocks were disturbed; None
     with few blocks."""
-    found = sorted((block for block in run.blocks if block.seconds > 0), key=lambda block: block.seconds)
-    return found[len(found) // 4] if len(found) >= FEWEST else None
+    blocks = sorted((block for block in run.blocks if block.seconds > 0), key=lambda block: block.seconds)
+    return blocks[len(blocks) // 4] if len(blocks) >= FEWEST else None
 
 
 def usual_tokens_per_s(run: Run) -> float | None:
@@ -46,40 +46,42 @@ def usual_tokens_per_s(run: Run) -> float | None:
     return run.tokens_per_s if block is None else block.tokens / block.seconds
 
 
-def peak(one: ResultSet) -> Iterator[Deviation]:
+def peak(results: ResultSet) -> Iterator[Deviation]:
     """Check blocks against the peak of the described devices, in the fastest format that they can train in. Devices
     with unknown peak are held only to very wide limits."""
-    found = score(one)
-    if one.system is not None and found.accelerators and found.accelerator and not found.peak_tflops:
-        words = f"accelerator_model_name {found.accelerator!r:.60}, whose peak is not known here"
-        place = one.system.path, one.system.line("accelerator_model_name")
-        yield Deviation(*place, words, "one of benchmark/config/accelerators.py", "note")
-    for run in one.runs if one.judged.official else ():
+    scored = score(results)
+    if results.system is not None and scored.accelerators and scored.accelerator and not scored.peak_tflops:
+        words = f"accelerator_model_name {scored.accelerator!r:.60}, whose peak is not known here"
+        location = results.system.path, results.system.line("accelerator_model_name")
+        yield Deviation(*location, words, "one of benchmark/config/accelerators.py", "note")
+    for run in results.runs if results.judged.official else ():
         usual, stop = usual_tokens_per_s(run), run.log.first("run_stop")
         if usual is None:
             continue
-        if not found.accelerators or not found.peak_tflops:
-            if (speed := usual * train_flops_per_token(one.judged.model)) > FASTEST_SYSTEM:
-                due = f"at most {FASTEST_SYSTEM:.1e}; the fastest published system has 1.2e19"
+        if not scored.accelerators or not scored.peak_tflops:
+            if (speed := usual * train_flops_per_token(results.judged.model)) > FASTEST_SYSTEM:
+                expected = f"at most {FASTEST_SYSTEM:.1e}; the fastest published system has 1.2e19"
                 words = f"{speed:.1e} FLOP/s of a system that is not known here"
-                yield at(run, stop, words, due, "warning")
+                yield at(run, stop, words, expected, "warning")
             continue
-        judged = one.judged
+        judged = results.judged
         narrow = BF16_BITS / judged.narrowest_bits
-        most = found.accelerators * found.peak_tflops * 1e12 / train_flops_per_token(one.judged.model)
-        of = f"of the BF16 peak of {found.accelerators:,} devices"
-        due = f"at most {narrow:.0%}: the peak of {judged.narrowest_bits}-bit numbers, the fastest they can train in"
+        most = scored.accelerators * scored.peak_tflops * 1e12 / train_flops_per_token(results.judged.model)
+        of = f"of the BF16 peak of {scored.accelerators:,} devices"
+        expected = (
+            f"at most {narrow:.0%}: the peak of {judged.narrowest_bits}-bit numbers, the fastest they can train in"
+        )
         over = [block for block in run.blocks if block.tokens > narrow * most * max(block.seconds, 1e-3)]
         if usual > narrow * most:
-            yield at(run, stop, f"{usual / most:.0%} {of}", due)
+            yield at(run, stop, f"{usual / most:.0%} {of}", expected)
         elif over and not over[0].restarted:
             share = over[0].tokens / max(over[0].seconds, 1e-3) / most
-            yield at(run, over[0], f"a block at {share:.0%} {of}", due)
+            yield at(run, over[0], f"a block at {share:.0%} {of}", expected)
         elif usual < judged.lowest_mfu * most:
-            due = (
+            expected = (
                 f"at least {judged.lowest_mfu:.0%}; published results have {100 * judged.published_mfu:.0f} % and more"
             )
-            yield at(run, stop, f"{usual / most:.1%} {of}", due, "warning")
+            yield at(run, stop, f"{usual / most:.1%} {of}", expected, "warning")
 
 
 def fast_block(run: Run) -> Iterator[Deviation]:
@@ -89,8 +91,8 @@ def fast_block(run: Run) -> Iterator[Deviation]:
     fast = [block for block in run.blocks if block.seconds < FAST_BLOCK * seconds]
     if fast and seconds >= SHORTEST_BLOCK_S:
         more = "" if len(fast) == 1 else f" and {len(fast) - 1} more"
-        found = f"{fast[0].seconds:,.1f} s since the evaluation before{more}"
-        yield at(run, fast[0], found, f"about {seconds:,.1f} s, as the other blocks")
+        observed = f"{fast[0].seconds:,.1f} s since the evaluation before{more}"
+        yield at(run, fast[0], observed, f"about {seconds:,.1f} s, as the other blocks")
 
 
 def steps_and_blocks(run: Run) -> Iterator[Deviation]:
@@ -101,22 +103,22 @@ def steps_and_blocks(run: Run) -> Iterator[Deviation]:
     if len(timed) < FEWEST or not size or not length:
         return
     logged = run.tracked(STEP_TIMING)
-    usual = statistics.median(one.value for one in logged)
+    usual = statistics.median(step.value for step in logged)
     count = statistics.mode(len(block.steps) for block in timed)
-    idle = next((one for one in logged[2:] if one.value < NO_TIME * usual), None)
+    idle = next((step for step in logged[2:] if step.value < NO_TIME * usual), None)
     if idle is not None:
-        found = f"a step of {idle.value:,.3f} s"
-        yield at(run, idle, found, f"about {usual:,.3f} s, as the other steps")
+        observed = f"a step of {idle.value:,.3f} s"
+        yield at(run, idle, observed, f"about {usual:,.3f} s, as the other steps")
     few = next((block for block in timed if len(block.steps) < count and not block.restarted), None)
     if few is not None:
-        found = f"times of {len(few.steps)} steps before this evaluation"
-        yield at(run, few, found, f"{count}, as before the others")
+        observed = f"times of {len(few.steps)} steps before this evaluation"
+        yield at(run, few, observed, f"{count}, as before the others")
     for block in timed:
         seconds = statistics.fmean(block.steps) * block.tokens / (size * length)
         low, high = (limit * block.seconds for limit in STEPS_IN_BLOCK)
         if low < seconds < high:
-            found = f"{block.seconds:,.1f} s since the evaluation before, {seconds:,.1f} s of steps by their times"
-            yield at(run, block, found, "a block a little longer than its steps")
+            observed = f"{block.seconds:,.1f} s since the evaluation before, {seconds:,.1f} s of steps by their times"
+            yield at(run, block, observed, "a block a little longer than its steps")
             return
 
 
@@ -124,37 +126,37 @@ def hasty_evaluations(run: Run) -> Iterator[Deviation]:
     """Check that evaluations take the time and the steps of the whole validation subset."""
     judged = run.rules
     usual, size = usual_tokens_per_s(run), run.global_batch_size
-    timed = [one for one in run.evaluations if one.seconds is not None and one.seconds >= 0]
+    timed = [evaluation for evaluation in run.evaluations if evaluation.seconds is not None and evaluation.seconds >= 0]
     if not judged.official or not timed or not usual or not size:
         return
-    seconds = statistics.median(one.seconds or 0 for one in timed)
+    seconds = statistics.median(evaluation.seconds or 0 for evaluation in timed)
     ratio = judged.validation_sequences * judged.model.seq_length / max(seconds, 1e-3) / usual
     if ratio > judged.hasty_evaluation:
-        found = f"evaluations of {seconds:,.3f} s: {ratio:,.1f} times the tokens per second of training"
-        yield at(run, timed[0], found, "about 3 times: a forward pass alone")
+        observed = f"evaluations of {seconds:,.3f} s: {ratio:,.1f} times the tokens per second of training"
+        yield at(run, timed[0], observed, "about 3 times: a forward pass alone")
     steps = run.tracked(VALIDATION_TIMING)
-    due = judged.steps(judged.validation_sequences, size)
-    if steps and len(steps) < due * len(run.evaluations):
-        found = f"{len(steps)} validation steps in {len(run.evaluations)} evaluations"
-        words = f"{due} each: {judged.validation_sequences:,} sequences, {size:g} at a time"
-        yield at(run, steps[0], found, words)
+    needed_steps = judged.steps(judged.validation_sequences, size)
+    if steps and len(steps) < needed_steps * len(run.evaluations):
+        observed = f"{len(steps)} validation steps in {len(run.evaluations)} evaluations"
+        words = f"{needed_steps} each: {judged.validation_sequences:,} sequences, {size:g} at a time"
+        yield at(run, steps[0], observed, words)
 
 
-def lost_time(one: ResultSet) -> Iterator[Deviation]:
+def lost_time(results: ResultSet) -> Iterator[Deviation]:
     """Ask once for all runs about restarts, stalls and repeated evaluations; their time was on the clock, so that the
     submitter bore the cost."""
-    words, places = [], []
-    for run in one.runs:
+    words, lines = [], []
+    for run in results.runs:
         usual = usual_block(run)
         seconds = 0.0 if usual is None else usual.seconds
         most = max(SLOW_BLOCK * seconds, seconds + SHORTEST_BLOCK_S)
         slow = [block for block in run.blocks if usual and (block.restarted or block.seconds > most)]
-        told = [f"{len(run.restarts)} restart{'s' * (len(run.restarts) > 1)} logged"] if run.restarts else []
+        losses = [f"{len(run.restarts)} restart{'s' * (len(run.restarts) > 1)} logged"] if run.restarts else []
         if slow:
             lost = sum(block.seconds - seconds for block in slow)
-            told.append(f"{len(slow)} block{'s' * (len(slow) > 1)} {lost:,.0f} s longer than usual")
-        if told:
-            words.append(f"{run.log.path.name}: {', '.join(told)}")
-            places.append((run.log.path, run.restarts[0].line if run.restarts else slow[0].line))
-    if places:
-        yield Deviation(*places[0], "; ".join(words), "blocks of equal length, in one piece")
+            losses.append(f"{len(slow)} block{'s' * (len(slow) > 1)} {lost:,.0f} s longer than usual")
+        if losses:
+            words.append(f"{run.log.path.name}: {', '.join(losses)}")
+            lines.append((run.log.path, run.restarts[0].line if run.restarts else slow[0].line))
+    if lines:
+        yield Deviation(*lines[0], "; ".join(words), "blocks of equal length, in one piece")

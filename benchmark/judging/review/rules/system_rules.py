@@ -31,17 +31,17 @@ SINCE = "4.1.0"
 """First ruleset that allows only the listed statuses; round 4.0 accepted the short words of earlier rounds."""
 
 
-def readable(one: ResultSet) -> Iterator[Deviation]:
-    for system in filter(None, [one.system]):
+def readable(results: ResultSet) -> Iterator[Deviation]:
+    for system in filter(None, [results.system]):
         if system.problem is not None:
             yield Deviation(system.path, 1, system.problem, "a JSON object")
         for name in system.repeated:
             yield Deviation(system.path, system.line(name), f"field {name!r} twice", "every field once", "warning")
 
 
-def fields(one: ResultSet) -> Iterator[Deviation]:
+def fields(results: ResultSet) -> Iterator[Deviation]:
     """Check the mandatory fields: their types, and values that the official tools take."""
-    for system in filter(None, [one.system]):
+    for system in filter(None, [results.system]):
         content = system.content
         for name in (field.name for field in FIELDS) if system.problem is None else ():
             if name not in content:
@@ -57,34 +57,34 @@ def fields(one: ResultSet) -> Iterator[Deviation]:
             if name in content and (count is None or (count < 1 and name in DEVICES)):
                 yield _wrong(system, name, content[name], "a whole number, in quotes")
         status, division = system.string("status"), system.string("division")
-        if one.ruleset >= SINCE and status is not None and status not in STATUSES:
+        if results.ruleset >= SINCE and status is not None and status not in STATUSES:
             yield _wrong(system, "status", status, " | ".join(STATUSES))
         if division not in (None, "closed", "open"):
             yield _wrong(system, "division", division, "'closed' or 'open'")
 
 
-def filled_in(one: ResultSet) -> Iterator[Deviation]:
-    for system in filter(None, [one.system]):
+def filled_in(results: ResultSet) -> Iterator[Deviation]:
+    for system in filter(None, [results.system]):
         for name, value in system.content.items():
-            found = next((text for _, text in texts_in({name: value}) if NOT_FILLED_IN.search(text)), None)
-            if found is not None:
-                yield _wrong(system, name, found, "a value, or an empty string")
+            mark = next((text for _, text in texts_in({name: value}) if NOT_FILLED_IN.search(text)), None)
+            if mark is not None:
+                yield _wrong(system, name, mark, "a value, or an empty string")
             elif name in NAMES and isinstance(value, str) and SAYS_NOTHING.match(value):
                 yield _wrong(system, name, value, "a name")
 
 
-def memory(one: ResultSet) -> Iterator[Deviation]:
+def memory(results: ResultSet) -> Iterator[Deviation]:
     """Check for a device memory that its maker does not sell."""
-    for system in filter(None, [one.system]):
+    for system in filter(None, [results.system]):
         model = accelerator_named(system.string("accelerator_model_name") or "")
-        due = None if model is None else ACCELERATORS[model].memory_gb
+        usual_gb = None if model is None else ACCELERATORS[model].memory_gb
         text = system.string("accelerator_memory_capacity") or ""
-        found = MEMORY.fullmatch(text.strip())
-        if due is not None and found is not None:
-            size = float(found[1].replace(",", "")) * BYTES[found[2].upper()] / 1e9
-            if not MEMORY_OFF[0] * due <= size <= MEMORY_OFF[1] * due:
-                yield _wrong(system, "accelerator_memory_capacity", text, f"about {due:g} GB of {model}")
+        capacity = MEMORY.fullmatch(text.strip())
+        if usual_gb is not None and capacity is not None:
+            size = float(capacity[1].replace(",", "")) * BYTES[capacity[2].upper()] / 1e9
+            if not MEMORY_OFF[0] * usual_gb <= size <= MEMORY_OFF[1] * usual_gb:
+                yield _wrong(system, "accelerator_memory_capacity", text, f"about {usual_gb:g} GB of {model}")
 
 
-def _wrong(system: SystemDescription, name: str, value: object, due: str) -> Deviation:
-    return Deviation(system.path, system.line(name), f"{name} {value!r:.80}", due)
+def _wrong(system: SystemDescription, name: str, value: object, expected: str) -> Deviation:
+    return Deviation(system.path, system.line(name), f"{name} {value!r:.80}", expected)

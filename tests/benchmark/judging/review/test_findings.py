@@ -33,7 +33,7 @@ def test_each_deviation_becomes_a_finding_of_its_rule() -> None:
     assert first == Finding(
         "a.rule", "warning", source, "a/b.txt", None, "found 0", "due", "", question="Why?", rules=rules
     )
-    assert (first.place, second.place) == ("a/b.txt", "a/b.txt:7")
+    assert (first.location, second.location) == ("a/b.txt", "a/b.txt:7")
 
 
 @pytest.mark.parametrize(
@@ -57,9 +57,9 @@ def test_rule_that_stops_is_an_error_and_the_others_go_on() -> None:
 
     rules = [Rule("a.stops", "note", "docs", stops), Rule("a.goes_on", "note", "docs", goes_on)]
     before, stopped, after = apply(rules, 1, Path("log"))
-    assert (before.found, after.found, stopped.rule, stopped.severity) == ("before", "after", STOPPED, "error")
-    assert stopped.found.startswith("the rule a.stops stopped: ZeroDivisionError: ?[31mxxx")
-    assert (len(stopped.found), stopped.path) == (MOST_SHOWN, "log")
+    assert (before.observed, after.observed, stopped.rule, stopped.severity) == ("before", "after", STOPPED, "error")
+    assert stopped.observed.startswith("the rule a.stops stopped: ZeroDivisionError: ?[31mxxx")
+    assert (len(stopped.observed), stopped.path) == (MOST_SHOWN, "log")
 
 
 def test_deviation_at_a_record_has_its_line() -> None:
@@ -87,7 +87,7 @@ def test_what_differs_in_numbers_and_places_only_stands_once() -> None:
     ]
     found = merged([*same, *others])
     assert [one.also for one in found] == [("x/result_1.txt:4",), (), (), (), (), ()]
-    assert found[0].found == "3 steps, opt_beta_1 0.8"
+    assert found[0].observed == "3 steps, opt_beta_1 0.8"
 
 
 def test_what_follows_from_another_finding_in_the_file_is_left_out() -> None:

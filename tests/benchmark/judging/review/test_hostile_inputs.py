@@ -61,8 +61,8 @@ def assert_sound(found: Review) -> None:
 def assert_findings_are_sound(findings: Sequence[Finding]) -> None:
     for one in findings:
         assert one.rule != STOPPED, one
-        assert one.found and (one.mend or one.question or one.severity == "note"), one
-        assert sum(map(len, (one.found, one.due, one.mend, one.text))) < MOST_SHOWN, one
+        assert one.observed and (one.mend or one.question or one.severity == "note"), one
+        assert sum(map(len, (one.observed, one.expected, one.mend, one.text))) < MOST_SHOWN, one
 
 
 def spoilt(text: bytes, draw: random.Random) -> bytes:

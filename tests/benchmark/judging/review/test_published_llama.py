@@ -53,7 +53,7 @@ def judged(folder: Path) -> ResultSet:
 
 def found(one: ResultSet) -> dict[str, tuple[str, str]]:
     return {
-        f"{finding.severity} {finding.rule}": (finding.found, finding.due)
+        f"{finding.severity} {finding.rule}": (finding.observed, finding.expected)
         for finding in own_findings(one)
         if not finding.rule.startswith("named.")
     }
@@ -95,7 +95,7 @@ def test_score_is_the_published_one(log: PublishedLog, minutes: float, factor: f
 def test_ruleset_6_1_asks_for_its_keys(tmp_path: Path) -> None:
     folder = NVIDIA_8B.write(tmp_path)
     (newest,) = find_subjects([folder], "6.1.0")
-    lacking = [one.due for one in own_findings(newest) if one.rule == "key.present"]
+    lacking = [one.expected for one in own_findings(newest) if one.rule == "key.present"]
     assert "one lowest_numerical_precision_in_comm" in lacking
     assert len(lacking) == 9
 

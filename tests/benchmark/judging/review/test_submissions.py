@@ -74,7 +74,7 @@ def test_honest_submission_has_no_error(trial: Trial, tmp_path: Path) -> None:
     one = with_steps() if trial.bases[:1] == ("steps",) else made_up()
     trial.change(one)
     found = findings(one.write(tmp_path / ORG))
-    assert [(one.rule, one.found) for one in found if one.severity == "error"] == []
+    assert [(one.rule, one.observed) for one in found if one.severity == "error"] == []
     questions = [one.rule for one in found if one.severity == "warning"]
     assert len(questions) <= 1, questions
     if trial in RESTARTS:
@@ -89,16 +89,16 @@ def test_fault_is_told_with_file_and_line(fault: Fault, tmp_path: Path) -> None:
     found = [one for one in findings(package) if one.severity != "note"]
     due = "warning" if fault.rule.startswith("?") else "error"
     mine = [one for one in found if (one.rule, one.severity) == (fault.rule.removeprefix("?"), due)]
-    assert mine, f"only {[(one.rule, one.place, one.found) for one in found]}"
+    assert mine, f"only {[(one.rule, one.location, one.observed) for one in found]}"
     assert due == "error" or fault.name in MORE or all(one.severity == due for one in found), found
-    places = [re.sub(r":\d+$", "", place) for one in mine for place in (one.place, *one.also)]
+    places = [re.sub(r":\d+$", "", place) for one in mine for place in (one.location, *one.also)]
     assert fault.path is None or any(Path(place) == package / fault.path for place in places), places
     if fault.path is not None and isinstance(line, int):
         assert line in [one.line for one in mine]
     if fault.path is not None and fault.path.endswith(".txt") and fault.name not in WHOLE_FILE:
         assert all(one.line is not None for one in mine)
     for finding in mine:
-        assert all(text.strip() for text in (finding.found, finding.due, finding.source))
+        assert all(text.strip() for text in (finding.observed, finding.expected, finding.source))
         assert finding.question if due == "warning" else finding.mend
 
 

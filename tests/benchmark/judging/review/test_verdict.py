@@ -104,5 +104,5 @@ def test_a_fault_of_ours_in_one_result_leaves_the_others_reviewed(
     found = review(paths, "4.1.0")
     assert [one.verdict for one in found.subjects] == ["acceptable", "rejected"]
     (stopped,) = found.subjects[1].findings
-    assert (stopped.rule, stopped.found) == (STOPPED, "the review stopped: ZeroDivisionError: ?[31m")
+    assert (stopped.rule, stopped.observed) == (STOPPED, "the review stopped: ZeroDivisionError: ?[31m")
     assert found.verdict == "rejected"

@@ -122,7 +122,7 @@ def assert_told(found: Review, paths: dict[str, Path]) -> None:
     """Each log with a value outside the closed lists has an error of ours, and the tool was not run on it."""
     checks = {check.subject: check for one in found.subjects for check in one.checks if check.tool == "compliance"}
     errors = [
-        (one.rule, place) for each in found.subjects for one in each.of("error") for place in (one.place, *one.also)
+        (one.rule, place) for each in found.subjects for one in each.of("error") for place in (one.location, *one.also)
     ]
     for name, (_, rule) in LOGS.items():
         check = checks[str(paths[name])]

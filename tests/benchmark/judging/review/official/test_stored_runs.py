@@ -63,7 +63,7 @@ def test_the_digest_is_of_all_that_a_tool_reads(change: Callable[[Path], object]
 def test_a_store_that_others_may_write_or_that_is_damaged_is_not_read(tmp_path: Path) -> None:
     private = StoredRuns(tmp_path / "store")
     private.put("digest", RUN)
-    assert (private.get("digest"), private.get("none"), private.found) == (RUN, None, 1)
+    assert (private.get("digest"), private.get("none"), private.reused) == (RUN, None, 1)
     (tmp_path / "store" / "digest").write_bytes(b"\x1f\x8b damaged")
     assert private.get("digest") is None
     private.put("digest", RUN)

@@ -52,8 +52,8 @@ def package(tmp_path: Path) -> Path:
 
 def test_evidence_that_holds_is_a_note(package: Path) -> None:
     (note,) = findings(package)
-    assert (note.rule, note.severity, note.found) == ("evidence.chain", "note", "evidence of 2 steps")
-    assert "python -m benchmark replay" in note.due
+    assert (note.rule, note.severity, note.observed) == ("evidence.chain", "note", "evidence of 2 steps")
+    assert "python -m benchmark replay" in note.expected
 
 
 def test_a_run_without_evidence_is_no_finding(tmp_path: Path) -> None:
@@ -73,14 +73,14 @@ def test_a_run_without_evidence_is_no_finding(tmp_path: Path) -> None:
 def test_what_is_told_of_a_damaged_chain(damage: Callable[[str], str], severity: str, told: str, package: Path) -> None:
     chain = package / PLACE / EVIDENCE_FILE
     chain.write_text(damage(chain.read_text()))
-    assert any(told in one.found and one.severity == severity for one in findings(package))
+    assert any(told in one.observed and one.severity == severity for one in findings(package))
 
 
 def test_an_exchanged_log_is_an_error(package: Path) -> None:
     log = package / f"results/{SYSTEM}/gpt3/result_1.txt"
     log.write_text(log.read_text() + "\n")
     (error,) = [one for one in findings(package) if one.severity == "error"]
-    assert (error.line, error.found[:44]) == (4, "step 2: SHA-256 of result_1.txt, the MLPerf ")
+    assert (error.line, error.observed[:44]) == (4, "step 2: SHA-256 of result_1.txt, the MLPerf ")
 
 
 def test_evidence_of_a_run_folder(package: Path, tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def told(folder: Path, edit: Edit = lambda log: log, nodes: int = NODES, watts: 
     for number in range(nodes):
         (place / f"node_{number}.txt").write_text(text)
     (one,) = SubmissionPackage(package, "4.1.0").sets
-    return sorted({f"{finding.rule}: {finding.found}" for finding in apply(rules("power."), one, package)})
+    return sorted({f"{finding.rule}: {finding.observed}" for finding in apply(rules("power."), one, package)})
 
 
 def of_key(key: str, **changes: Any) -> Edit:
