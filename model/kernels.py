@@ -40,13 +40,13 @@ def layer_norm_backward(
 
 
 def rms_norm_forward(x_TH: Tensor, gain: Tensor) -> tuple[Tensor, NormState]:
-    """RMSNorm over the last axis, and what its backward pass needs besides ``x_TH``."""
+    """RMSNorm over the last axis, rounded once to the dtype of ``x_TH``, and the state for its backward pass."""
     if x_TH.is_cuda:
         out, reciprocal = _aten._fused_rms_norm(x_TH, gain.shape, gain, RMS_NORM_EPSILON)
         return out, (reciprocal,)
     wide = x_TH.to(torch.promote_types(x_TH.dtype, torch.float32))
     reciprocal = torch.rsqrt(wide.square().mean(-1, keepdim=True) + RMS_NORM_EPSILON)
-    return gain * (wide * reciprocal).to(x_TH.dtype), (reciprocal,)
+    return (wide * reciprocal * gain).to(x_TH.dtype), (reciprocal,)
 
 
 def rms_norm_backward(gradient_TH: Tensor, x_TH: Tensor, state: NormState, gain: Tensor) -> tuple[Tensor, Tensor]:

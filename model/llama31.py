@@ -53,7 +53,8 @@ def turned(x_D: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
 
 
 class RmsNorm(nn.Module):
-    """The normed value is rounded to the precision of the input before it is multiplied with the gain."""
+    """RMSNorm, computed in FP32 or wider and rounded once, after the gain, as PyTorch's kernel and the reference's do.
+    Hugging Face's rounds the normed value, too."""
 
     def __init__(self, hidden_size: int) -> None:
         super().__init__()
@@ -62,7 +63,7 @@ class RmsNorm(nn.Module):
     def forward(self, x_BSH: Tensor) -> Tensor:
         wide = x_BSH.to(torch.promote_types(x_BSH.dtype, torch.float32))
         normed = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + RMS_NORM_EPSILON)
-        return self.weight * normed.to(x_BSH.dtype)
+        return (normed * self.weight).to(x_BSH.dtype)
 
 
 class GroupedAttention(nn.Module):

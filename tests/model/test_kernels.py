@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from model import kernels
+from model.llama31 import RmsNorm
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 OPTIONS: dict[str, Any] = {"lr": 1e-3, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
@@ -93,6 +94,21 @@ def test_layer_norm_and_its_gradients_are_those_of_autograd(dtype: torch.dtype, 
         assert ours.dtype == dtype
         torch.testing.assert_close(ours.double(), theirs, rtol=tolerance, atol=tolerance)
     torch.testing.assert_close(out.double(), expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
+def test_rms_norm_rounds_once(device: str) -> None:
+    """To the bit, passes and page compute what PyTorch's own function does; of two roundings a quarter differ."""
+    x = _draw(64, 128, seed=1).to(device, torch.bfloat16)
+    page = RmsNorm(128).to(device, torch.bfloat16)
+    with torch.no_grad():
+        page.weight.copy_(1 + 0.3 * _draw(128, seed=2))
+        expected = F.rms_norm(x, (128,), page.weight, kernels.RMS_NORM_EPSILON)
+        out, _ = kernels.rms_norm_forward(x, page.weight)
+        assert torch.equal(out, expected)
+        assert torch.equal(page(x), expected)
+        rounded_twice = page.weight * F.rms_norm(x, (128,), eps=kernels.RMS_NORM_EPSILON)
+    assert 0.2 < (rounded_twice != expected).float().mean() < 0.3
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
