@@ -198,46 +198,55 @@ class BlockPass:
     def backward(
         self, kept: KeptBlock, gradient_tH: Tensor, whole_gradient: Pending, hand_on: HandOn
     ) -> Passing[tuple[Tensor, Pending]]:
-        """Add to the parameters' gradients; returns the gradient of the block's input, and what ``hand_on`` returned.
+        """Add to the parameters' gradients; return the gradient of the block's input, and the result of ``hand_on``.
 
-        ``gradient_tH``: of the block's output; ``whole_gradient``: the same of all tokens, begun by the block behind.
-        Each collective is begun before a matrix product that does not need it.
+        ``gradient_tH``: of the block's output; ``whole_gradient``: the same of all tokens, begun by the next block.
+        Each collective begins before a matrix product that does not need it. Each tensor is freed after its last use,
+        if the caller holds neither ``kept`` nor the gradients.
         """
         parts = self._parts
         if self._recompute == "full":
-            yield from self._to_activation(kept, NOBODY)  # a forward pass that takes turns with this one may be watched
+            yield from self._to_activation(kept, NOBODY)  # the watch may measure a forward pass that runs beside this
         x_tH, y_tH, before_activation_TF, heads = kept.x_tH, kept.y_tH, kept.before_activation_TF, kept.heads
         assert y_tH is not None and before_activation_TF is not None and heads is not None
 
         after_activation_TF = kept.after_activation_TF
         if after_activation_TF is None:
             after_activation_TF = parts.activation(before_activation_TF)
+        normed_x, state_x = kept.normed_x_TH, kept.state_x
         normed_y, state_y = self._normed(parts.norm_y, y_tH, kept.normed_y_TH, kept.state_y)
+        del kept
         gradient_TH = yield from needed(whole_gradient)
+        del whole_gradient
         before_activation_gradient_TF = parts.activation_backward(
             parts.out_of_mlp.backward(gradient_TH), before_activation_TF
         )
+        del before_activation_TF
         terms = self._group.reduce_scatter(parts.into_mlp.backward(before_activation_gradient_TF))
         parts.out_of_mlp.add_gradients(gradient_TH, after_activation_TF, gradient_tH)
         del after_activation_TF, gradient_TH
         normed_gradient_tH = yield from needed(terms)
         y_gradient_tH = parts.norm_y.backward(normed_gradient_tH, y_tH, state_y).add_(gradient_tH)
+        del normed_gradient_tH, terms, y_tH, gradient_tH
 
         whole_y_gradient = self._group.gather(y_gradient_tH)
         normed_y_TH = yield from needed(normed_y)
         parts.into_mlp.add_gradients(before_activation_gradient_TF, normed_y_TH, before_activation_gradient_TF)
         del before_activation_gradient_TF, normed_y_TH, normed_y
-        normed_x, state_x = self._normed(parts.norm_x, x_tH, kept.normed_x_TH, kept.state_x)
+        pending_x, state_x = self._normed(parts.norm_x, x_tH, normed_x, state_x)
+        del normed_x
         y_gradient_TH = yield from needed(whole_y_gradient)
+        del whole_y_gradient
         qkv_gradient = heads.backward(parts.out_of_attention.backward(y_gradient_TH))
         terms = self._group.reduce_scatter(parts.into_attention.backward(qkv_gradient))
         parts.out_of_attention.add_gradients(y_gradient_TH, heads.out(), y_gradient_tH)
-        del y_gradient_TH
+        del y_gradient_TH, heads
         normed_gradient_tH = yield from needed(terms)
         x_gradient_tH = parts.norm_x.backward(normed_gradient_tH, x_tH, state_x).add_(y_gradient_tH)
+        del normed_gradient_tH, terms, x_tH, y_gradient_tH
 
         handed_on = hand_on(x_gradient_tH)
-        normed_x_TH = yield from needed(normed_x)
+        normed_x_TH = yield from needed(pending_x)
         parts.into_attention.add_gradients(qkv_gradient, normed_x_TH, qkv_gradient)
         return x_gradient_tH, handed_on
 

@@ -127,19 +127,22 @@ class ChunkPass:
         """
         gradient = kept.output_gradient_tH if gradient_tH is None else gradient_tH
         assert gradient is not None
+        kept.output_gradient_tH = None
 
         def send(gradient: Tensor) -> Pending:
             hand_on(gradient)
             return Pending(gradient)
 
-        whole = self._group.gather(gradient)
+        handed = [(gradient, self._group.gather(gradient))]
+        """The gradient of the next block's output; in a list, so that the block frees it after its last use."""
+        del gradient, gradient_tH
         for number in range(len(self.blocks) - 1, -1, -1):
-            block = self.blocks[number]
             to_next = send if number == 0 and self._embedding is None else self._group.gather
-            gradient, whole = yield from block.backward(kept.blocks.pop(), gradient, whole, to_next)
+            block_pass = self.blocks[number].backward(kept.blocks.pop(), *handed.pop(), to_next)
+            handed.append((yield from block_pass))
         if self._embedding is not None:
             assert kept.batch is not None
-            yield from self._embedding.backward(kept.batch.tokens, gradient, whole)
+            yield from self._embedding.backward(kept.batch.tokens, *handed.pop())
 
     def _blocks_forward(
         self, x: Tensor | None, batch: MicroBatch | None, *, keep: bool

@@ -6,6 +6,7 @@ tokens (sequence first), S sequence, B batch, H hidden, V rows of a table on thi
 """
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -17,9 +18,12 @@ from model.passes.block_pass import Norm
 from model.passes.tensor_group import Passing, Pending, TensorGroup, needed
 from model.passes.whole_parameter import WholeParameter
 
-LARGEST_LOGITS = 256 << 20
-"""Bytes of FP32 logits at once. More tokens than that are taken in turns: without tensor parallelism 2,048 tokens of
-51,200 columns are 400 MiB."""
+LARGEST_TILE = 256 << 20
+"""Bytes of a logits tile in FP32. Softmax and losses are computed tile by tile: without tensor parallelism 2,048 tokens
+of 51,200 columns are 400 MiB."""
+LARGEST_PRODUCT = 1 << 30
+"""Bytes of logits whose products are made at once. Each product with the output's table reads or writes all of its FP32
+gradient: Llama 3.1's vocabulary, whose logits of 8,192 tokens are 2 GiB in BF16, has two instead of one per tile."""
 
 
 def sequence_first(values_BS: Tensor) -> Tensor:
@@ -38,16 +42,16 @@ class Softmax(NamedTuple):
     """True for a label among this rank's columns; None if all labels are."""
     total_T: Tensor
     """Sum of the exponentials over all columns of all ranks."""
-    dtype: torch.dtype
-    """The dtype of the logits, which their gradient has, too."""
+    logits_TV: Tensor
+    """The logits. Their gradient takes their memory; in FP32 the exponentials have taken it already."""
 
 
 def softmax_losses(logits_TV: Tensor, labels_T: Tensor, group: dist.ProcessGroup | None) -> tuple[Tensor, Softmax]:
-    """Token losses [T], FP32, and what their gradient needs; takes the memory of FP32 logits.
+    """Return the token losses [T], FP32, and the values from which the logits' gradient is made.
 
-    They are turned into exponentials and then into the gradient in place, where PyTorch makes three more arrays of
-    their size; of BF16 logits it makes one. Between ranks go the maximum, and the sum of exponentials together with the
-    label's logit, per token.
+    FP32 logits become exponentials, and then their gradient, in place: PyTorch's own function makes three more arrays
+    of their size. For BF16 logits there is one FP32 array of exponentials. The ranks exchange, of each token, the
+    maximum, and the sum of exponentials together with the label's logit.
     """
     highest = logits_TV.amax(dim=1, keepdim=True)
     column, here = labels_T, None
@@ -64,15 +68,16 @@ def softmax_losses(logits_TV: Tensor, labels_T: Tensor, group: dist.ProcessGroup
     sums = torch.stack([exponentials.sum(dim=1), of_label if here is None else of_label * here])
     if group is not None:
         dist.all_reduce(sums, group=group)
-    return sums[0].log() - sums[1], Softmax(exponentials, column, here, sums[0], logits_TV.dtype)
+    return sums[0].log() - sums[1], Softmax(exponentials, column, here, sums[0], logits_TV)
 
 
 def softmax_gradient(softmax: Softmax, gradient_T: Tensor) -> Tensor:
-    """Gradient of the logits [T, V]: softmax minus one at the label, times the gradient of the token's loss. Takes the
-    memory of the exponentials."""
+    """Return the gradient of the logits [T, V], in their memory: softmax minus one at the label, times the gradient of
+    the token's loss."""
     gradient = softmax.exponentials_TV.mul_((gradient_T / softmax.total_T).unsqueeze(1))
     of_label = gradient_T if softmax.here_T is None else gradient_T * softmax.here_T
-    return gradient.scatter_add_(1, softmax.column_T1, -of_label.unsqueeze(1)).to(softmax.dtype)
+    gradient.scatter_add_(1, softmax.column_T1, -of_label.unsqueeze(1))
+    return gradient if gradient.dtype == softmax.logits_TV.dtype else softmax.logits_TV.copy_(gradient)
 
 
 class EmbeddingPass:
@@ -138,37 +143,39 @@ class OutputPass:
         self._norm.refresh()
 
     def losses(self, x_tH: Tensor, labels_T: Tensor) -> Passing[Tensor]:
-        """Loss of each token [T], FP32."""
+        """Return the loss of each token [T], FP32."""
         normed_tH, _ = self._norm.forward(x_tH)
         normed_TH = yield from needed(self._group.gather(normed_tH))
-        turns = self._turns(labels_T)
-        parts = zip(normed_TH.chunk(turns), labels_T.chunk(turns), strict=True)
-        return torch.cat([self._losses_of(some, labels)[0] for some, labels in parts])
+        tiles = self._tiles(len(labels_T), LARGEST_TILE, torch.float32)
+        return torch.cat([self._tile_losses(normed_TH[tile], labels_T[tile])[0] for tile in tiles])
 
     def losses_and_gradient(self, x_tH: Tensor, labels_T: Tensor, weights_T: Tensor) -> Passing[tuple[Tensor, Tensor]]:
-        """Loss of each token [T], FP32, and the gradient of ``x_tH`` of their sum weighted by ``weights_T``; adds to
-        the parameters' gradients."""
+        """Return the loss of each token [T], FP32, and the gradient of ``x_tH`` [t, H] of their sum weighted by
+        ``weights_T``; add to the parameters' gradients."""
         normed_tH, state = self._norm.forward(x_tH)
         normed_TH = yield from needed(self._group.gather(normed_tH))
-        gradient_TH = torch.empty_like(normed_TH)
-        turns, losses = self._turns(labels_T), []
-        every = zip(*(one.chunk(turns) for one in (normed_TH, labels_T, weights_T, gradient_TH)), strict=True)
-        for some, labels, weights, gradient in every:
-            each, softmax = self._losses_of(some, labels)
-            logits_gradient = softmax_gradient(softmax, weights)
-            torch.mm(logits_gradient, self._table.value, out=gradient)
-            if turns == 1:
+        gradient_TH, losses = torch.empty_like(normed_TH), []
+        products = self._tiles(len(labels_T), LARGEST_PRODUCT, normed_TH.dtype)
+        for product in products:
+            inputs, labels, weights = normed_TH[product], labels_T[product], weights_T[product]
+            logits = normed_TH.new_empty(len(labels), self._table.value.shape[0])
+            for tile in self._tiles(len(labels), LARGEST_TILE, torch.float32):
+                tile_losses, softmax = self._tile_losses(inputs[tile], labels[tile], out=logits[tile])
+                softmax_gradient(softmax, weights[tile])
+                losses.append(tile_losses)
+            torch.mm(logits, self._table.value, out=gradient_TH[product])
+            if product is products[-1]:
                 terms = self._group.reduce_scatter(gradient_TH)
-            self._table.add_product(logits_gradient, some)
-            losses.append(each)
-        if turns > 1:
-            terms = self._group.reduce_scatter(gradient_TH)
+            self._table.add_product(logits, inputs)
         normed_gradient_tH = yield from needed(terms)
         return torch.cat(losses), self._norm.backward(normed_gradient_tH, x_tH, state)
 
-    def _losses_of(self, normed_TH: Tensor, labels_T: Tensor) -> tuple[Tensor, Softmax]:
-        return softmax_losses(torch.mm(normed_TH, self._table.value.t()), labels_T, self._group.group)
+    def _tile_losses(self, normed_TH: Tensor, labels_T: Tensor, out: Tensor | None = None) -> tuple[Tensor, Softmax]:
+        """Return losses and softmax of a logits tile, whose logits go into ``out``."""
+        return softmax_losses(torch.mm(normed_TH, self._table.value.t(), out=out), labels_T, self._group.group)
 
-    def _turns(self, labels_T: Tensor) -> int:
-        """Return the number of pieces that logits are made in, each of LARGEST_LOGITS bytes or little more."""
-        return math.ceil(labels_T.shape[0] * self._table.value.shape[0] * 4 / LARGEST_LOGITS)
+    def _tiles(self, tokens: int, most_bytes: int, dtype: torch.dtype) -> Sequence[slice]:
+        """Divide ``tokens`` into tiles whose logits of ``dtype`` have ``most_bytes``, or little more."""
+        number = math.ceil(tokens * self._table.value.shape[0] * dtype.itemsize / most_bytes)
+        size = math.ceil(tokens / number)
+        return [slice(first, min(first + size, tokens)) for first in range(0, tokens, size)]

@@ -1,8 +1,10 @@
 """A block's passes against the plain block by autograd, in FP64: parameters' gradients alone are FP32 sums."""
 
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from functools import cache
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
@@ -144,6 +146,33 @@ def test_numbers_are_those_of_autograd(sizes: DecoderSizes, batch: int, mesh: De
     for other in every[1:]:
         for name, tensors in every[0].items():
             assert all(torch.equal(*pair) for pair in zip(tensors, other[name], strict=True)), name
+
+
+@BOTH
+def test_the_backward_pass_frees_each_tensor_after_its_last_use(sizes: DecoderSizes, mesh: DeviceMesh) -> None:
+    """With everything kept, before attention's backward pass only what it and the first norm need is alive."""
+    passed = _Passed(mesh, "none", 2, sizes=sizes)
+    x_tH, upstream_tH = map(passed.own_rows, example(2, S, 0, sizes.hidden_size))
+    ((_, kept),) = run_together(passed.block.forward(x_tH, keep=True))
+    assert kept is not None and kept.heads is not None
+    names = ("normed_x_TH", "normed_y_TH", "y_tH", "before_activation_TF", "after_activation_TF")
+    alive = {name: weakref.ref(getattr(kept, name)) for name in names}
+    whole = upstream_tH.clone()
+    alive["whole gradient"] = weakref.ref(whole)
+    at_attention: list[str] = []
+    attention_backward: Callable[[Tensor], Tensor] = kept.heads.backward
+
+    def note_alive(gradient: Tensor) -> Tensor:
+        at_attention.extend(name for name, reference in alive.items() if reference() is not None)
+        return attention_backward(gradient)
+
+    watched: Any = SimpleNamespace(backward=note_alive, out=kept.heads.out)
+    kept.heads = watched
+    arguments: list[Any] = [kept, upstream_tH, Pending(whole)]
+    del kept, whole
+    block: Any = passed.block
+    run_together(block.backward(*(arguments.pop(0) for _ in range(3)), passed.group.gather))
+    assert at_attention == ["normed_x_TH"]
 
 
 def _on_two_ranks() -> dict[str, Any]:

@@ -44,8 +44,8 @@ SIZES = GPT3Config(
     padded_vocab_size=V,
     max_position_embeddings=S + 3,  # the last positions are never used
 )
-TURNS = (1, 3, 16)
-"""How many times logits are made: for the 16 tokens at once, 6, 6 and 4, or one by one."""
+TILES = ((1, 1), (3, 1), (16, 1), (3, 3), (8, 2), (16, 16))
+"""Numbers of logits tiles and of products: for the 16 tokens at once; for 6, 6 and 4; one by one."""
 MICRO_BATCHES = 2
 
 Numbers = dict[str, Tensor]
@@ -118,9 +118,9 @@ class _Ends:
     def own_rows(self, x_BSH: Tensor) -> Tensor:
         return sequence_first_rows(x_BSH).chunk(self.group.size)[self.group.rank]
 
-    def largest_logits(self, turns: int) -> int:
-        """Bytes, with which all tokens take so many turns."""
-        return math.ceil(4 * B * S * V / self.group.size / turns)
+    def largest_tile(self, tiles: int, itemsize: int = 4) -> int:
+        """Return the bytes with which the logits of all tokens are so many tiles."""
+        return math.ceil(itemsize * B * S * V / self.group.size / tiles)
 
     def embedding(self) -> tuple[Numbers, dict[str, WholeParameter]]:
         parameters = whole_parameters(self.model, torch.float64)
@@ -132,7 +132,7 @@ class _Ends:
             run_together(embedding.backward(tokens, upstream, self.group.gather(upstream)))
         return found | self._summed(parameters, "embedding"), parameters
 
-    def output(self, turns: int) -> tuple[Numbers, dict[str, WholeParameter]]:
+    def output(self, tiles: int, products: int = 1) -> tuple[Numbers, dict[str, WholeParameter]]:
         parameters = whole_parameters(self.model, torch.float64)
         output, found = OutputPass(NormPass(parameters, FINAL_NORM), parameters[WORDS], self.group), Numbers()
         output.refresh()
@@ -140,10 +140,11 @@ class _Ends:
             x_tH = self.own_rows(draw(B, S, H, seed=200 + number))
             labels_T, weights_T = (sequence_first(one) for one in (tokens_of(number)[1], weights_of(number)))
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(end_passes, "LARGEST_LOGITS", self.largest_logits(turns))
+                patch.setattr(end_passes, "LARGEST_TILE", self.largest_tile(tiles))
+                patch.setattr(end_passes, "LARGEST_PRODUCT", self.largest_tile(products, 8))
                 ((losses, gradient),) = run_together(output.losses_and_gradient(x_tH, labels_T, weights_T))
                 (alone,) = run_together(output.losses(x_tH, labels_T))
-            assert torch.equal(alone, losses)
+            torch.testing.assert_close(alone, losses, rtol=0 if products == 1 else 1e-14, atol=0)
             found[f"losses {number}"], found[f"input gradient {number}"] = losses, gradient
         return found | self._summed(parameters, "embedding.word", "encoder.final"), parameters
 
@@ -178,8 +179,8 @@ def _compare(mesh: DeviceMesh) -> dict[str, dict[str, float]]:
     ends = _Ends(mesh)
     found = {"embedding": ends.differences(*ends.embedding(), embedding_by_autograd())}
     expected = output_by_autograd()
-    for turns in TURNS:
-        found[f"{turns} turns"] = ends.differences(*ends.output(turns), expected)
+    for tiles, products in TILES:
+        found[f"{tiles} tiles, {products} products"] = ends.differences(*ends.output(tiles, products), expected)
     return found
 
 
@@ -206,7 +207,7 @@ def test_two_ranks_compute_what_one_does() -> None:
 
 
 def test_logits_are_no_larger_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the logits of a token: turns are of a whole number of tokens."""
+    """By the logits of a token: tiles are of a whole number of tokens."""
     sizes: list[int] = []
 
     def noting(logits_TV: Tensor, *rest: Any) -> Any:
@@ -216,11 +217,26 @@ def test_logits_are_no_larger_than_allowed(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(end_passes, "softmax_losses", noting)
     with one_process() as mesh:
         ends = _Ends(mesh)
-        for turns in (1, 2, 3, 5, 7, 16):
+        for tiles in (1, 2, 3, 5, 7, 16):
             sizes.clear()
-            ends.output(turns)
-            assert max(sizes) < ends.largest_logits(turns) + V * 4
+            ends.output(tiles)
+            assert max(sizes) < ends.largest_tile(tiles) + V * 4
             assert sum(sizes) == 2 * MICRO_BATCHES * B * S * V * 4  # to train, and alone
+
+
+def test_the_table_gets_one_product_however_many_tiles_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows: list[int] = []
+
+    def note_rows(_: WholeParameter, gradient: Tensor, __: Tensor) -> None:
+        rows.append(len(gradient))
+
+    monkeypatch.setattr(WholeParameter, "add_product", note_rows)
+    with one_process() as mesh:
+        ends = _Ends(mesh)
+        for tiles, products, rows_of_products in ((16, 1, [16]), (16, 2, [8, 8]), (3, 3, [6, 6, 4])):
+            rows.clear()
+            ends.output(tiles, products)
+            assert rows == MICRO_BATCHES * rows_of_products
 
 
 @pytest.mark.parametrize(
