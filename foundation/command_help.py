@@ -50,29 +50,28 @@ def help_text(
     prog: str,
     command: type[Any],
     *,
-    made: Any = None,
-    shown: Collection[str] | None = None,
+    defaults: Any = None,
+    sections: Collection[str] | None = None,
     more: str = "",
     offered: Callable[[Option], bool] | None = None,
 ) -> str:
     """Return the help of ``command``.
 
-    ``made``: an instance whose values are the defaults; None if there is none. ``shown``: sections whose options are
-    listed; None lists all. ``more``: text after the program's name. ``offered``: whether the command has an
-    option; None: it has all.
+    ``defaults``: an instance whose values are the defaults. ``sections``: sections whose options are listed; None lists
+    all. ``more``: text after the program's name. ``offered``: whether the command has an option; None: it has all.
     """
-    options = [option for option in options_of(command, made) if offered is None or offered(option)]
-    listed = [one for one in options if shown is None or not one.section or one.section in shown]
-    named = "".join(f" {one.name}" for one in options if one.positional)
+    options = [option for option in options_of(command, defaults) if offered is None or offered(option)]
+    listed = [option for option in options if sections is None or not option.section or option.section in sections]
+    named = "".join(f" {option.name}" for option in options if option.positional)
     lines = [f"usage: {prog}{more}{named} [options]", "", _description(command), ""]
-    for section in dict.fromkeys(one.section for one in listed):
+    for section in dict.fromkeys(option.section for option in listed):
         lines.append(f"{section.replace('_', ' ') or 'options'}:")
-        lines += [line for one in listed if one.section == section for line in _lines(one)]
+        lines += [line for option in listed if option.section == section for line in _lines(option)]
         lines.append("")
-    hidden = [one for one in options if one not in listed]
+    hidden = [option for option in options if option not in listed]
     if hidden:
-        sections = ", ".join(dict.fromkeys(one.section.replace("_", " ") for one in hidden))
-        lines.append(f"{HELP_ALL} lists {len(hidden)} more options: {sections}.")
+        names = ", ".join(dict.fromkeys(option.section.replace("_", " ") for option in hidden))
+        lines.append(f"{HELP_ALL} lists {len(hidden)} more options: {names}.")
     return "\n".join(lines).rstrip()
 
 
@@ -96,7 +95,9 @@ def _lines(option: Option) -> list[str]:
     return [head, *lines] if len(head) >= INDENT - 1 else [f"{head:{INDENT}}{told[0]}", *lines[1:]]
 
 
-def options_of(command: type[Any], made: Any = None, section: str = "", prefix: str | None = "") -> Iterator[Option]:
+def options_of(
+    command: type[Any], defaults: Any = None, section: str = "", prefix: str | None = ""
+) -> Iterator[Option]:
     """Yield the options of a dataclass, then those of dataclasses within it.
 
     ``prefix``: stands before their names; None: before none of them, those of inner dataclasses neither.
@@ -109,16 +110,16 @@ def options_of(command: type[Any], made: Any = None, section: str = "", prefix: 
             marks += hint.__metadata__
             hint = hint.__origin__
         hint = _without_none(hint)
-        default = getattr(made, field.name) if made is not None else _default(field)
+        value = getattr(defaults, field.name) if defaults is not None else _default(field)
         named = next((mark.name for mark in marks if getattr(mark, "name", None)), field.name)
         if dataclasses.is_dataclass(hint):
             within = None if prefix is None or UNPREFIXED in marks else f"{prefix}{named}."
-            inner.append((field.name, hint, default, within))
+            inner.append((field.name, hint, value, within))
         elif SUPPRESSED not in marks:
             text = texts.get(field.name, "")
-            yield _option(section, f"{prefix or ''}{named}", hint, default, text, POSITIONAL in marks)
-    for name, kind, value, within in inner:
-        yield from options_of(kind, value, {"config": "run", "options": section}.get(name, name), within)
+            yield _option(section, f"{prefix or ''}{named}", hint, value, text, POSITIONAL in marks)
+    for name, kind, inner_value, within in inner:
+        yield from options_of(kind, inner_value, {"config": "run", "options": section}.get(name, name), within)
 
 
 def _without_none(hint: Any) -> Any:

@@ -137,7 +137,7 @@ def run_help(
     default = command(config=RunConfig(benchmark=BENCHMARKS[name], system=system))
     offers_system = "system" in reader.reads
     usage = " BENCHMARK" + (f" [{SYSTEM_FLAG} NAME]" if offers_system else "")
-    text = help_text(prog, type(default), made=default, shown=listed, more=usage, offered=reader.reads_option)
+    text = help_text(prog, type(default), defaults=default, sections=listed, more=usage, offered=reader.reads_option)
     names_line = f"BENCHMARK: {', '.join(BENCHMARKS)}."
     if offers_system:
         names_line += f" NAME: {', '.join(SYSTEMS)}, or a TOML file ({name}: {system.name})."

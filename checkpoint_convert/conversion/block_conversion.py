@@ -30,7 +30,7 @@ from checkpoint_convert.formats.stored_array import copy_in_order
 from checkpoint_convert.formats.summed_output import FileTask
 from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, ZarrArray, metadata_text
 from foundation.errors import InputError
-from foundation.outputs.resumable_output import NewPiece, ResumableOutput
+from foundation.outputs.resumable_output import NewPart, ResumableOutput
 from foundation.progress import Meter
 from foundation.sizes import require_workers
 
@@ -119,7 +119,7 @@ def _tasks(jobs: Sequence[Job], choice: BlockChoice) -> Iterator[FileTask]:
 
 def _convert(
     job: Job, cut: Cut, block: Box, workspace: Workspace, work: ResumableOutput, meter: Meter
-) -> list[NewPiece]:
+) -> list[NewPart]:
     """Convert one block, except for the units that are there."""
     pieces = []
     with workspace.arrays(cut.peak_items) as (for_values, for_ordered, for_rounded):
@@ -138,12 +138,12 @@ def _convert(
                         data = np.ascontiguousarray(rounded[within]).reshape(-1).view(np.uint8)
                         md5 = hashlib.md5(data.data, usedforsecurity=False).hexdigest()
                     with meter.doing("writing"):
-                        pieces.append(NewPiece(f"{target}/{key}", work.new_path(), md5))
+                        pieces.append(NewPart(f"{target}/{key}", work.new_path(), md5))
                         _write(pieces[-1], data, work)
     return pieces
 
 
-def _write(piece: NewPiece, data: npt.NDArray[np.uint8], work: ResumableOutput) -> None:
+def _write(piece: NewPart, data: npt.NDArray[np.uint8], work: ResumableOutput) -> None:
     try:
         write_chunk(piece.path, data)
     except OSError as error:

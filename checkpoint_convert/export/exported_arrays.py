@@ -22,7 +22,7 @@ from checkpoint_convert.formats.summed_output import FileTask
 from checksums.common_file import COMMON, METADATA
 from foundation.errors import InputError
 from foundation.outputs.manifest import files_below, require_intact
-from foundation.outputs.resumable_output import NewPiece, ResumableOutput
+from foundation.outputs.resumable_output import NewPart, ResumableOutput
 from foundation.progress import Meter
 
 MODEL = "model"
@@ -112,7 +112,7 @@ def file_task(name: str, write: Callable[[IO[bytes]], None], size: int) -> FileT
     return FileTask([name], size, partial(_written, name, write))
 
 
-def _written(name: str, write: Callable[[IO[bytes]], None], work: ResumableOutput, meter: Meter) -> list[NewPiece]:
+def _written(name: str, write: Callable[[IO[bytes]], None], work: ResumableOutput, meter: Meter) -> list[NewPart]:
     """Write one file. Raises OSError with the file's name, for example for a full disk."""
     path = work.new_path()
     try:
@@ -123,7 +123,7 @@ def _written(name: str, write: Callable[[IO[bytes]], None], work: ResumableOutpu
         if not isinstance(reason, OSError) or reason.filename is not None:
             raise
         raise OSError(reason.errno, reason.strerror, str(path)) from error
-    return [NewPiece(name, path, writer.md5.hexdigest())]
+    return [NewPart(name, path, writer.md5.hexdigest())]
 
 
 def _names(checkpoint: Checkpoint, group: str) -> dict[Array, list[str]]:

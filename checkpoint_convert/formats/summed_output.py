@@ -20,8 +20,8 @@ from checksums.md5_list import files_below, format_list
 from foundation.errors import InputError
 from foundation.outputs.digest import md5_text
 from foundation.outputs.manifest import Recipe, source_of, versions_of
-from foundation.outputs.publish import beside
-from foundation.outputs.resumable_output import NewPiece, ResumableOutput, resumable_output
+from foundation.outputs.publish import sibling
+from foundation.outputs.resumable_output import NewPart, ResumableOutput, resumable_output
 from foundation.outputs.shards import Shard
 from foundation.progress import Meter, progress
 
@@ -34,7 +34,7 @@ class FileTask:
     """Paths of the files below the output."""
     bytes: int
     """Bytes of the files."""
-    make: Callable[[ResumableOutput, Meter], Sequence[NewPiece]]
+    make: Callable[[ResumableOutput, Meter], Sequence[NewPart]]
     """Function that writes the files, or those that are missing. Several threads call it at the same time. Raises
     InputError if the source cannot be read."""
 
@@ -88,8 +88,8 @@ def produce(product: Product, output: Path, *, shard: Shard | None = None, force
     inputs = [source.source(), *map(source_of, others)]
     recipe = Recipe(product.stage, product.options, inputs, versions_of(*product.packages))
     local = [*([source.folder] if isinstance(source.folder, Path) else []), *others]
-    made = [output, beside(output, ".md5")]
-    with resumable_output(output, recipe, made=made, inputs=local, shard=shard, force=force) as work:
+    made = [output, sibling(output, ".md5")]
+    with resumable_output(output, recipe, paths=made, inputs=local, shard=shard, force=force) as work:
         if work is None:
             return None
         _require_space(product.tasks, work)
@@ -114,14 +114,14 @@ def produce(product: Product, output: Path, *, shard: Shard | None = None, force
     return Produced(size, len(names), resumed, time.monotonic() - started, product.facts)
 
 
-def written(name: str, content: bytes, work: ResumableOutput) -> NewPiece:
+def written(name: str, content: bytes, work: ResumableOutput) -> NewPart:
     """Write a piece. Raises OSError with the piece's path, for example for a full disk."""
     path = work.new_path()
     try:
         path.write_bytes(content)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(work.path(name))) from error
-    return NewPiece(name, path, hashlib.md5(content, usedforsecurity=False).hexdigest())
+    return NewPart(name, path, hashlib.md5(content, usedforsecurity=False).hexdigest())
 
 
 def small_files(names: Iterable[str], contents: Callable[[], Mapping[str, bytes]]) -> FileTask:

@@ -19,7 +19,7 @@ from foundation.errors import CheckFailed, InputError
 from foundation.file_formats.json_files import read_bounded
 from foundation.outputs.digest import md5_file
 from foundation.outputs.manifest import Recipe, source_of
-from foundation.outputs.publish import beside
+from foundation.outputs.publish import sibling
 from foundation.outputs.resumable_output import resumable_output
 
 COUNT = 24_567
@@ -45,7 +45,7 @@ class Subset:
 
 
 def hashes_path(output: Path) -> Path:
-    return beside(output, ".hashes")
+    return sibling(output, ".hashes")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +72,7 @@ class ValidationSubsetCommand(InputOptions):
         options = {"count": None if lists else self.count}
         recipe = Recipe("validation-subset", options, [*(file.source for file in files), *map(source_of, lists)])
         made, inputs = [self.output, hashes_path(self.output)], [*local_paths(files), *lists]
-        with resumable_output(self.output, recipe, made=made, inputs=inputs, force=self.force) as job:
+        with resumable_output(self.output, recipe, paths=made, inputs=inputs, force=self.force) as job:
             if job is None:
                 self.tell(None, f"{self.output}: already made from these inputs")
                 return

@@ -44,7 +44,7 @@ from foundation.outputs.manifest import (
     source_of,
     write_manifest,
 )
-from foundation.outputs.resumable_output import NewPiece, resumable_output
+from foundation.outputs.resumable_output import NewPart, resumable_output
 from foundation.plain_text import table_text
 from foundation.progress import progress
 
@@ -194,13 +194,13 @@ def _take(found: Path, target: Path, md5: str | None, *, force: bool) -> None:
         if job is None:
             return
 
-        def linked(name: str) -> NewPiece:
+        def linked(name: str) -> NewPart:
             path = job.new_path()
             try:
                 os.link(names[name].resolve(), path)
             except OSError:  # another file system, one without links, or somebody else's file
                 shutil.copy2(names[name], path)
-            return NewPiece(name, path, md5 or "")  # nobody has read all of what was linked
+            return NewPart(name, path, md5 or "")  # nobody has read all of what was linked
 
         is_folder = found.is_dir()
         names = {name: found / name for name, _ in files_below(found)} if is_folder else {target.name: found}
@@ -252,7 +252,7 @@ def _download(hub: Hub, target: Path, name: str, expected: Source, force: bool) 
             return
         if job.missing([target.name]):
             arrived = hub.download(name, job.new_path())
-            job.add([NewPiece(target.name, arrived, _require_equal(arrived, expected, mend="fetch it again"))])
+            job.add([NewPart(target.name, arrived, _require_equal(arrived, expected, mend="fetch it again"))])
         job.publish({target: (job.path(target.name), job.done[target.name].md5)}, [expected], {})
 
 

@@ -29,7 +29,7 @@ from data_prep.tokenizing.tokenizer import AnyTokenizer, open_tokenizer
 from foundation.errors import InputError
 from foundation.outputs.digest import md5_file, md5_text
 from foundation.outputs.manifest import Recipe, Source, read_manifest, versions_of
-from foundation.outputs.publish import beside, write_text
+from foundation.outputs.publish import sibling, write_text
 from foundation.outputs.resumable_output import ResumableOutput, resumable_output
 from foundation.outputs.shards import Shard, parse_shard
 from foundation.progress import progress
@@ -51,7 +51,7 @@ class PreprocessResult:
 
 def skipped_path(prefix: Path) -> Path:
     """Return the path of the list of skipped lines."""
-    return beside(prefix, ".skipped.txt")
+    return sibling(prefix, ".skipped.txt")
 
 
 def preprocess(
@@ -86,7 +86,7 @@ def preprocess(
     with resumable_output(
         output_prefix,
         recipe,
-        made=made,
+        paths=made,
         inputs=local,
         shard=shard,
         force=force,

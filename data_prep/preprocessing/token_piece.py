@@ -21,7 +21,7 @@ from data_prep.corpus.input_files import HashedFile, InputFile, decompressed
 from data_prep.token_files.indexed_dataset import IndexedDatasetWriter
 from data_prep.tokenizing.fast_tokenizer import FastTokenizer
 from foundation.errors import InputError
-from foundation.outputs.resumable_output import NewPiece, Piece, ResumableOutput
+from foundation.outputs.resumable_output import NewPart, OutputPart, ResumableOutput
 from foundation.progress import Meter, progress
 
 BLOCK_BYTES = 1 << 22
@@ -56,7 +56,7 @@ class PieceFacts:
     """Number of each skipped line, and the reason."""
 
 
-def facts_of(piece: Piece) -> PieceFacts:
+def facts_of(piece: OutputPart) -> PieceFacts:
     """Read a piece's facts from its line in the journal."""
     return msgspec.convert(piece.facts, PieceFacts)
 
@@ -80,7 +80,7 @@ class PieceMaker:
                 facts, md5 = self._write(piece, file, source, tell)
             if file.source_now() != file.source:
                 raise InputError(f"{file}: changed while it was read; run the command again")
-            self._job.add([NewPiece(name, path, md5, asdict(facts))])
+            self._job.add([NewPart(name, path, md5, asdict(facts))])
         finally:
             path.unlink(missing_ok=True)
 
@@ -150,7 +150,9 @@ def join_pieces(job: ResumableOutput, names: Sequence[str], dtype: np.dtype[Any]
     return writer
 
 
-def _append(writer: IndexedDatasetWriter, path: Path, piece: Piece, hashing: ThreadPoolExecutor, meter: Meter) -> None:
+def _append(
+    writer: IndexedDatasetWriter, path: Path, piece: OutputPart, hashing: ThreadPoolExecutor, meter: Meter
+) -> None:
     """Copy one piece. A thread computes its MD5 while the dataset's is computed."""
     facts, digest = facts_of(piece), hashlib.md5(usedforsecurity=False)
     waiting: list[Future[None]] = []

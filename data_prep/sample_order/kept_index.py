@@ -20,8 +20,8 @@ from data_prep.token_files.file_array import FileArray
 from foundation.errors import InputError
 from foundation.outputs.digest import md5_file, md5_text
 from foundation.outputs.manifest import Recipe, read_manifest
-from foundation.outputs.publish import beside
-from foundation.outputs.resumable_output import NewPiece, resumable_output
+from foundation.outputs.publish import sibling
+from foundation.outputs.resumable_output import NewPart, resumable_output
 
 Array = npt.NDArray[Any]
 IndexArray = Array | FileArray
@@ -74,7 +74,7 @@ def in_memory(name: str, recipe: Recipe, arrays: Mapping[str, NewArray]) -> Mapp
 
 
 def index_folder(prefix: Path) -> Path:
-    return beside(prefix, ".index")
+    return sibling(prefix, ".index")
 
 
 class KeptIndex:
@@ -130,7 +130,7 @@ def _made(output: Path, recipe: Recipe, arrays: Mapping[str, NewArray]) -> Mappi
             if job is not None:
                 for key in job.missing(f"{key}.npy" for key in arrays):
                     path = job.new_path()
-                    job.add([NewPiece(key, path, arrays[key.removesuffix(".npy")].write(path))])
+                    job.add([NewPart(key, path, arrays[key.removesuffix(".npy")].write(path))])
                 sums = md5_text("".join(f"{job.done[f'{key}.npy'].md5}  {key}.npy\n" for key in sorted(arrays)))
                 job.publish({output: (job.folder / "pieces", sums)}, recipe.inputs, {})
     except InputError:

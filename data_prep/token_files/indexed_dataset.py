@@ -20,7 +20,7 @@ import numpy.typing as npt
 from data_prep.token_files.file_array import FileArray
 from foundation.errors import InputError
 from foundation.outputs.digest import md5_file
-from foundation.outputs.publish import beside
+from foundation.outputs.publish import sibling
 
 HEADER = struct.Struct("<9sQBQQ")
 MAGIC = b"MMIDIDX\x00\x00"
@@ -47,11 +47,11 @@ def token_dtype(vocab_size: int) -> np.dtype[Any]:
 
 
 def bin_path(prefix: Path) -> Path:
-    return beside(prefix, ".bin")
+    return sibling(prefix, ".bin")
 
 
 def idx_path(prefix: Path) -> Path:
-    return beside(prefix, ".idx")
+    return sibling(prefix, ".idx")
 
 
 def read_header(path: Path) -> tuple[np.dtype[Any], int, int]:

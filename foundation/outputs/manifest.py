@@ -23,7 +23,7 @@ import msgspec
 from foundation.errors import InputError
 from foundation.file_formats.json_files import as_json, read_json
 from foundation.outputs.digest import md5_file, md5_samples, md5_text
-from foundation.outputs.publish import beside, walked, write_text
+from foundation.outputs.publish import sibling, walked, write_text
 
 ASKED_AT_ONCE = 16
 """Files asked for at the same time: a shared disk takes a fraction of a millisecond to answer, and a converted
@@ -120,7 +120,7 @@ class Manifest(Recipe):
 
 def manifest_path(output: Path) -> Path:
     """Return the path of the manifest of ``output`` (a file, a folder or a dataset prefix)."""
-    return beside(output, ".manifest.json")
+    return sibling(output, ".manifest.json")
 
 
 def made_by(

@@ -22,7 +22,7 @@ NO_SYNC = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EROFS)
 """Errors of file systems that have no fsync, of folders or at all: then there is nothing to wait for."""
 
 
-def beside(path: Path, ending: str) -> Path:
+def sibling(path: Path, ending: str) -> Path:
     """Return the path whose name is that of ``path`` followed by ``ending``.
 
     Raises InputError if ``path`` has no name of its own, such as the current folder and the root.
@@ -34,12 +34,12 @@ def beside(path: Path, ending: str) -> Path:
 
 def partial_path(path: Path) -> Path:
     """Return ``NAME.partial``, in which an output is made that can be resumed."""
-    return beside(path, PARTIAL)
+    return sibling(path, PARTIAL)
 
 
 def unique_partial(path: Path) -> Path:
     """Return a path beside ``path`` that no other process uses: ``NAME.a1b2c3d4.partial``."""
-    return beside(path, f".{secrets.token_hex(4)}{PARTIAL}")
+    return sibling(path, f".{secrets.token_hex(4)}{PARTIAL}")
 
 
 @contextmanager

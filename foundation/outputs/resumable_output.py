@@ -60,7 +60,7 @@ JOURNAL, PIECES, WRITING = "journal", "pieces", "writing"
 
 
 @dataclass(frozen=True)
-class Piece:
+class OutputPart:
     """A finished piece; a line of the journal."""
 
     name: str
@@ -74,7 +74,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class NewPiece:
+class NewPart:
     """A written piece that has not got its name yet."""
 
     name: str
@@ -118,7 +118,7 @@ class ResumableOutput:
         """Return those of ``names`` that are not finished, in order."""
         return [name for name in names if name not in self.done]
 
-    def add(self, pieces: Sequence[NewPiece]) -> None:
+    def add(self, pieces: Sequence[NewPart]) -> None:
         """Sync written pieces to the disk, give them their names and note them; many pieces together cost one wait.
 
         Raises OSError if the disk refuses, InputError if the folder is gone.
@@ -129,7 +129,7 @@ class ResumableOutput:
             lines = b""
             for piece in pieces:
                 found = self._place(piece).stat()
-                one = Piece(piece.name, found.st_size, piece.md5, found.st_ctime_ns, piece.facts)
+                one = OutputPart(piece.name, found.st_size, piece.md5, found.st_ctime_ns, piece.facts)
                 lines += msgspec.json.encode(one) + b"\n"
                 self.done[piece.name] = one
             with journal.open("ab") as file:
@@ -137,7 +137,7 @@ class ResumableOutput:
         except FileNotFoundError:  # nobody else takes away what this process has written
             raise _gone(self.folder) from None
 
-    def _place(self, piece: NewPiece) -> Path:
+    def _place(self, piece: NewPart) -> Path:
         """Give a piece its name and return its path.
 
         ``pieces/`` itself is never made again: if it is missing, it has been published, and FileNotFoundError is
@@ -155,7 +155,7 @@ class ResumableOutput:
         """Look again for pieces that other processes have finished."""
         self.done = self._finished()
 
-    def _finished(self) -> dict[str, Piece]:
+    def _finished(self) -> dict[str, OutputPart]:
         """Return the pieces on which the journals and the disk agree; pieces touched since are read again."""
         journalled = _journalled(self.folder)
         with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
@@ -168,7 +168,7 @@ class ResumableOutput:
                     done |= {one.name: one for one, md5 in zip(touched, sums, strict=True) if md5 == one.md5}
         return done
 
-    def _stat(self, piece: Piece) -> tuple[int, int] | None:
+    def _stat(self, piece: OutputPart) -> tuple[int, int] | None:
         """Return the size of a piece and the time of its last change; None if it is missing."""
         try:
             found = self.path(piece.name).lstat()
@@ -216,7 +216,7 @@ def resumable_output(
     output: Path,
     recipe: Recipe,
     *,
-    made: Sequence[Path] | None = None,
+    paths: Sequence[Path] | None = None,
     inputs: Sequence[Path] = (),
     shard: Shard | None = None,
     force: bool = False,
@@ -234,17 +234,17 @@ def resumable_output(
     Raises InputError if anything that this command did not make would be overwritten, for a folder begun by another
     recipe, and if another process does the same work.
     """
-    made, folder = [output] if made is None else made, partial_path(output)
+    paths, folder = [output] if paths is None else paths, partial_path(output)
     if shard is not None and force:
         raise InputError(
             f"--shard {shard} with --force: several tasks would remove each other's work; remove {output} and "
             f"{folder} yourself, or pass --force to the command without --shard"
         )
-    for path in (*made, manifest_path(output)):
+    for path in (*paths, manifest_path(output)):
         _require_apart(path, inputs)
     _publish(output)  # what a process that was killed has left to do
     _remove_asides(folder)
-    if _is_made(output, recipe, made, force=force):
+    if _is_made(output, recipe, paths, force=force):
         yield None
         return
     _open(output, recipe, begin_anew=force, by_input=by_input)
@@ -256,7 +256,7 @@ def resumable_output(
             )
             work = ResumableOutput(output, recipe)
         except FileNotFoundError:  # whoever held the lock has finished
-            if not _is_made(output, recipe, made, force=False):
+            if not _is_made(output, recipe, paths, force=False):
                 raise _gone(folder) from None
             yield None
             return
@@ -366,10 +366,10 @@ def _remove_asides(folder: Path) -> None:
         shutil.rmtree(aside, ignore_errors=True)  # another process may do the same
 
 
-def _journalled(folder: Path) -> list[Piece]:
+def _journalled(folder: Path) -> list[OutputPart]:
     """Return the entries of all journals in OUTPUT.partial."""
     found = []
-    decoder = msgspec.json.Decoder(Piece)
+    decoder = msgspec.json.Decoder(OutputPart)
     for path in sorted((folder / JOURNAL).glob("*.jsonl")):
         for line in path.read_bytes().splitlines():
             with suppress(msgspec.DecodeError, UnicodeDecodeError):  # a line that a kill or a full disk has cut short

@@ -79,7 +79,7 @@ def test_help_lists_options_with_their_values_and_defaults() -> None:
 
 
 def test_sections_that_are_left_out_are_counted() -> None:
-    shown = help_text("p", Example, shown=())
+    shown = help_text("p", Example, sections=())
     assert "--layers" not in shown
     assert shown.endswith("--help-all lists 1 more options: model.")
 

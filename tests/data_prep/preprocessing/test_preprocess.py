@@ -18,7 +18,7 @@ from data_prep.tokenizing.tokenizer import train_tokenizer
 from foundation.errors import InputError
 from foundation.outputs.digest import md5_file
 from foundation.outputs.manifest import Recipe, manifest_path, read_manifest
-from foundation.outputs.resumable_output import NewPiece, resumable_output
+from foundation.outputs.resumable_output import NewPart, resumable_output
 from foundation.outputs.shards import Shard
 from tests.data_prep.english_text import WORDS
 from tests.data_prep.shards import DOCUMENTS, Sums, sums, write_shard
@@ -202,7 +202,7 @@ def test_a_spoilt_piece_is_removed_to_be_made_again(spoilt: bytes, tmp_path: Pat
         assert job is not None
         path = job.new_path()
         path.write_bytes(np.array([1, 2, 3, 4], "<u2").tobytes() + np.array([4], "<i4").tobytes())
-        job.add([NewPiece("0", path, md5_file(path), {"source_md5": "0", "documents": 1, "tokens": 4})])
+        job.add([NewPart("0", path, md5_file(path), {"source_md5": "0", "documents": 1, "tokens": 4})])
         job.path("0").write_bytes(spoilt)
         with pytest.raises(InputError, match="does not hold what was written"):
             join_pieces(job, ["0"], np.dtype("<u2"))

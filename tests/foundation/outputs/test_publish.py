@@ -10,10 +10,10 @@ import pytest
 from foundation.errors import InputError
 from foundation.outputs.manifest import record_of
 from foundation.outputs.publish import (
-    beside,
     published_file,
     published_folder,
     require_same_kind,
+    sibling,
     sync_folder,
     sync_to_disk,
     walked,
@@ -106,7 +106,7 @@ def test_files_and_folders_are_brought_to_the_disk(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize("path", ["", ".", "/", "..", "a/.."])
 def test_what_has_no_name_has_nothing_beside_it(path: str) -> None:
     with pytest.raises(InputError, match="has no name of its own"):
-        beside(Path(path), ".bin")
+        sibling(Path(path), ".bin")
 
 
 def test_one_that_cannot_be_read_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

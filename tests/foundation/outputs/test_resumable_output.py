@@ -19,7 +19,7 @@ from foundation.errors import InputError
 from foundation.outputs import resumable_output
 from foundation.outputs.digest import md5_file
 from foundation.outputs.manifest import Recipe, read_manifest, source_of
-from foundation.outputs.resumable_output import NewPiece, ResumableOutput
+from foundation.outputs.resumable_output import NewPart, ResumableOutput
 from foundation.outputs.resumable_output import resumable_output as begin
 from foundation.outputs.shards import parse_shard
 
@@ -62,7 +62,7 @@ class Job:
         path = work.new_path()
         path.write_text(text[int(name[2:])])
         at(f"add {name}")
-        work.add([NewPiece(name, path, md5_file(path), {"letter": path.read_text()})])
+        work.add([NewPart(name, path, md5_file(path), {"letter": path.read_text()})])
 
     def result(self) -> str:
         """Return the text that the output's files hold."""
