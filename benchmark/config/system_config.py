@@ -23,8 +23,8 @@ USUAL = {"device": "cuda", "micro_batch_size": 1}
 
 @dataclass(frozen=True)
 class Collectives:
-    """The way in which messages between tensor-parallel ranks share a GPU with products. By default NCCL and cuBLAS
-    decide; `slice --tune-collectives` times the other choices."""
+    """The way in which messages between tensor-parallel ranks share a GPU with products. By default NCCL
+    decides; `slice --tune-collectives` times the other choices."""
 
     nccl_ctas: int | None = None
     """Most multiprocessors that a message of NCCL between tensor-parallel ranks takes. None: NCCL chooses."""
@@ -33,14 +33,10 @@ class Collectives:
     copy_engines: CopyEngines = "none"
     """Messages that copy engines carry in NCCL's place, through memory that the GPUs of a machine share; `all`:
     reduce-scatters too, which then sum in another order."""
-    sm_carveout: int = 0
-    """Multiprocessors that matrix products leave to messages; above 0 the products are those of cuBLASLt."""
 
     def __post_init__(self) -> None:
         if self.nccl_ctas is not None:
             require_positive(self, "nccl_ctas")
-        if self.sm_carveout < 0:
-            raise InputError(f"sm_carveout {self.sm_carveout}: expected at least 0; change --sm-carveout")
 
     @property
     def words(self) -> str:

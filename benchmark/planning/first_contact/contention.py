@@ -3,8 +3,7 @@
 A kernel of N CTAs stands in for a message of NCCL: each takes all shared memory of a multiprocessor, so that nothing
 else runs there, and copies memory for MESSAGE_US. It is handed over right before a product, as the passes do, with one
 hardware queue (benchmark/config/runtime_variables.py). The products are those of a rank of the benchmark's default
-system. Each is made by cuBLAS as PyTorch calls it, and by cuBLASLt with as many multiprocessors left free as the
-message takes. The measurement leaves out that a real message waits for the other ranks.
+system, as PyTorch calls cuBLAS for them. The measurement leaves out that a real message waits for the other ranks.
 """
 
 import json
@@ -58,8 +57,6 @@ class Contended:
 
     layer: str
     role: str
-    way: str
-    """Library call: cublas, or carve-out (cuBLASLt with multiprocessors left free)."""
     ctas: int
     seconds: float
     """Seconds until product and message are both done."""
@@ -99,45 +96,39 @@ def contention() -> Iterator[Contended]:
     tokens, device = system.micro_batch_size * GPT3_175B.model.seq_length, torch.device("cuda")
     for layer, (inputs, outputs) in layer_shapes(GPT3_175B.model, system.tensor_parallel).items():
         for role, call in products(tokens, inputs, outputs, device, torch.bfloat16).items():
-            for way, library in (("cublas", "cublas"), ("carve-out", "cublaslt")):
-                torch.backends.cuda.preferred_blas_library(library)
-                times: dict[int, list[float]] = {ctas: [] for ctas in (0, *CTAS)}
-                for ctas in (0, *CTAS) * (TIMES + 1):  # all in turn: clocks change with what the device does
-                    torch._C._set_sm_carveout_experimental(ctas if ctas and way == "carve-out" else None)
-                    times[ctas].append(stand_in.seconds_beside(ctas, call))
-                for ctas, some in times.items():  # the first ones load kernels
-                    yield Contended(layer, role, way, ctas, statistics.median(some[1:]))
+            times: dict[int, list[float]] = {ctas: [] for ctas in (0, *CTAS)}
+            for ctas in (0, *CTAS) * (TIMES + 1):  # all in turn: clocks change with what the device does
+                times[ctas].append(stand_in.seconds_beside(ctas, call))
+            for ctas, seconds in times.items():  # the first ones load kernels
+                yield Contended(layer, role, ctas, statistics.median(seconds[1:]))
 
 
-def cost_per_second(found: Iterable[Contended]) -> dict[str, dict[int, float]]:
-    """Return, by way and number of CTAs, the seconds by which a second of message lengthens a block's products, on
-    average.
+def cost_per_second(products: Iterable[Contended]) -> dict[int, float]:
+    """Return, by number of CTAs, the seconds by which a second of message lengthens a block's products, on average.
 
     At 0 the message costs nothing; at 1 it could as well have run alone.
     """
-    of_blocks = [one for one in found if one.layer != "output"]
-    alone = {(one.layer, one.role, one.way): one.seconds for one in of_blocks if one.ctas == 0}
-    costs: dict[str, dict[int, list[float]]] = {}
-    for one in of_blocks:
-        if one.ctas:
-            more_s = one.seconds - alone[one.layer, one.role, one.way]
-            costs.setdefault(one.way, {}).setdefault(one.ctas, []).append(more_s / (MESSAGE_US * 1e-6))
-    return {way: {ctas: statistics.mean(some) for ctas, some in by.items()} for way, by in costs.items()}
+    of_blocks = [product for product in products if product.layer != "output"]
+    alone = {(product.layer, product.role): product.seconds for product in of_blocks if product.ctas == 0}
+    costs: dict[int, list[float]] = {}
+    for product in of_blocks:
+        if product.ctas:
+            more_s = product.seconds - alone[product.layer, product.role]
+            costs.setdefault(product.ctas, []).append(more_s / (MESSAGE_US * 1e-6))
+    return {ctas: statistics.mean(shares) for ctas, shares in costs.items()}
 
 
-def tell(found: Any) -> str:
+def contention_line(result: Any) -> str:
     """Return one line about the file that ``main`` wrote."""
-    ways = (
-        f"{way} " + ", ".join(f"{cost:.2f} s by {ctas} CTAs" for ctas, cost in by.items())
-        for way, by in found["cost_per_second"].items()
-    )
-    return f"a second of message costs: {'; '.join(ways)}"
+    costs = ", ".join(f"{cost:.2f} s by {ctas} CTAs" for ctas, cost in result["cost_per_second"]["cublas"].items())
+    return f"a second of message costs: {costs}"
 
 
 def main() -> None:
     set_environment({"CUDA_DEVICE_MAX_CONNECTIONS": "1"})  # before CUDA starts
-    found = list(contention())
-    result = {"products": [asdict(one) for one in found], "cost_per_second": cost_per_second(found)}
+    measured = list(contention())
+    costs = {"cublas": cost_per_second(measured)}
+    result = {"products": [asdict(product) for product in measured], "cost_per_second": costs}
     Path(sys.argv[1]).write_text(json.dumps(result, indent=1) + "\n")
 
 

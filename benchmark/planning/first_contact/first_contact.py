@@ -138,7 +138,7 @@ def parts(facts: DeviceFacts, output: Path, benchmark: str = "gpt3_175b") -> Ite
         return
     yield sliced("slice of two", 400.0, "--micro-batch-size", "2")
     beside = ("benchmark.planning.first_contact.contention", str(output / "contention.json"))
-    yield ContactPart("contention", beside, 120.0, "contention.json", contention.tell)
+    yield ContactPart("contention", beside, 120.0, "contention.json", contention.contention_line)
     if facts.count > 1:
         size = max(size for size in (2, 4, 8) if size <= facts.count)
         yield sliced("tensor slice", 1200.0, "--tensor-parallel", str(size), "--tune-collectives")

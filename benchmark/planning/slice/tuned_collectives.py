@@ -22,7 +22,6 @@ from benchmark.training.engine.forked_ranks import run_ranks
 from model.decoder_sizes import CopyEngines
 
 NCCL_CTAS = (None, 4, 8)
-SM_CARVEOUTS = (0, 8)
 LIMIT_S = 120.0
 """Seconds for one way; what takes longer hangs."""
 
@@ -45,9 +44,9 @@ def ways() -> list[Collectives]:
     """Return all combinations, the usual one first and last. NCCL's options are combined only with copy engines that
     leave it some messages."""
     found = []
-    for copy_engines, sm_carveout in itertools.product(get_args(CopyEngines), SM_CARVEOUTS):
+    for copy_engines in get_args(CopyEngines):
         of_nccl = itertools.product(NCCL_CTAS, (False, True)) if copy_engines != "all" else [(None, False)]
-        found += [Collectives(ctas, priority, copy_engines, sm_carveout) for ctas, priority in of_nccl]
+        found += [Collectives(ctas, priority, copy_engines) for ctas, priority in of_nccl]
     return [*found, Collectives()]
 
 

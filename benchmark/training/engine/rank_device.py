@@ -36,15 +36,7 @@ def device_of(system: System, environment: Environment) -> torch.device:
     # A product that cuBLAS splits is to be summed in FP32, as all others are. On an H100 this changed neither bits nor
     # time of any of the benchmark's products (docs/notes/hopper.md).
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
-    leave_multiprocessors(system.collectives.sm_carveout)
     return device
-
-
-def leave_multiprocessors(number: int) -> None:
-    """Have matrix products leave so many multiprocessors to messages; 0: none, and cuBLAS as PyTorch chooses it."""
-    if number:
-        torch.backends.cuda.preferred_blas_library("cublaslt")  # cuBLAS itself takes all
-        torch._C._set_sm_carveout_experimental(number)
 
 
 def pci_address(device: torch.device) -> str:

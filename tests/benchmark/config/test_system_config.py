@@ -39,8 +39,8 @@ def test_devices_are_dealt_out() -> None:
         ({"nodes": 1, "tensor_parallel": 3}, "products that do: 1, 2, 4, 8. Change"),
         ({"collectives": Collectives(copy_engines="all"), "tensor_parallel": 16}, "of one machine alone, and tensor_p"),
         (
-            {"collectives": Collectives(8, nccl_priority=True, sm_carveout=4), "device": "cpu"},
-            "--nccl-ctas 8 --nccl-priority --sm-carveout 4: system dgxh100_n64 has no GPU; leave it out",
+            {"collectives": Collectives(8, nccl_priority=True), "device": "cpu"},
+            "--nccl-ctas 8 --nccl-priority: system dgxh100_n64 has no GPU; leave it out",
         ),
         ({"replicas": 5}, "replicas 5 do not divide 16 data-parallel devices; possible: 1, 2, 4, 8, 16"),
     ],
@@ -107,7 +107,7 @@ def test_a_file_is_a_system(tmp_path: Path) -> None:
 
 def test_a_system_is_written_as_it_is_read(tmp_path: Path) -> None:
     for system in SYSTEMS.values():
-        for collectives in (Collectives(), Collectives(8, True, "all", 4), Collectives(sm_carveout=8)):
+        for collectives in (Collectives(), Collectives(8, True, "all")):
             chosen = collectives if system.device == "cuda" else Collectives()
             written = dataclasses.replace(system, collectives=chosen)
             path = tmp_path / f"{system.name}.toml"
@@ -116,9 +116,9 @@ def test_a_system_is_written_as_it_is_read(tmp_path: Path) -> None:
 
 
 def test_collectives_are_options_too() -> None:
-    words = "--nccl-ctas 8 --nccl-priority --copy-engines gathers --sm-carveout 4"
+    words = "--nccl-ctas 8 --nccl-priority --copy-engines gathers"
     chosen = parsed("gpt3_175b", *words.split()).system.collectives
-    assert (chosen, chosen.words) == (Collectives(8, True, "gathers", 4), words)
+    assert (chosen, chosen.words) == (Collectives(8, True, "gathers"), words)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_collectives_are_options_too() -> None:
         ('"full"', '"some"', "Invalid enum value 'some'"),
         ('"full"', '"full"\n[collectives]\nnccl_cta = 8', "nccl_cta: no field of a system"),
         ('"full"', '"full"\n[collectives]\nnccl_ctas = 0', "nccl_ctas 0: expected at least 1; change --nccl-ctas"),
-        ('"full"', '"full"\n[collectives]\nsm_carveout = -1', "sm_carveout -1: expected at least 0"),
+        ('"full"', '"full"\n[collectives]\nsm_carveout = 8', "sm_carveout: no field of a system"),
         ('"full"', '"full"\ncollectives = 8', r"Expected `object`, got `int` - at `\$.collectives`"),
     ],
 )

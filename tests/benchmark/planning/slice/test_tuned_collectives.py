@@ -45,13 +45,13 @@ def options(output: Path) -> SliceOptions:
 
 
 def test_the_fastest_way_is_written_where_a_run_reads_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    second = Collectives(sm_carveout=8)
+    second = Collectives(nccl_priority=True)
     monkeypatch.setattr(module, "ways", lambda: [Collectives(), second, BEST, Collectives(copy_engines="all")])
     on_made_up_times(monkeypatch, {Collectives(): 0.87, second: 0.9, BEST: 0.8}, None)
     result, calibration = run_slice(options(tmp_path))
     assert [(one["options"], one["step_s"]) for one in result["collectives"]] == [
         ("", 0.87),
-        ("--sm-carveout 8", 0.9),
+        ("--nccl-priority", 0.9),
         ("--nccl-ctas 8 --nccl-priority --copy-engines gathers", 0.8),
         ("--copy-engines all", None),
     ]
@@ -77,7 +77,7 @@ def test_the_usual_way_stays_where_none_is_faster(
 def test_all_combinations_are_tried_once_and_the_usual_one_first_and_last() -> None:
     every = ways()
     assert every[0] == every[-1] == Collectives()
-    assert len(set(every)) == len(every) - 1 == 3 * 2 * 2 * 2 + 2
+    assert len(set(every)) == len(every) - 1 == 3 * 2 * 2 + 1
     assert BEST in every
 
 

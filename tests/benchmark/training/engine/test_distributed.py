@@ -51,7 +51,7 @@ class _NcclOptions:
     ("collectives", "tensor_parallel", "due"),
     [
         (Collectives(), 4, None),
-        (Collectives(copy_engines="gathers", sm_carveout=8), 4, None),
+        (Collectives(copy_engines="gathers"), 4, None),
         (Collectives(8, True), 1, None),
         (Collectives(nccl_ctas=8), 4, (8, False)),
         (Collectives(nccl_priority=True), 4, (None, True)),

@@ -8,19 +8,9 @@ import torch
 
 from benchmark.config.system_config import System
 from benchmark.training.engine import rank_device
-from benchmark.training.engine.rank_device import device_of, leave_multiprocessors, pci_address
+from benchmark.training.engine.rank_device import device_of, pci_address
 from benchmark.training.engine.rank_environment import Environment, read_environment
 from foundation.errors import InputError
-
-
-def test_products_leave_multiprocessors_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    called: list[object] = []
-    monkeypatch.setattr(torch.backends.cuda, "preferred_blas_library", called.append)
-    monkeypatch.setattr(torch._C, "_set_sm_carveout_experimental", called.append)
-    leave_multiprocessors(0)
-    assert called == []
-    leave_multiprocessors(8)
-    assert called == ["cublaslt", 8]
 
 
 @pytest.mark.parametrize(
