@@ -23,43 +23,16 @@
 # Arguments of a job
 #   LOG_DIR       logs, checkpoints and result of this run; a run that was interrupted there is continued
 #   BPE_DIR       accepted for scripts written for the original reference and not read: the vocabulary size is fixed
-#   COM_DIR       the variable below, as an argument
+#   COM_DIR       the variable, as an argument
 #   CONTAINER     image for srun --container-image (pyxis), or "none": the environment's python3 or .venv
 #
-# Variables of a job (defaults in brackets; "benchmark's" are those in benchmark/config/benchmarks.py)
-#   COM_DIR                          folder with c4_en_{6,7,validation_subset}_c4_spm_text_document.{bin,idx}; of Llama 3.1
-#                                    c4-{train.en_6,validation-91205-samples.en}_text_document.{bin,idx} [required]
-#   EXTERNAL_MODEL_CHECKPOINT_DIR    converted initial checkpoint; may be left out to continue from LOG_DIR; Llama 3.1 has
-#                                    none, and refuses this variable and the next two []
-#   EXTERNAL_TRAINING_ITERATIONS     steps the initial checkpoint was trained for [benchmark's: 4000]
-#   EXTERNAL_GBS                     ... at this global batch size [benchmark's: 1536]
-#   USE_BF16                         true: BF16 with FP32 master weights; false: FP32 [gpt3_175b: false, with a warning;
-#                                    other benchmarks: true]
-#   GBS                              global batch size in samples [benchmark's: 1536; Llama 3.1: 16]
-#   LR, MIN_LR                       peak and final learning rate; set both [benchmark's: 2.0e-5, 2.0e-6; Llama 3.1: of the
-#                                    batch size's reference point, and a tenth of LR]
-#   SEED                             seed of the data order [drawn from the system's randomness]
-#   BENCHMARK, SYSTEM                names in benchmark/config/benchmarks.py and systems.py [gpt3_175b, the benchmark's]
-#   NODES                            nodes the run takes, the job's others are spare [all; up to an eighth more nodes than
-#                                    SYSTEM has are spare]
-#   COMMAND                          train; evaluate: log perplexity of the initial checkpoint; preflight: check nodes [train]
-#   TRAIN_OPTIONS                    more options for "python -m benchmark COMMAND", separated by spaces; paths absolute []
-#   EXIT_MARGIN_MINUTES              stop and save this long before the job's time is up [15]
-#   CHAIN                            1: while this job runs, the next one waits in the queue [0]
-#   CHAIN_OPTIONS                    more options of sbatch for that one, separated by spaces []
-#   NEW_SNAPSHOT                     1: run the code as it is now, not as it was when the run began [0]
-#   SNAPSHOT_FILES                   files that git does not track and the run needs, relative to the repository,
-#                                    separated by spaces []
-#   CPU_BIND                         srun --cpu-bind [none: each process keeps to the cores near its GPU]
-#   CUDA_DEVICE_MAX_CONNECTIONS      hardware queues of a GPU [1; on Blackwell unset]
-#   MASTER_ADDR, MASTER_PORT         where the processes meet [the first node, 20000 + a number by job and attempt]
-#   DRY_RUN                          1: print what would run, and do nothing [0]
+# Variables of a job: at the end of ./run_gpt3.sh --help, from benchmark/launch/slurm/job_options.py
 #
 # Variables of the rehearsal
 #   C4_PATH       real text instead of the generated one: C4_PATH/en/c4-train.*.json.gz, C4_PATH/c4-validation*.json []
 #   BENCHMARK     rehearsal: of GPT-3; rehearsal_llama: of Llama 3.1 [rehearsal]
 #   WORK_DIR      where everything is written [runs/BENCHMARK]
-#   SEED, MASTER_PORT, DRY_RUN       as above
+#   SEED, MASTER_PORT, DRY_RUN       as those of a job
 set -euo pipefail
 
 # sbatch runs a copy of this script, so the repository is where it was submitted from.
@@ -101,19 +74,16 @@ if [[ -n ${SLURM_JOB_ID:-} && $# -ge 3 && -f $1/snapshot/code/environment.sh ]] 
     CODE=$REPOSITORY
   fi
 fi
+# The copy has a script of its own, which knows how the copy's launcher is called.
+if [[ $CODE != "$REPOSITORY" && ${SCRIPT_OF:-} != "$CODE" ]]; then
+  SCRIPT_OF=$CODE exec bash "$CODE/run_gpt3.sh" "$@"
+fi
 if [[ ! -f $CODE/environment.sh ]]; then
   echo "error: $CODE is not the repository; submit from its folder" >&2
   exit 2
 fi
 # shellcheck source=environment.sh
 source "$CODE/environment.sh"
-
-whole_number() { # whole_number NAME: refuse a variable that is none
-  if [[ -n ${!1:-} && ! ${!1} =~ ^[0-9]{1,6}$ ]]; then
-    echo "error: $1=${!1}: expected a whole number" >&2
-    exit 2
-  fi
-}
 
 rehearse() {
   find_python "$REPOSITORY"
@@ -133,12 +103,12 @@ rehearse() {
 
 if [[ ${1:-} == -h || ${1:-} == --help ]]; then
   sed -n '/^# GPT-3/,/^set/s/^# \{0,1\}//p' "$CODE/run_gpt3.sh"
-  exit
+  cd "$CODE"
+  exec python3 -m benchmark.launch variables
 fi
 case $# in
   0) rehearse ;;
-  3) ;;
-  4) export COM_DIR=$3 ;;
+  3 | 4) ;;
   *)
     echo "error: expected no arguments (the rehearsal) or LOG_DIR BPE_DIR [COM_DIR] CONTAINER, got $#" >&2
     exit 2
@@ -148,75 +118,14 @@ if [[ -z ${SLURM_JOB_ID:-} && ${DRY_RUN:-0} != 1 ]]; then
   echo "error: a job needs Slurm: sbatch run_gpt3.sh LOG_DIR BPE_DIR CONTAINER (or DRY_RUN=1)" >&2
   exit 2
 fi
-if [[ -z ${COM_DIR:-} ]]; then
-  echo "error: COM_DIR is not set: the folder with the token files" >&2
-  exit 2
-fi
-for name in NODES EXIT_MARGIN_MINUTES MASTER_PORT; do whole_number "$name"; done
-# GPT-3's reference wants BF16 asked for; who forgot to should not learn it from the bill.
-if [[ -z ${USE_BF16:-} ]]; then
-  USE_BF16=true
-  if [[ ${BENCHMARK:-gpt3_175b} == gpt3_175b ]]; then
-    USE_BF16=false
-    cat >&2 <<'WARNING'
-warning: USE_BF16 is not set, so the run computes in FP32, as the reference does. Published runs use BF16.
-warning: FP32 takes 67 instead of 46 GiB on each of 512 H100 and sends twice the bytes; an H100's peak is 989 TFLOP/s in
-warning: BF16, 495 in TF32, which NVIDIA's containers use for FP32, 67 in FP32 proper: 2 to 15 times the time.
-warning: USE_BF16=true for BF16; USE_BF16=false for FP32 without this warning
-WARNING
-  fi
-fi
-
-case $USE_BF16 in
-  [Tt]rue | TRUE | [Yy]es | YES | [Oo]n | ON | 1) PRECISION=bf16 ;;
-  [Ff]alse | FALSE | [Nn]o | NO | [Oo]ff | OFF | 0) PRECISION=fp32 ;;
-  *)
-    echo "error: USE_BF16=$USE_BF16: expected true or false" >&2
-    exit 2
-    ;;
-esac
 
 # Before CUDA starts in any process: benchmark/config/runtime_variables.py says why, and why Blackwell needs it not.
 if [[ ${SYSTEM:-} != *[bB][23]00* ]]; then
   export CUDA_DEVICE_MAX_CONNECTIONS=${CUDA_DEVICE_MAX_CONNECTIONS:-1}
 fi
-
-# Paths are absolute, for code runs from LOG_DIR.
-LOG_DIR=$(realpath -m "$1") CONTAINER=${*: -1} COM_DIR=$(realpath -m "$COM_DIR")
-if [[ $CONTAINER == none ]]; then find_python "$REPOSITORY"; else PYTHON=python3; fi
-launch=(--run-dir "$LOG_DIR" --repository "$REPOSITORY" --code "$CODE" --container "$CONTAINER" --python "$PYTHON")
-launch+=(--devices "${SLURM_NTASKS_PER_NODE:-8}" --margin-minutes "${EXIT_MARGIN_MINUTES:-15}" --mount "$COM_DIR")
-launch+=(--cpu-bind "${CPU_BIND:-none}")
-[[ -n ${NODES:-} ]] && launch+=(--nodes "$NODES")
-[[ -n ${MASTER_ADDR:-} ]] && launch+=(--address "$MASTER_ADDR")
-[[ -n ${MASTER_PORT:-} ]] && launch+=(--port "$MASTER_PORT")
-[[ ${NEW_SNAPSHOT:-0} == 1 ]] && launch+=(--new-snapshot)
-[[ ${DRY_RUN:-0} == 1 ]] && launch+=(--dry-run)
-[[ ${CHAIN:-0} == 1 ]] && launch+=(--chain "--chain-options=${CHAIN_OPTIONS:-}")
-read -ra files <<<"${SNAPSHOT_FILES:-}"
-for file in "${files[@]}"; do launch+=("--snapshot-file=$file"); done
-for argument in "$LOG_DIR" "${@:2}"; do launch+=("--script=$argument"); done
-options=("${BENCHMARK:-gpt3_175b}" --run-dir "$LOG_DIR")
-options+=(--data-folder "$COM_DIR")
-if [[ -n ${EXTERNAL_MODEL_CHECKPOINT_DIR:-} ]]; then
-  EXTERNAL_MODEL_CHECKPOINT_DIR=$(realpath -m "$EXTERNAL_MODEL_CHECKPOINT_DIR")
-  options+=(--checkpoint "$EXTERNAL_MODEL_CHECKPOINT_DIR")
-  launch+=(--mount "$EXTERNAL_MODEL_CHECKPOINT_DIR")
-fi
-options+=(--precision "$PRECISION")
-while read -r variable option; do
-  [[ -n ${!variable:-} ]] && options+=("$option" "${!variable}")
-done <<'OPTIONS'
-SYSTEM --system
-EXTERNAL_TRAINING_ITERATIONS --start-iterations
-EXTERNAL_GBS --start-global-batch-size
-GBS --global-batch-size
-LR --lr
-MIN_LR --min-lr
-SEED --seed
-OPTIONS
-read -ra more <<<"${TRAIN_OPTIONS:-}"
+if [[ ${*: -1} == none ]]; then find_python "$REPOSITORY"; else PYTHON=python3; fi
 # Where the group may not write the run's folder, it may not write what the run makes in it: the code's bytecode, too.
-if [[ ! -d $LOG_DIR || -z $(find "$LOG_DIR" -maxdepth 0 -perm /020) ]]; then umask g-w,o-w; fi
+if [[ ! -d $1 || -z $(find "$1/" -maxdepth 0 -perm /020) ]]; then umask g-w,o-w; fi
+launch=("$PYTHON" -m benchmark.launch job --repository "$REPOSITORY" --code "$CODE" --python "$PYTHON" --folder "$PWD")
 cd "$CODE"
-exec "$PYTHON" -m benchmark.launch "${launch[@]}" -- "${COMMAND:-train}" "${options[@]}" "${more[@]}"
+exec "${launch[@]}" -- "$@"

@@ -1,5 +1,6 @@
 """The script: what it would run under Slurm, and what it refuses."""
 
+import dataclasses
 import os
 import re
 import shlex
@@ -12,10 +13,11 @@ from benchmark.__main__ import main
 from benchmark.commands.command_table import parse
 from benchmark.commands.run_commands import EvaluateCommand, TrainCommand
 from benchmark.config.run_config import RunConfig
+from benchmark.launch.slurm.job_options import VARIABLES, JobOptions
 from foundation.errors import InputError
 from tests.support import REPOSITORY
 
-VARIABLES = {"COM_DIR": "/data", "EXTERNAL_MODEL_CHECKPOINT_DIR": "/ckpt4000", "DRY_RUN": "1"}
+GIVEN = {"COM_DIR": "/data", "EXTERNAL_MODEL_CHECKPOINT_DIR": "/ckpt4000", "DRY_RUN": "1"}
 
 
 JOB = ("/logs", "/bpe", "image")
@@ -32,7 +34,7 @@ def script(*arguments: str, **variables: str) -> "subprocess.CompletedProcess[st
 
 def train_command(arguments: tuple[str, ...] = JOB, **variables: str) -> tuple[list[str], RunConfig]:
     """The srun line that would run, and the configuration its options stand for."""
-    done = script(*arguments, **{**VARIABLES, **variables})
+    done = script(*arguments, **{**GIVEN, **variables})
     assert done.returncode == 0, done.stderr
     words = shlex.split(done.stdout)
     options = words[words.index("train") + 1 :]
@@ -112,12 +114,12 @@ def test_queues_of_a_gpu_are_set_for_the_job_and_may_be_chosen(tmp_path: Path) -
     python.chmod(0o755)
     path = f"{tmp_path}:{os.environ['PATH']}"
     for more, queues in (({}, "1"), ({"SYSTEM": "dgxb200_n8"}, "unset"), ({"CUDA_DEVICE_MAX_CONNECTIONS": "8"}, "8")):
-        done = script(*JOB, **{**VARIABLES, "PATH": path, **more})
+        done = script(*JOB, **{**GIVEN, "PATH": path, **more})
         assert done.stdout == f"queues {queues}\n", done.stderr
 
 
 def test_checkpoint_can_be_evaluated_with_the_same_variables() -> None:
-    done = script(*JOB, **VARIABLES, COMMAND="evaluate")
+    done = script(*JOB, **GIVEN, COMMAND="evaluate")
     warned = done.stderr.splitlines()
     assert [line[:9] for line in warned] == ["warning: "] * 4 and "67 instead of 46 GiB" in warned[1]  # of FP32
     words = shlex.split(done.stdout)
@@ -151,20 +153,34 @@ def test_rehearsal_is_what_runs_without_arguments() -> None:
     ],
 )
 def test_bad_usage_is_one_line(arguments: list[str], variables: dict[str, str], complaint: str) -> None:
-    done = script(*arguments, **{**VARIABLES, **variables})
+    done = script(*arguments, **{**GIVEN, **variables})
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
     assert done.stderr.startswith("error: ")
     assert complaint in done.stderr
 
 
-def test_every_variable_that_is_read_is_documented() -> None:
+def test_every_variable_that_the_script_reads_is_documented() -> None:
     head, body = (REPOSITORY / "run_gpt3.sh").read_text().split("set -euo pipefail", 1)
     read = set(re.findall(r"\$\{([A-Z][A-Z0-9_]*):?[-?]", body)) - set(re.findall(r"^ *([A-Z][A-Z0-9_]*)=", body, re.M))
-    read |= set(re.findall(r"^([A-Z][A-Z0-9_]*) --", body, re.M))
-    assert len(read) > 20
-    for name in read:
-        assert name.startswith("SLURM") or name in head, name
+    assert len(read) > 5
+    table = {row.name for row in VARIABLES}
+    assert {name for name in read if name not in head and name not in table and "SLURM" not in name} == set()
+
+
+def test_help_lists_every_variable() -> None:
+    done = script("--help")
+    assert done.returncode == 0
+    assert all(re.search(rf"^  {row.name} +{re.escape(row.meaning[:20])}", done.stdout, re.M) for row in VARIABLES)
+    assert max(map(len, done.stdout.splitlines())) <= 121
+
+
+def test_variables_set_fields_and_options_that_exist() -> None:
+    fields = {field.name for field in dataclasses.fields(JobOptions)}
+    assert {row.sets for row in VARIABLES} - {""} <= fields
+    values = {"--precision": "bf16", "--data-folder": "/data", "--checkpoint": "/ckpt", "--system": "dgxh100_n64"}
+    words = [word for row in VARIABLES if row.option for word in (row.option, values.get(row.option, "1536"))]
+    parse(["train", "gpt3_175b", *words])
 
 
 def documented(page: str) -> set[str]:
@@ -174,9 +190,4 @@ def documented(page: str) -> set[str]:
 
 
 def test_manual_has_every_variable() -> None:
-    text = (REPOSITORY / "run_gpt3.sh").read_text()
-    head = text.partition("# Variables of a job")[2].partition("# Variables of the rehearsal")[0]
-    rows = re.findall(r"^#   ([A-Z][A-Z0-9_, ]+?)  ", head, flags=re.MULTILINE)
-    names = {name for row in rows for name in row.split(", ")}
-    assert len(names) > 20
-    assert names <= documented("docs/slurm.md")
+    assert {row.name for row in VARIABLES} <= documented("docs/slurm.md")

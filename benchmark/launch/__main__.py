@@ -1,56 +1,74 @@
-"""Start a run and keep it running: python3 -m benchmark.launch OPTIONS -- train BENCHMARK …
+"""Start a run and keep it running.
 
-With --processes the run takes so many processes on this machine, without it the Slurm job that this process is part of,
-which run_gpt3.sh submits (docs/slurm.md). Exit status: that of the run; 2 if a person has to mend something.
+    python3 -m benchmark.launch --processes 8 --run-dir LOG_DIR -- train gpt3_175b …     on this machine
+    python3 -m benchmark.launch job …                                                    a Slurm job: run_gpt3.sh
+
+Exit status: that of the run; 2 if a person has to mend something.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from benchmark.launch.keep_running import Refused
 from benchmark.launch.slurm.job import run_job
+from benchmark.launch.slurm.job_options import JobOptions, job_options, variables_help
 from benchmark.launch.slurm.timed_lines import timed_lines
 
 
-def parse(arguments: Sequence[str]) -> argparse.Namespace:
+def run_here_by(arguments: Sequence[str]) -> None:
+    """Run the command in several processes of this machine, and exit."""
     parser = argparse.ArgumentParser(prog="python3 -m benchmark.launch", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add = parser.add_argument
-    add("--run-dir", type=Path, required=True, help="folder of the run, which all its machines share")
-    add("--processes", type=int, help="start so many on this machine")
+    add("--run-dir", type=Path, required=True, help="folder of the run")
+    add("--processes", type=int, required=True, help="number of processes on this machine")
     add("--port", type=int, help="where the processes meet; a free one unless given")
-    job = parser.add_argument_group("in a job of Slurm")
-    add = job.add_argument
-    add("--repository", type=Path, default=Path.cwd(), help="the checkout of the code, of which the run keeps a copy")
-    add("--code", type=Path, default=Path.cwd(), help="the code that runs until there is that copy")
-    add("--python", default="python3", help="interpreter of the processes")
-    add("--container", default="none", help="image for srun --container-image")
-    add("--mount", type=Path, action="append", default=[], help="a folder that the container sees")
-    add("--devices", type=int, default=8, help="processes on each node")
-    add("--nodes", type=int, help="nodes that the run takes; the job's others are spare")
-    add("--margin-minutes", type=int, default=15, help="save and stop so long before the job's time is up")
-    add("--chain", action="store_true", help="have the next job wait in the queue")
-    add("--chain-options", default="", help="more options of sbatch for that one")
-    add("--script", action="append", default=[], help="an argument of run_gpt3.sh, for that one")
-    add("--new-snapshot", action="store_true", help="copy the code anew")
-    add("--snapshot-file", action="append", default=[], help="an untracked file that belongs to the code")
-    add("--cpu-bind", default="none", help="as srun has it")
-    add("--address", help="where the processes meet; the first node unless given")
-    add("--dry-run", action="store_true", help="print the srun line")
     add("command", nargs="+", help="of python -m benchmark, with its options")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    from benchmark.launch.one_machine import run_here_and_exit  # needs the packages of the benchmark
+
+    run_here_and_exit(options.run_dir, options.command, processes=options.processes, port=options.port)
+
+
+def options_of_job(arguments: Sequence[str]) -> JobOptions:
+    """Return the options that run_gpt3.sh hands over, and those of its variables. Raises Refused."""
+    parser = argparse.ArgumentParser(prog="python3 -m benchmark.launch job")
+    add = parser.add_argument
+    add("--repository", type=Path, required=True, help="the checkout of the code")
+    add("--code", type=Path, required=True, help="the code that runs until the run has its own copy")
+    add("--python", required=True, help="interpreter of the processes")
+    add("--folder", type=Path, required=True, help="where relative paths begin")
+    add("arguments", nargs="+", help="LOG_DIR BPE_DIR [COM_DIR] CONTAINER")
+    options = parser.parse_args(arguments)
+    run_dir = (options.folder / options.arguments[0]).resolve()
+    base = JobOptions(
+        run_dir=run_dir,
+        repository=options.repository,
+        code=options.code,
+        python=options.python,
+        container=options.arguments[-1],
+        script=(str(run_dir), *options.arguments[1:]),
+        devices=int(os.environ.get("SLURM_NTASKS_PER_NODE") or 8),
+    )
+    return job_options(base, options.folder, options.arguments, os.environ)
 
 
 def main(arguments: Sequence[str]) -> int:
-    options = parse(arguments)
-    if options.processes is not None:
-        from benchmark.launch.one_machine import run_here_and_exit  # needs the packages of the benchmark
-
-        run_here_and_exit(options.run_dir, options.command, processes=options.processes, port=options.port)
+    if arguments[:1] == ["variables"]:
+        print(variables_help())
+        return 0
+    if arguments[:1] != ["job"]:
+        run_here_by(arguments)
+    try:
+        options = options_of_job(arguments[1:])
+    except Refused as refused:
+        print(f"error: {refused}", file=sys.stderr)
+        return 2
     if options.dry_run:
         return run_job(options)
     with timed_lines(options.run_dir):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import resource
 import shlex
@@ -17,6 +16,7 @@ from typing import Any
 
 from benchmark.launch.keep_running import Refused, RunPlace, alone_in, environment_of, keep_running, say
 from benchmark.launch.next_attempt import INTERRUPTED, Decision
+from benchmark.launch.slurm.job_options import JobOptions
 from benchmark.launch.slurm.job_steps import JobSteps
 from benchmark.launch.slurm.nodes import (
     ONE_PER_NODE,
@@ -45,9 +45,7 @@ TO_BE_REQUEUED_S = 300
 
 @dataclass
 class SlurmJob(RunPlace):
-    """A job. ``options``: those of ``python3 -m benchmark.launch``."""
-
-    options: argparse.Namespace
+    options: JobOptions
     _srun: subprocess.Popen[bytes] | None = None
     _sentinel: subprocess.Popen[bytes] | None = None
     _sentinel_on: str = ""
@@ -59,11 +57,10 @@ class SlurmJob(RunPlace):
 
     def __post_init__(self) -> None:
         self.steps = JobSteps(self.options)
-        self.run_dir: Path = self.options.run_dir
+        self.run_dir = self.options.run_dir
         self.number = os.environ.get("SLURM_JOB_ID", "0")
         self.name = f"job {self.number}"
-        self.command: list[str] = self.options.command
-        self.trains = self.command[0] == "train"
+        self.trains = self.options.command == "train"
         self.nodes = Nodes(self.number, [])
 
     def prepare(self) -> None:
@@ -199,7 +196,7 @@ class SlurmJob(RunPlace):
             self._sentinel.kill()
 
 
-def run_job(options: argparse.Namespace) -> int:
+def run_job(options: JobOptions) -> int:
     """Run the benchmark in this job until it has ended or a person has to look; the exit status. Raises Refused."""
     job = SlurmJob(options)
     if options.dry_run:
@@ -219,7 +216,7 @@ def _once(job: SlurmJob) -> int:
     job.prepare()
     if job.choose(()) is not None:
         return INTERRUPTED
-    return job.start(f"{job.command[0]}_{job.number}", Path("/dev/stderr"))
+    return job.start(f"{job.options.command}_{job.number}", Path("/dev/stderr"))
 
 
 def _train(job: SlurmJob) -> int:
@@ -230,14 +227,14 @@ def _train(job: SlurmJob) -> int:
             left = seconds_left(number)
             raise Refused(f"the job's time is up in {left} s, within EXIT_MARGIN_MINUTES={options.margin_minutes}")
         new = options.new_snapshot and restarts == "0"
-        job.steps.code = run_from_snapshot(options.repository, job.run_dir, new=new, more_files=options.snapshot_file)
+        job.steps.code = run_from_snapshot(options.repository, job.run_dir, new=new, more_files=options.snapshot_files)
         job.prepare()
         job.steps.note_surroundings(job.nodes.names)
         job.steps.write_plan()
         if options.chain:
             script = [str(job.steps.code / "run_gpt3.sh"), *options.script]
             more = [f"--chdir={options.repository}", f"--ntasks-per-node={options.devices}"]
-            more += [f"--nodes={len(job.nodes.names)}", *shlex.split(options.chain_options)]
+            more += [f"--nodes={len(job.nodes.names)}", *options.chain_options]
             queue_next_job(number, job.run_dir, script, more)
         decision = keep_running(job.run_dir, job)
     if job.ordered == "SIGTERM":

@@ -5,7 +5,6 @@ Those beside them check the interpreter, note where the job runs, and plan the r
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import subprocess
@@ -13,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from benchmark.launch.keep_running import Refused, say
+from benchmark.launch.slurm.job_options import JobOptions
 from benchmark.launch.slurm.nodes import ONE_PER_NODE, ask
 from benchmark.run_record.file_names import PLAN_FILE, snapshot_folder
 
@@ -33,8 +33,7 @@ FREE_TEXT = re.compile(r"^\s*(SubmitLine|Comment|AdminComment|SystemComment|Extr
 class JobSteps:
     """Start the processes of a job. ``needed`` is the number of nodes that the run takes."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
-        """``options``: those of ``python3 -m benchmark.launch``."""
+    def __init__(self, options: JobOptions) -> None:
         self._options, self._number = options, os.environ.get("SLURM_JOB_ID", "0")
         self.here = os.environ.get("SLURMD_NODENAME", "")
         self.code = options.code
@@ -58,12 +57,12 @@ class JobSteps:
         words += [f"--ntasks={self.needed * devices}", f"--ntasks-per-node={devices}", "--distribution=block"]
         words += [f"--nodelist={','.join(nodes)}"] if nodes else []
         words += self._bind + ([f"--cpus-per-task={cores}"] if cores else []) + self._gpus + self._in_container()
-        return [*words, "bash", "-c", TASK, "-", self._options.python, "-u", *self.benchmark(self._options.command[0])]
+        return [*words, "bash", "-c", TASK, "-", self._options.python, "-u", *self.benchmark(self._options.command)]
 
     def benchmark(self, command: str) -> list[str]:
         """Return a command about this run, as Python's arguments."""
         sizes = ["--nodes", str(self.needed), "--devices-per-node", str(self._options.devices)]
-        return ["-m", "benchmark", command, self._options.command[1], *sizes, *self._options.command[2:]]
+        return ["-m", "benchmark", command, self._options.benchmark, *sizes, *self._options.command_options]
 
     def beside(self, *words: str) -> subprocess.Popen[bytes]:
         """Start a process on this node, in the container where there is one."""
@@ -81,7 +80,8 @@ class JobSteps:
         """
         options = self._options
         check = str(self.code / "benchmark" / "planning" / "preflight" / "interpreter_check.py")
-        checking = self.beside(options.python, check, *options.command)
+        words = (options.command, options.benchmark, *options.command_options)
+        checking = self.beside(options.python, check, *words)
         said = [line.partition(" ") for line in checking.communicate()[0].decode(errors="replace").splitlines()]
         facts = {name: value for name, _, value in reversed(said)}
         if checking.returncode:
@@ -136,7 +136,7 @@ class JobSteps:
         if options.container == "none":
             return []
         code = [] if options.run_dir in self.code.parents else [self.code]
-        mounts = ",".join(f"{path}:{path}" for path in (*code, options.run_dir, *options.mount))
+        mounts = ",".join(f"{path}:{path}" for path in (*code, options.run_dir, *options.mounts))
         # Under its name the container stays on the nodes until the job ends: the next attempt does not unpack it again.
         words = ["--container-image", options.container, "--container-name", f"gpt3_{self._number}"]
         return [*words, "--container-mounts", mounts, "--container-workdir", str(self.code)]

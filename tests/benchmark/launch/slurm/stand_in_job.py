@@ -40,7 +40,6 @@ class Job:
             "STAND_IN": str(self.answers),
             "REAL_PYTHON": sys.executable,
             "PYTHONDONTWRITEBYTECODE": "1",
-            "LOG_DIR": str(self.log_dir),
             "SLURM_JOB_ID": "5",
             "SLURM_SUBMIT_DIR": str(checkout),
             "SLURM_JOB_NODELIST": "n1,n2,n3",
@@ -67,9 +66,8 @@ class Job:
 
     def run(self, container: str = "none", **variables: str) -> "subprocess.CompletedProcess[str]":
         words = [str(REPOSITORY / "run_gpt3.sh"), str(self.log_dir), "/bpe", container]
-        return subprocess.run(
-            words, env={**self.variables, **variables}, capture_output=True, text=True, timeout=60, check=False
-        )
+        environment = {**self.variables, "LOG_DIR": str(self.log_dir), **variables}
+        return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
     def calls(self, *phrases: str) -> list[str]:
         lines = (self.answers / "calls").read_text().splitlines()

@@ -63,7 +63,6 @@ SPOILT: list[tuple[str, Callable[[Path], None]]] = [
 def begun(job: Job) -> Job:
     """A run whose copy of the code says so when bash or Python reads it."""
     job.log_dir = job.folder / "team" / "log"
-    job.variables["LOG_DIR"] = str(job.log_dir)
     assert job.run().returncode == 0
     code = job.log_dir / "snapshot" / "code"
     with (code / "environment.sh").open("a") as script:

@@ -1,0 +1,249 @@
+"""The options of a job: its arguments, and its variables, in one table."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from benchmark.launch.keep_running import Refused, say
+
+GPT3 = "gpt3_175b"
+FP32_WARNING = """\
+warning: USE_BF16 is not set, so the run computes in FP32, as the reference does. Published runs use BF16.
+warning: FP32 takes 67 instead of 46 GiB on each of 512 H100 and sends twice the bytes; an H100's peak is 989 TFLOP/s in
+warning: BF16, 495 in TF32, which NVIDIA's containers use for FP32, 67 in FP32 proper: 2 to 15 times the time.
+warning: USE_BF16=true for BF16; USE_BF16=false for FP32 without this warning"""
+SWITCH = {
+    **dict.fromkeys(("true", "yes", "on", "1"), True),
+    **dict.fromkeys(("false", "no", "off", "0"), False),
+}
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """What a job runs, and how. All paths are absolute."""
+
+    run_dir: Path
+    """LOG_DIR, which all nodes share."""
+    repository: Path
+    """The checkout of the code; the run keeps a copy of it."""
+    code: Path
+    """The code that runs until there is that copy."""
+    python: str
+    """Interpreter of the processes."""
+    container: str
+    """Image for srun --container-image, or "none"."""
+    script: tuple[str, ...]
+    """Arguments of run_gpt3.sh, for the next job."""
+    devices: int
+    """Processes on each node."""
+    benchmark: str = GPT3
+    command: str = "train"
+    """Command of ``python -m benchmark``."""
+    command_options: tuple[str, ...] = ()
+    """Options of the command."""
+    mounts: tuple[Path, ...] = ()
+    """Folders that the container sees besides the run's and the code's."""
+    nodes: int | None = None
+    """Nodes that the run takes; the job's others are spare."""
+    margin_minutes: int = 15
+    """The run is saved and stopped so long before the job's time is up."""
+    chain: bool = False
+    """Whether the next job waits in the queue while this one runs."""
+    chain_options: tuple[str, ...] = ()
+    """More options of sbatch for the next job."""
+    new_snapshot: bool = False
+    """Whether the code is copied anew."""
+    snapshot_files: tuple[str, ...] = ()
+    """Files that git does not track and the run needs."""
+    cpu_bind: str = "none"
+    """Value of srun's --cpu-bind."""
+    address: str | None = None
+    """Host where the processes meet; None: the first node in use."""
+    port: int | None = None
+    """Port where the processes meet; None: a number by job and attempt."""
+    dry_run: bool = False
+    """Whether the srun line is printed, and nothing is done."""
+
+
+@dataclass(frozen=True)
+class JobVariable:
+    """A variable of run_gpt3.sh. It sets a field of JobOptions or an option of the benchmark's command, or is used in
+    :func:`job_options` alone."""
+
+    name: str
+    meaning: str
+    default: str = ""
+    """Default, for the help."""
+    sets: str = ""
+    """Field of JobOptions; empty if it sets none."""
+    option: str = ""
+    """Option of the benchmark's command; empty if it sets none."""
+    parse: Callable[[str], Any] = field(default=str)
+    """Parse the value. Raises ValueError with the expected form."""
+
+
+def whole_number(text: str) -> int:
+    if not re.fullmatch("[0-9]{1,6}", text):
+        raise ValueError("a whole number")
+    return int(text)
+
+
+def one(text: str) -> bool:
+    """Parse a switch that only "1" turns on."""
+    return text == "1"
+
+
+def true_or_false(text: str) -> bool:
+    if text.lower() not in SWITCH:
+        raise ValueError("true or false")
+    return SWITCH[text.lower()]
+
+
+def words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+VARIABLES = (
+    JobVariable(
+        "COM_DIR",
+        "folder with c4_en_{6,7,validation_subset}_c4_spm_text_document.{bin,idx}; of Llama 3.1 "
+        "c4-{train.en_6,validation-91205-samples.en}_text_document.{bin,idx}",
+        "required",
+        option="--data-folder",
+    ),
+    JobVariable(
+        "EXTERNAL_MODEL_CHECKPOINT_DIR",
+        "converted initial checkpoint; may be left out to continue from LOG_DIR; Llama 3.1 has none, and refuses this "
+        "variable and the next two",
+        option="--checkpoint",
+    ),
+    JobVariable(
+        "EXTERNAL_TRAINING_ITERATIONS",
+        "steps the initial checkpoint was trained for",
+        "benchmark's: 4000",
+        option="--start-iterations",
+    ),
+    JobVariable(
+        "EXTERNAL_GBS", "... at this global batch size", "benchmark's: 1536", option="--start-global-batch-size"
+    ),
+    JobVariable(
+        "USE_BF16",
+        "true: BF16 with FP32 master weights; false: FP32",
+        "gpt3_175b: false, with a warning; other benchmarks: true",
+        option="--precision",
+        parse=true_or_false,
+    ),
+    JobVariable(
+        "GBS", "global batch size in samples", "benchmark's: 1536; Llama 3.1: 16", option="--global-batch-size"
+    ),
+    JobVariable(
+        "LR", "peak learning rate; set it with MIN_LR", "benchmark's: 2.0e-5; Llama 3.1: 4.0e-4", option="--lr"
+    ),
+    JobVariable(
+        "MIN_LR", "final learning rate; set it with LR", "benchmark's: 2.0e-6; Llama 3.1: 4.0e-5", option="--min-lr"
+    ),
+    JobVariable("SEED", "seed of the data order", "drawn from the system's randomness", option="--seed"),
+    JobVariable("BENCHMARK", "name in benchmark/config/benchmarks.py", GPT3, sets="benchmark"),
+    JobVariable("SYSTEM", "name in benchmark/config/systems.py", "the benchmark's", option="--system"),
+    JobVariable(
+        "NODES",
+        "nodes the run takes, the job's others are spare",
+        "all; up to an eighth more nodes than SYSTEM has are spare",
+        sets="nodes",
+        parse=whole_number,
+    ),
+    JobVariable(
+        "COMMAND",
+        "train; evaluate: log perplexity of the initial checkpoint; preflight: check nodes",
+        "train",
+        sets="command",
+    ),
+    JobVariable(
+        "TRAIN_OPTIONS",
+        'more options for "python -m benchmark COMMAND", separated by spaces; paths absolute',
+        parse=words,
+    ),
+    JobVariable(
+        "EXIT_MARGIN_MINUTES",
+        "stop and save this long before the job's time is up",
+        "15",
+        sets="margin_minutes",
+        parse=whole_number,
+    ),
+    JobVariable("CHAIN", "1: while this job runs, the next one waits in the queue", "0", sets="chain", parse=one),
+    JobVariable(
+        "CHAIN_OPTIONS", "more options of sbatch for that one, separated by spaces", sets="chain_options", parse=words
+    ),
+    JobVariable(
+        "NEW_SNAPSHOT",
+        "1: run the code as it is now, not as it was when the run began",
+        "0",
+        sets="new_snapshot",
+        parse=one,
+    ),
+    JobVariable(
+        "SNAPSHOT_FILES",
+        "files that git does not track and the run needs, relative to the repository, separated by spaces",
+        sets="snapshot_files",
+        parse=words,
+    ),
+    JobVariable("CPU_BIND", "srun --cpu-bind", "none: each process keeps to the cores near its GPU", sets="cpu_bind"),
+    JobVariable("CUDA_DEVICE_MAX_CONNECTIONS", "hardware queues of a GPU", "1; on Blackwell unset"),
+    JobVariable("MASTER_ADDR", "where the processes meet", "the first node", sets="address"),
+    JobVariable(
+        "MASTER_PORT",
+        "port where the processes meet",
+        "20000 + a number by job and attempt",
+        sets="port",
+        parse=whole_number,
+    ),
+    JobVariable("DRY_RUN", "1: print what would run, and do nothing", "0", sets="dry_run", parse=one),
+)
+
+
+def job_options(base: JobOptions, folder: Path, arguments: Sequence[str], variables: Mapping[str, str]) -> JobOptions:
+    """Return the options of a job by the variables of run_gpt3.sh.
+
+    ``arguments``: LOG_DIR BPE_DIR [COM_DIR] CONTAINER. ``folder``: where relative paths begin. Warns of FP32 that
+    nobody asked for. Raises Refused for a variable without a valid value.
+    """
+    texts = {row.name: variables[row.name] for row in VARIABLES if variables.get(row.name)}
+    if len(arguments) == 4:
+        texts["COM_DIR"] = arguments[2]
+    if "COM_DIR" not in texts:
+        raise Refused("COM_DIR is not set: the folder with the token files")
+    for name in ("COM_DIR", "EXTERNAL_MODEL_CHECKPOINT_DIR"):
+        if name in texts:
+            texts[name] = str((folder / texts[name]).resolve())
+    values = {row.name: _parsed(row, texts[row.name]) for row in VARIABLES if row.name in texts}
+    fields = {row.sets: values[row.name] for row in VARIABLES if row.sets and row.name in values}
+    # GPT-3's reference wants BF16 asked for; who forgot to should not learn it from the bill.
+    if "USE_BF16" not in values and fields.get("benchmark", GPT3) == GPT3:
+        say(FP32_WARNING)
+    is_bf16 = values.get("USE_BF16", fields.get("benchmark", GPT3) != GPT3)
+    texts["USE_BF16"] = "bf16" if is_bf16 else "fp32"
+    options = [word for row in VARIABLES if row.option and row.name in texts for word in (row.option, texts[row.name])]
+    mounts = [Path(texts[name]) for name in ("COM_DIR", "EXTERNAL_MODEL_CHECKPOINT_DIR") if name in texts]
+    command_options = ("--run-dir", str(base.run_dir), *options, *values.get("TRAIN_OPTIONS", ()))
+    return replace(base, command_options=command_options, mounts=tuple(mounts), **fields)
+
+
+def _parsed(row: JobVariable, text: str) -> Any:
+    try:
+        return row.parse(text)
+    except ValueError as error:
+        raise Refused(f"{row.name}={text}: expected {error}") from None
+
+
+def variables_help() -> str:
+    """Return a page with every variable, its meaning and its default."""
+    lines = ['Variables of a job (defaults in brackets; "benchmark\'s" are those in benchmark/config/benchmarks.py)']
+    for row in VARIABLES:
+        text = f"{row.meaning} [{row.default}]"
+        lines += textwrap.wrap(text, 120, initial_indent=f"  {row.name:30} ", subsequent_indent=33 * " ")
+    return "\n".join(lines)
