@@ -94,20 +94,22 @@ def runs_table(
     Links to the logs of packages are relative to ``beside``, the folder of the page; with None there are no links.
     """
     several, coloured = len(names) > 1, len({run.group for run in runs}) <= COLOURS
-    by_path = {one["path"]: one for one in records_of(frame)}
+    with_files = [bool(system.result_set.files) for system in judgement.systems]
+    records = [
+        record
+        for record, system in zip(records_of(frame), frame.index, strict=True)
+        if system < len(with_files) and with_files[system]
+    ]
     rows: list[Row] = []
     before = -1
-    for run in runs:
+    for run, one in zip(runs, records, strict=True):
         if several and run.system != before:
             system = judgement.systems[run.system]
             links = [(path.name, link(path, beside)) for path in system.result_set.files] if beside else []
             swatch = f"run-{run.group}" if coloured else ""
-            cell = Cell(
-                names[run.system], said=[_devices(by_path[str(run.summary.log.path)])], swatch=swatch, links=links
-            )
+            cell = Cell(names[run.system], said=[_devices(one)], swatch=swatch, links=links)
             rows.append(Row([cell], id=f"system-{run.system}", look="of"))
         before = run.system
-        one = by_path[str(run.summary.log.path)]
         last = run.summary.evaluations[-1].log_perplexity if run.summary.evaluations else None
         cells = (
             run.name,

@@ -11,7 +11,7 @@ from benchmark.judging.results.frames import RUN_TYPES, csv_text, frame_of, run_
 from foundation.errors import InputError
 from foundation.optional_packages import require_optional
 from foundation.outputs.publish import published_file, write_text
-from foundation.plain_text import table_text
+from foundation.plain_text import printable, table_text
 
 SHOWN = (
     ("round", "round", "{}"),
@@ -86,7 +86,7 @@ def tabulate_results(paths: Sequence[Path], csv: Path | None, parquet: Path | No
     problems = systems[systems["problem"].notna()]
     print(systems_text(systems[systems["problem"].isna()]))
     for path, problem in zip(problems["path"], problems["problem"], strict=True):
-        print(f"{path}: {problem}")
+        print(printable(f"{path}: {problem}"))
     if csv is not None:
         write_text(csv, csv_text(frame))
     if parquet is not None:

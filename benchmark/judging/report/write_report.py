@@ -6,8 +6,10 @@ element. A content security policy allows only the scripts and styles whose hash
 
 import base64
 import hashlib
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -66,8 +68,9 @@ def page_writer(
 def render(page: Page) -> str:
     """Return the HTML of a page."""
     environment = Environment(
-        loader=FileSystemLoader(PAGE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
+        loader=FileSystemLoader(PAGE), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True, finalize=visible,
+    )  # fmt: skip
     styles = {"uplot_css": _own(VENDOR / "uPlot.min.css"), "css": _own(PAGE / "report.css")}
     scripts = {"uplot_js": _own(VENDOR / "uPlot.iife.min.js"), "js": _own(PAGE / "figures.js")}
     scripts["tables_js"] = _own(PAGE / "tables.js")
@@ -75,12 +78,32 @@ def render(page: Page) -> str:
         report=page,
         captions={figure.name: _caption(figure) for figure in page.figures},
         families=_families(page.figures),
-        figure_data={"runs": page.runs, "figures": msgspec.to_builtins(page.figures)},
+        figure_data=all_visible({"runs": page.runs, "figures": msgspec.to_builtins(page.figures)}),
         style_hashes=_hashes(styles),
         script_hashes=_hashes(scripts),
         **styles,
         **scripts,
     )
+
+
+def visible(value: Any) -> Any:
+    """Return a text of the page with a question mark for each character that is not seen: controls of a terminal, and
+    marks that change the direction of the text after them. Other values, and HTML of ours, stay as they are."""
+    if not isinstance(value, str) or isinstance(value, Markup) or value.isprintable():
+        return value
+    return "".join(
+        letter if letter.isprintable() or unicodedata.category(letter) == "Zs" else " " if letter in "\t\r\n" else "?"
+        for letter in value
+    )
+
+
+def all_visible(value: Any) -> Any:
+    """Return a JSON value with its texts as :func:`visible` returns them."""
+    if isinstance(value, dict):
+        return {name: all_visible(content) for name, content in value.items()}
+    if isinstance(value, list | tuple):
+        return value if all(isinstance(content, float) for content in value) else [*map(all_visible, value)]
+    return visible(value)
 
 
 def _own(path: Path) -> Markup:

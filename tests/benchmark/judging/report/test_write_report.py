@@ -185,6 +185,25 @@ def test_review_of_a_round_writes_the_page(tmp_path: Path, monkeypatch: pytest.M
         parse(["review", str(folder), "--html", str(tmp_path)]).run()
 
 
+@pytest.mark.parametrize("unseen", ["\x1b[2J", "\u202e", "\u2066", "\u200f", "\u200b", "\x07", "\x9b31m"])
+def test_characters_that_are_not_seen_reach_no_page(tmp_path: Path, unseen: str) -> None:
+    text = f"a{unseen}b"
+    supervised = SupervisedRun(tmp_path / f"supervised{unseen}")
+    supervised.launch()
+    supervised.step()
+    supervised.incident("exception", text, phase=text)
+    supervised.ended(70, text, text)
+    folder = write_run(tmp_path / text, submission_org=text, submission_platform=text, seed=text, opt_name=text)
+    environment = {"time_ms": 1, "key": "environment", "value": {text: text}}
+    with (folder / "events.jsonl").open("a") as events:
+        events.write(json.dumps(environment) + "\n")
+    page = write_made(tmp_path / "report.html", [folder, supervised.finish()]).read_text()
+    data = json.loads(re.search(r'id="figures">(.*?)</script>', page, flags=re.DOTALL)[1])  # type: ignore[index]
+    assert {letter for letter in page if not letter.isprintable()} <= {"\n", "\t", "\N{NO-BREAK SPACE}"}
+    assert all(name.isprintable() for name, *_ in data["runs"])
+    assert f"a?{unseen[1:]}b" in page
+
+
 def test_page_needs_nothing_else_and_carries_its_data(page: Path) -> None:
     text = page.read_text()
     assert re.findall(r"(?:src|href)=(\S+)", text.split("<script", 1)[0]) == ['"data:,">']
