@@ -72,8 +72,6 @@ class Judged:
     """Largest difference of a peak learning rate from the rules' due to rounding."""
     end_rate: float | None = None
     """Final learning rate; None: a tenth of the peak."""
-    accepted: tuple[str, ...] = ()
-    """Rules of the review that accepted logs break, as no official checker looks: a breach is a question then."""
     skipped_evaluations: tuple[float, float] = (0.0, 0.0)
     """Factor of the batch size and summand of the number of evaluations, rounded down, that the rules leave out."""
     eval_samples: tuple[int, ...] = ()
@@ -208,7 +206,6 @@ def _rehearsal_of(official: Judged, benchmark: Benchmark, **fields: Any) -> Judg
         learning_rates=(BaseLearningRate(0, 10**9, (optimizer.lr,)),),
         eval_samples=() if benchmark.evaluation_sequences is None else (benchmark.evaluation_sequences,),
         validation_sequences=benchmark.evaluation_sequences or 0,
-        accepted=(),
         shortest_init_s=0.0,
         points=Path(__file__).with_name(f"{benchmark.name}_points.json"),
         published=None,
@@ -257,7 +254,6 @@ GPT3 = Judged(
         BaseLearningRate(3072, 4096, (2e-5, 3e-5)),
         BaseLearningRate(4095, 8193, (3e-5,)),
     ),
-    accepted=("eval.samples",),
     eval_samples=(11590004, 24567),
     validation_sequences=5660,
     published=Path(__file__).with_name("published_runs.csv"),
@@ -278,7 +274,6 @@ LLAMA8B = Judged(
     batch_sizes=(16, 128),
     max_steps=1_200_000,
     decay_excludes_warmup=True,
-    accepted=("eval.cadence", "cache.clear"),
     eval_samples=(1024,),
     validation_sequences=1024,
     narrowest_bits=4,
@@ -318,7 +313,6 @@ LLAMA405B = Judged(
     rate_per_sample=8e-5 / 1152,
     rate_rounding=1e-8,
     end_rate=8e-7,
-    accepted=("eval.cadence", "cache.clear"),
     eval_samples=(5760,),
     validation_sequences=5760,
     convergence_slack_samples=46_080,

@@ -3,7 +3,7 @@
 import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
@@ -80,8 +80,8 @@ class Deviation:
     """Line, counted from 1; None for the whole file or folder."""
     observed: str
     expected: str
-    severity: Severity | None = None
-    """Severity, if it is less than the rule's."""
+    case: str = ""
+    """Case of the rule, by which its row in the table may give another severity."""
 
 
 class InLine(Protocol):
@@ -91,9 +91,9 @@ class InLine(Protocol):
     def line(self) -> int: ...
 
 
-def at(run: Run, record: InLine | None, observed: str, expected: str, severity: Severity | None = None) -> Deviation:
+def at(run: Run, record: InLine | None, observed: str, expected: str, case: str = "") -> Deviation:
     """Return a deviation in a line of a log; without ``where``, a deviation of the whole file."""
-    return Deviation(run.log.path, None if record is None else record.line, observed, expected, severity)
+    return Deviation(run.log.path, None if record is None else record.line, observed, expected, case)
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,9 @@ class Rule(Generic[Subject]):
     """Instruction to the submitter for mending an error."""
     question: str = ""
     """Question to the submitter if the finding is not an error."""
+    cases: Mapping[str, Severity] = field(default_factory=dict)
+    """Severity of single cases, which differs from the rule's: such as that of a benchmark by its name, if its accepted
+    logs break the rule."""
     explains: tuple[str, ...] = ()
     """Beginnings of names of rules whose findings follow from a finding of this rule in the same file, and are left
     out."""
@@ -151,7 +154,7 @@ def apply(rules: Iterable[Rule[Subject]], subject: Subject, subject_path: Path) 
     for rule in rules:
         try:
             for deviation in rule.check(subject):
-                severity = deviation.severity or rule.severity
+                severity = rule.cases.get(deviation.case, rule.severity)
                 yield Finding(
                     rule.name,
                     severity,

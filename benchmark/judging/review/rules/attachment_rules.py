@@ -80,13 +80,13 @@ def evidence(results: ResultSet) -> Iterator[Deviation]:
             faults = broken_links(chain, log)
         except (InputError, OSError) as error:
             observed = f"evidence that is not read: {error}".replace(f"{folder}/", "")
-            yield Deviation(path, None, observed, "nothing", "note")
+            yield Deviation(path, None, observed, "nothing", "unread")
             continue
         for fault in faults[:MOST_TOLD]:
             where = "" if fault.step is None else f"step {fault.step}: "
             yield Deviation(path, fault.line, f"{where}{fault.what}: {fault.recorded}", fault.found)
         steps = chain.links[-1].record.step if chain.links else 0
-        yield Deviation(path, None, "; ".join(gaps(chain)) or f"evidence of {steps} steps", expected, "note")
+        yield Deviation(path, None, "; ".join(gaps(chain)) or f"evidence of {steps} steps", expected, "extent")
 
 
 def energy(results: ResultSet) -> Iterator[Deviation]:
@@ -110,7 +110,7 @@ def _of_run(results: ResultSet, run: Run, folder: Path, paths: list[Path]) -> It
             expected = (
                 "power_measurement_start, power_reading with a number of watts as its value, power_measurement_stop"
             )
-            yield Deviation(path, None, str(error), expected, "warning")
+            yield Deviation(path, None, str(error), expected, "unread")
             break
     else:
         watts = sum(node.mean_w * node.efficiency for node in logs.values())
@@ -118,7 +118,7 @@ def _of_run(results: ResultSet, run: Run, folder: Path, paths: list[Path]) -> It
         most = MOST_FLOP_PER_J * 8 / results.judged.narrowest_bits
         flops = (run.trained_tokens or 0) * train_flops_per_token(results.judged.model)
         if nodes is not None and len(logs) != nodes:
-            yield Deviation(folder, None, f"power logs of {len(logs)} nodes", f"{nodes} by the description", "warning")
+            yield Deviation(folder, None, f"power logs of {len(logs)} nodes", f"{nodes} by the description", "nodes")
         elif (run.run_ms or 0) > 0 and (joules <= 0 or flops > most * joules):
             expected = (
                 f"at least {flops / most:,.0f} J, with {results.judged.narrowest_bits}-bit arithmetic at its peak alone"
@@ -126,7 +126,7 @@ def _of_run(results: ResultSet, run: Run, folder: Path, paths: list[Path]) -> It
             yield Deviation(folder, None, f"{joules:,.0f} J for {flops:.3g} FLOP", expected)
         elif devices and watts > MOST_W * devices:
             observed = f"{watts / devices:,.0f} W for each of {devices:,} accelerators"
-            yield Deviation(folder, None, observed, f"at most {MOST_W:,.0f} W, host and cooling included", "warning")
+            yield Deviation(folder, None, observed, f"at most {MOST_W:,.0f} W, host and cooling included", "power")
     for path, node in logs.items():  # the first node whose measurement is not that of the whole run
         start, stop = run.run_start_ms or node.start_ms, run.run_stop_ms or node.stop_ms
         missing = max(0, node.start_ms - start) + max(0, stop - node.stop_ms)
@@ -134,11 +134,11 @@ def _of_run(results: ResultSet, run: Run, folder: Path, paths: list[Path]) -> It
             observed = (
                 f"{max(missing, node.longest_ms) / 1000:,.0f} s of {(stop - start) / 1000:,.0f} s without a reading"
             )
-            yield Deviation(path, None, observed, "readings from run_start to run_stop", "warning")
+            yield Deviation(path, None, observed, "readings from run_start to run_stop", "unmeasured")
             return
         if not EFFICIENCY[0] <= node.efficiency <= EFFICIENCY[1]:
             observed = f"conversion_eff {node.efficiency:g}, by which the energy is multiplied"
-            yield Deviation(path, None, observed, f"{EFFICIENCY[0]:g} to {EFFICIENCY[1]:g}", "warning")
+            yield Deviation(path, None, observed, f"{EFFICIENCY[0]:g} to {EFFICIENCY[1]:g}", "efficiency")
             return
 
 

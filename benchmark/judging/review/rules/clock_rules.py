@@ -8,7 +8,7 @@ import itertools
 import time
 from collections.abc import Iterator
 
-from benchmark.judging.review.findings import Deviation, Run, Severity, at
+from benchmark.judging.review.findings import Deviation, Run, at
 from benchmark.run_record.mllog import LogEvent
 
 INIT_LIMIT_S = {"closed": 30 * 60, "open": 240 * 60}
@@ -74,7 +74,7 @@ def init_time(run: Run) -> Iterator[Deviation]:
     if run.init_s >= limit:
         yield at(run, event, observed, f"less than {limit} s")
     elif run.init_s < run.rules.shortest_init_s:
-        yield at(run, event, observed, f"at least {run.rules.shortest_init_s:g} s", "warning")
+        yield at(run, event, observed, f"at least {run.rules.shortest_init_s:g} s", "short")
 
 
 def untimed(run: Run) -> Iterator[Deviation]:
@@ -100,8 +100,7 @@ def cache_clear(run: Run) -> Iterator[Deviation]:
         yield at(run, events[0], "cache_clear after run_start", f"before it (line {start.line})")
     for event in early:
         if event.value not in (True, None):
-            severity: Severity | None = "warning" if "cache.clear" in run.rules.accepted else None
-            yield at(run, event, f"cache_clear {event.value!r:.40}", "true", severity)
+            yield at(run, event, f"cache_clear {event.value!r:.40}", "true", run.rules.name)
             return
 
 
@@ -123,7 +122,7 @@ def stopped_before_target(run: Run) -> Iterator[Deviation]:
     if later:
         observed = f"{len(later)} more evaluation{'s' if len(later) > 1 else ''} after the target was met"
         expected = f"run_stop after line {reached.line}"
-        yield at(run, later[0], observed, expected, "warning")
+        yield at(run, later[0], observed, expected, "later evaluations")
 
 
 def _seconds(milliseconds: float) -> str:

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from benchmark.judging.results.subjects import ResultSet, SubmissionPackage
-from benchmark.judging.review.findings import Deviation, Run, Severity, at
+from benchmark.judging.review.findings import Deviation, Run, at
 from benchmark.judging.review.rules.naming_rules import like_name
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -147,7 +147,7 @@ def published(results: ResultSet) -> Iterator[Deviation]:
                 yield _deviation(run, words, f"the published {original.name} of {original.submitter}")
     for run, name in again[:1]:
         observed = f"all records in {len(again)} of {len(results.runs)} runs"
-        yield _deviation(run, observed, f"the published {name}", "note")
+        yield _deviation(run, observed, f"the published {name}", "itself")
 
 
 def itself(run: Run) -> list[PublishedRun]:
@@ -194,8 +194,8 @@ def _published_run(row: dict[str, str]) -> PublishedRun:
     )
 
 
-def _deviation(run: Run, words: str, name: str, severity: Severity | None = None) -> Deviation:
-    return at(run, run.log.first("eval_accuracy"), f"{words}, as {name}", "a run of its own", severity)
+def _deviation(run: Run, words: str, name: str, case: str = "") -> Deviation:
+    return at(run, run.log.first("eval_accuracy"), f"{words}, as {name}", "a run of its own", case)
 
 
 def of_run(run: Run) -> Trace:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from benchmark.config.reference_curves import REFERENCE_CURVES, ReferenceCurve
 from benchmark.judging.results.judged import GPT3
-from benchmark.judging.review.findings import Deviation, Run, Severity, at
+from benchmark.judging.review.findings import Deviation, Run, at
 
 CURVES = {GPT3.name: REFERENCE_CURVES["gpt3_175b"]}
 """Median curves of published runs; those of other benchmarks are only searched for a value that recurs."""
@@ -70,23 +70,22 @@ def cadence(run: Run) -> Iterator[Deviation]:
     judged, size = run.rules, run.global_batch_size
     if size is None:
         return
-    severity: Severity | None = "warning" if "eval.cadence" in judged.accepted else None
     interval, next_tokens, early = judged.tokens_per_evaluation(size), judged.first_evaluation(size), 0.0
     for number, evaluation in enumerate(run.evaluations):
         if evaluation.tokens is None or (evaluation.tokens == 0 and number == 0):
             continue
         observed = f"an evaluation at {judged.count(evaluation.tokens)} {judged.unit}"
         step = size * judged.model.seq_length
-        if number == 0 and evaluation.tokens == next_tokens - step and severity is not None:
+        if number == 0 and evaluation.tokens == next_tokens - step:
             early = step
-            yield at(run, evaluation, f"{observed}, one step early", judged.count(next_tokens), "note")
+            yield at(run, evaluation, f"{observed}, one step early", judged.count(next_tokens), f"{judged.name} early")
         elif (
             (evaluation.tokens + early) % interval or evaluation.tokens + early > next_tokens or evaluation.tokens <= 0
         ):
             steps = f"{judged.eval_interval(size)} steps of {size:g} sequences after the last"
             if next_tokens == judged.first_evaluation(size) > interval:
                 steps = "the first that the rules ask for"
-            yield at(run, evaluation, observed, f"{judged.count(next_tokens - early)}: {steps}", severity)
+            yield at(run, evaluation, observed, f"{judged.count(next_tokens - early)}: {steps}", judged.name)
             return  # the ones after it follow from this one
         next_tokens = max(next_tokens, evaluation.tokens + early + interval)
 
@@ -100,10 +99,10 @@ def stop_status(run: Run) -> Iterator[Deviation]:
         yield at(run, stop, "run_stop without status", "metadata status 'success' or 'aborted'")
     elif status not in ("success", "aborted"):
         expected = "'success' or 'aborted'"
-        yield at(run, stop, f"run_stop with status {status!r:.40}", expected, "warning")
+        yield at(run, stop, f"run_stop with status {status!r:.40}", expected, "other word")
     elif status == "aborted" and run.reached is not None:
         observed = f"status aborted, though line {run.reached.line} met the target"
-        yield at(run, stop, observed, "success", "warning")
+        yield at(run, stop, observed, "success", "target met")
 
 
 def eval_samples(run: Run) -> Iterator[Deviation]:
@@ -114,8 +113,8 @@ def eval_samples(run: Run) -> Iterator[Deviation]:
     if event is None or event.number is None or not judged.eval_samples or event.number in accepted:
         return
     expected = f"{' or '.join(map(str, judged.eval_samples))}: the whole validation subset"
-    enough = event.number >= min(judged.eval_samples) and "eval.samples" in judged.accepted
-    yield at(run, event, f"eval_samples {event.value!r:.40}", expected, "warning" if enough else None)
+    case = judged.name if event.number >= min(judged.eval_samples) else ""
+    yield at(run, event, f"eval_samples {event.value!r:.40}", expected, case)
 
 
 def envelope(run: Run) -> Iterator[Deviation]:

@@ -49,7 +49,7 @@ def readable(run: Run) -> Iterator[Deviation]:
     tools do."""
     for problem in run.log.problems:
         yield Deviation(
-            run.log.path, problem.line, problem.found, problem.expected, None if problem.fatal else "warning"
+            run.log.path, problem.line, problem.found, problem.expected, "" if problem.fatal else "ambiguous"
         )
 
 
@@ -100,12 +100,12 @@ def not_repeated(run: Run) -> Iterator[Deviation]:
     second = _second_records(run)
     if len(second) >= MANY and _is_copy(run, second):
         observed = f"{second[0].key} again, and {len(second) - 1} other records, each with the same time"
-        yield at(run, second[0], observed, "every record once", "warning")
+        yield at(run, second[0], observed, "every record once", "captured twice")
         return
     for event in second:
         values = list(dict.fromkeys(repr(record.value) for record in run.log.all(event.key)))
         observed = f"{len(run.log.all(event.key))} times {event.key}, values {', '.join(values[:4])}"
-        yield at(run, event, observed, "once", None if len(values) > 1 else "warning")
+        yield at(run, event, observed, "once", "" if len(values) > 1 else "same value")
 
 
 def kinds(run: Run) -> Iterator[Deviation]:
@@ -156,7 +156,9 @@ def formulas(run: Run) -> Iterator[Deviation]:
         event = run.log.first(key)
         if event is not None and event.number is not None and event.number != expected:
             near = abs(event.number - expected) <= rounding * expected
-            yield at(run, event, f"{key} {event.number:.10g}", f"{expected:.10g} = {formula}", "note" if near else None)
+            yield at(
+                run, event, f"{key} {event.number:.10g}", f"{expected:.10g} = {formula}", "rounded" if near else ""
+            )
 
 
 def _due_steps(judged: Judged, size: float, warmup: float | None) -> Iterator[tuple[str, float, str, float]]:
@@ -202,7 +204,7 @@ def rates(run: Run) -> Iterator[Deviation]:
     if end is not None and end.number is not None and not _close(end.number, last):
         ratio = judged.end_rate is None and _close(end.number, END_RATIO)
         observed = f"{_in_words(end)}{', the ratio' if ratio else ''}"
-        yield at(run, end, observed, f"{last:g}", "note" if ratio else None)
+        yield at(run, end, observed, f"{last:g}", "ratio" if ratio else "")
 
 
 def batch_size(run: Run) -> Iterator[Deviation]:
@@ -212,7 +214,7 @@ def batch_size(run: Run) -> Iterator[Deviation]:
     smallest, largest = run.rules.batch_sizes
     if event is not None and size is not None and run.division != "open" and not smallest <= size <= largest:
         observed = f"global_batch_size {size:g}"
-        yield at(run, event, observed, f"{smallest} to {largest}", "warning" if size < smallest else None)
+        yield at(run, event, observed, f"{smallest} to {largest}", "below" if size < smallest else "")
 
 
 def _close(left: float, right: float) -> bool:

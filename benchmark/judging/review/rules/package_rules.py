@@ -12,7 +12,7 @@ from mlperf_logging.benchmark_meta import get_allowed_benchmarks
 
 from benchmark.judging.results.judged import OFFICIAL
 from benchmark.judging.results.subjects import SCALING, SubmissionPackage, names_in, subfolders
-from benchmark.judging.review.findings import Deviation, Severity, at
+from benchmark.judging.review.findings import Deviation, at
 from benchmark.run_record.mllog import TOKEN
 from foundation.regular_files import Entry, is_folder, is_regular
 
@@ -57,7 +57,9 @@ def layout(package: SubmissionPackage) -> Iterator[Deviation]:
             yield Deviation(folder, None, f"folder {folder.name}", expected)
     unjudged = sorted({folder.name for folder in package.result_folders} & {*allowed} - {*ours})
     if unjudged:
-        yield Deviation(package.results, None, f"not reviewed: {', '.join(unjudged)}", " or ".join(ours), "note")
+        yield Deviation(
+            package.results, None, f"not reviewed: {', '.join(unjudged)}", " or ".join(ours), "not reviewed"
+        )
 
 
 def code(package: SubmissionPackage) -> Iterator[Deviation]:
@@ -91,8 +93,8 @@ def files(package: SubmissionPackage) -> Iterator[Deviation]:
         observed, expected = _unfit(entry, package, root)
         if observed:
             in_code = entry.path.is_relative_to(package.path / "benchmarks") and package.ruleset.startswith("3.")
-            accepted: Severity | None = "note" if in_code and observed.startswith("name") else None
-            yield Deviation(entry.path, None, observed, expected, accepted)
+            case = "code of round 3" if in_code and observed.startswith("name") else ""
+            yield Deviation(entry.path, None, observed, expected, case)
 
 
 def _unfit(entry: Entry, package: SubmissionPackage, root: Path) -> tuple[str, str]:
@@ -149,7 +151,9 @@ def bypass(package: SubmissionPackage) -> Iterator[Deviation]:
         for number, line in enumerate(_beginning(entry.path).decode("latin-1").splitlines(), 1):
             spelt = line.lower().replace("_", "-")
             if "bypass" in spelt or "rcp-bert-train-samples" in spelt:
-                yield Deviation(entry.path, number, line.strip()[:80], "no bypass", "note" if allowed else None)
+                yield Deviation(
+                    entry.path, number, line.strip()[:80], "no bypass", "another benchmark" if allowed else ""
+                )
 
 
 def scaling(package: SubmissionPackage) -> Iterator[Deviation]:
@@ -164,9 +168,9 @@ def scaling(package: SubmissionPackage) -> Iterator[Deviation]:
             yield Deviation(path, 1, str(results.scaling.problem), words)
         elif not is_regular(path):
             if expected > 1 + FACTOR_TOLERANCE:
-                yield Deviation(results.path, None, f"no {SCALING}, so that the score is not scaled", words, "warning")
+                yield Deviation(results.path, None, f"no {SCALING}, so that the score is not scaled", words, "missing")
         elif abs(factor - expected) > FACTOR_TOLERANCE:
-            yield Deviation(path, 1, f"scaling_factor {factor:.4f}", words, "warning" if factor > expected else None)
+            yield Deviation(path, 1, f"scaling_factor {factor:.4f}", words, "worse" if factor > expected else "")
 
 
 def _beginning(path: Path) -> bytes:

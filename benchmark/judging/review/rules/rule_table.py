@@ -2,8 +2,8 @@
 
 A finding is an error only if the published rules forbid it and the log itself proves it, if it is impossible, or if an
 official checker says so. Every other finding is at most a question that a person would ask. Nothing that published,
-accepted logs do is an error. A rule's function may give a deviation less than the rule's severity. Sources are sections
-of docs/facts/mlperf_review.md, which name the public ones, and their topic.
+accepted logs do is an error. A row gives the severity of its rule, and of the cases in which it is another. Sources are
+sections of docs/facts/mlperf_review.md, which name the public ones, and their topic.
 """
 
 from benchmark.judging.results.subjects import ResultSet, SubmissionPackage
@@ -24,6 +24,7 @@ from benchmark.judging.review.rules import (
 LOG_RULES: tuple[Rule[Run], ...] = (
     Rule(
         "record.readable", "error", "2.3; parser", key_rules.readable,
+        cases={"ambiguous": "warning"},
         mend="keep other output out of the file, and write a record per line, with mllog",
         question="Is this the file as the run wrote it? Please send the original.",
     ),
@@ -42,6 +43,7 @@ LOG_RULES: tuple[Rule[Run], ...] = (
     ),
     Rule(
         "key.once", "error", "3.1; EXACTLY_ONE", key_rules.not_repeated,
+        cases={"captured twice": "warning", "same value": "warning"},
         mend="log it from one process only; a new run starts a new file",
         question="Why is it in this file twice, and which of the two is the run's?",
     ),
@@ -59,14 +61,17 @@ LOG_RULES: tuple[Rule[Run], ...] = (
     ),
     Rule(
         "schedule.formula", "error", "7.5, 6.7; hyperparameters", key_rules.formulas,
+        cases={"rounded": "note"},
         mend="use the rules' formula, rounded up",
     ),
     Rule(
         "schedule.rate", "error", "7.6, 7.7; learning rate by batch size", key_rules.rates,
+        cases={"ratio": "note"},
         mend="train with that rate, let the cosine end at a tenth of it, and log the configured numbers",
     ),
     Rule(
         "batch.size", "error", "7.6, 5.5; batch size", key_rules.batch_size,
+        cases={"below": "warning"},
         mend="ask the task force for reference points at that batch size, 9 weeks before the deadline",
         question="Were reference points asked for at this batch size?",
     ),
@@ -80,6 +85,7 @@ LOG_RULES: tuple[Rule[Run], ...] = (
     ),
     Rule(
         "init.time", "error", "3.3, 7.4; untimed initialisation", clock_rules.init_time,
+        cases={"short": "warning"},
         mend="log init_start where the first process begins; start the clock when the limit is reached",
         question="Where does the first process begin, and what was done before init_start?",
     ),
@@ -89,6 +95,7 @@ LOG_RULES: tuple[Rule[Run], ...] = (
     ),
     Rule(
         "cache.clear", "error", "3.2, 7.1; data state at start of run", clock_rules.cache_clear,
+        cases={"llama31_8b": "warning", "llama31_405b": "warning"},
         mend="clear the caches of every node before the run, and log it then",
         question="Were the caches of every node cleared before the run, or the nodes started anew?",
     ),
@@ -102,11 +109,16 @@ LOG_RULES: tuple[Rule[Run], ...] = (
     ),
     Rule(
         "eval.cadence", "error", "7.8; evaluation cadence", evaluation_rules.cadence,
+        cases={
+            "llama31_8b": "warning", "llama31_405b": "warning",
+            "llama31_8b early": "note", "llama31_405b early": "note",
+        },
         mend="evaluate at the steps that are expected here, and log how far training is",
         question="Why was it not evaluated at the steps that the rules ask for?",
     ),
     Rule(
         "eval.samples", "error", "7.8, 6.4; full validation subset", evaluation_rules.eval_samples,
+        cases={"gpt3": "warning"},
         mend="evaluate the whole subset, and log its documents or tokens",
         question="What was evaluated, and in which unit is this number?",
     ),
@@ -116,10 +128,12 @@ LOG_RULES: tuple[Rule[Run], ...] = (
     ),
     Rule(
         "stop.status", "error", "3.3; run_stop", evaluation_rules.stop_status,
+        cases={"other word": "warning", "target met": "warning"},
         mend="log with run_stop how the run ended", question="How did this run end, and why does it count as failed?",
     ),
     Rule(
         "stop.target", "error", "7.3, 6.5; timing", clock_rules.stopped_before_target,
+        cases={"later evaluations": "warning"},
         mend="stop the clock when the target is known to be met, at the first evaluation that meets it",
         question="Why did the run go on after it had met the target?",
     ),
@@ -144,11 +158,16 @@ LOG_RULES: tuple[Rule[Run], ...] = (
 SET_RULES: tuple[Rule[ResultSet], ...] = (
     Rule(
         "runs.settings", "error", "7.9; one set of runs", set_rules.same_settings,
+        cases={
+            "submission_org": "warning", "submission_platform": "warning", "gradient_accumulation_steps": "warning",
+        },
         mend="put runs of one configuration together; others belong to another system",
         question="Were all runs made on one system, with one configuration?",
     ),
     Rule(
-        "runs.seeds", "error", "7.10; seeds", set_rules.seeds, mend="draw every run's seed anew, and run again",
+        "runs.seeds", "error", "7.10; seeds", set_rules.seeds,
+        cases={"in sequence": "warning"},
+        mend="draw every run's seed anew, and run again",
         question="Where do the seeds come from? Please point to the code that draws them.",
     ),
     Rule(
@@ -157,6 +176,7 @@ SET_RULES: tuple[Rule[ResultSet], ...] = (
     ),
     Rule(
         "runs.failed", "error", "4.3, 7.9; runs and scoring", set_rules.failed,
+        cases={"one": "warning"},
         mend="a result has at most one failed run, which counts as the slowest",
         question="Why did this run fail, and which others were made?",
     ),
@@ -166,6 +186,7 @@ SET_RULES: tuple[Rule[ResultSet], ...] = (
     ),
     Rule(
         "speed.peak", "error", "6.9, 7.2; formats of numbers", speed_rules.peak,
+        cases={"unknown accelerator": "note", "unknown system": "warning", "slow": "warning"},
         mend="correct times, tokens or the number of devices: they do not fit each other",
         question="How many devices of which kind made this result?",
     ),
@@ -187,24 +208,32 @@ SET_RULES: tuple[Rule[ResultSet], ...] = (
     ),
     Rule(
         "published.copy", "error", "6.8, 7.9; each file a run of its own", copy_rules.published,
+        cases={"itself": "note"},
         mend="submit runs of your own",
     ),
     Rule(
         "rcp.test", "error", "5.4, 5.6, 5.10; convergence test", set_rules.convergence,
+        cases={"only by void points": "warning", "void points": "note", "scaled": "note"},
         mend="it converges faster than the reference can: look for a difference in model, data, schedule or evaluation",
         question="The reference's own data are wrong here: how does the result compare with the points beside them?",
     ),
     Rule(
         "power.energy", "error", "4.2, 6.9; energy", attachment_rules.energy,
+        cases={
+            "unread": "warning", "nodes": "warning", "power": "warning", "unmeasured": "warning",
+            "efficiency": "warning",
+        },
         mend="give each node's readings in watts from run_start to run_stop, as the meter's program wrote them",
         question="How was this measured, on which nodes, with which meters? Please send their own records.",
     ),
     Rule(
         "evidence.chain", "error", "7.3, 7.9; runs and scoring", attachment_rules.evidence,
+        cases={"unread": "note", "extent": "note"},
         mend="give log and evidence as the run wrote them",
     ),
     Rule(
         "system.readable", "error", "4.5; systems", system_rules.readable,
+        cases={"repeated": "warning"},
         mend="write it anew as UTF-8 JSON, every field once", question="Which of the two values is right?",
     ),
     Rule(
@@ -225,6 +254,7 @@ SET_RULES: tuple[Rule[ResultSet], ...] = (
 PACKAGE_RULES: tuple[Rule[SubmissionPackage], ...] = (
     Rule(
         "package.layout", "error", "1.4, 4.1, 4.2, 4.3; layout", package_rules.layout,
+        cases={"not reviewed": "note"},
         mend="give systems/SYSTEM.json and results/SYSTEM/BENCHMARK/ with exactly as many result_*.txt as expected",
     ),
     Rule(
@@ -241,10 +271,12 @@ PACKAGE_RULES: tuple[Rule[SubmissionPackage], ...] = (
     ),
     Rule(
         "package.bypass", "error", "4.9, 7.11; bypass", package_rules.bypass,
+        cases={"another benchmark": "note"},
         mend="remove it: it lets the upload through, not the result",
     ),
     Rule(
         "package.scaling", "error", "4.15, 5.6; scaling.json", package_rules.scaling,
+        cases={"missing": "warning", "worse": "warning"},
         mend="let the package checker write scaling.json",
         question="Which decision of the committee set this factor?",
     ),
@@ -255,6 +287,7 @@ PACKAGE_RULES: tuple[Rule[SubmissionPackage], ...] = (
     Rule("package.letters", "warning", "4.1, 4.5; names", naming_rules.unseen_letters, question="Which name is meant?"),
     Rule(
         "package.files", "error", "4.1, 4.2, 4.12; repo_checker", package_rules.files,
+        cases={"code of round 3": "note"},
         mend="put files themselves there, under names of letters, digits, '.', '_', '+' and '-': official tools refuse "
         "others, take them for a pattern, or pass over them",
     ),

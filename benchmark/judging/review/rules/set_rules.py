@@ -5,41 +5,32 @@ import itertools
 from collections.abc import Iterator
 
 from benchmark.judging.results.subjects import ResultSet
-from benchmark.judging.review.findings import Deviation, Run, Severity, at
+from benchmark.judging.review.findings import Deviation, Run, at
 from benchmark.judging.review.rules.naming_rules import placeholder
 
 FEWEST_SEEDS = 3
 """Least number of seeds that can be a sequence."""
 NEAR_SEEDS = 2
 """Largest difference between neighbouring seeds of a result that are called a sequence."""
-SAME: dict[str, Severity | None] = {
-    **dict.fromkeys((
-        "submission_benchmark",
-        "submission_division",
-        "global_batch_size",
-        "opt_base_learning_rate",
-        "opt_end_learning_rate",
-        "opt_learning_rate_warmup_steps",
-        "opt_learning_rate_decay_steps",
-        "init_checkpoint_step",
-        "eval_samples",
-    )),
-    **dict.fromkeys(("submission_org", "submission_platform", "gradient_accumulation_steps"), "warning"),
-}  # fmt: skip
-"""Keys that have one value in all runs; "warning" marks keys in which runs of one configuration may differ."""
+SAME = (
+    "submission_benchmark", "submission_division", "global_batch_size", "opt_base_learning_rate",
+    "opt_end_learning_rate", "opt_learning_rate_warmup_steps", "opt_learning_rate_decay_steps", "init_checkpoint_step",
+    "eval_samples", "submission_org", "submission_platform", "gradient_accumulation_steps",
+)  # fmt: skip
+"""Keys that have one value in all runs."""
 FAILING = ("fails", "no reference point")
 
 
 def same_settings(results: ResultSet) -> Iterator[Deviation]:
     """Check that all runs have the same settings; placeholders have a rule of their own."""
-    for key, severity in SAME.items():
+    for key in SAME:
         logged = [(run, event) for run in results.runs if (event := run.log.first(key)) is not None]
         named = [(run, event) for run, event in logged if not placeholder(f"{event.value}")]
         for run, event in named[1:]:
             first, first_value = named[0][0], named[0][1].value
             if event.value != first_value:
                 observed = f"{key} {event.value!r:.60}"
-                yield at(run, event, observed, f"{first_value!r:.60} as in {first.log.path.name}", severity)
+                yield at(run, event, observed, f"{first_value!r:.60} as in {first.log.path.name}", key)
 
 
 def seeds(results: ResultSet) -> Iterator[Deviation]:
@@ -55,7 +46,7 @@ def seeds(results: ResultSet) -> Iterator[Deviation]:
     steps = {larger - smaller for smaller, larger in itertools.pairwise(values)}
     if len(values) >= FEWEST_SEEDS and 0 not in steps and (len(steps) == 1 or max(steps) <= NEAR_SEEDS):
         run, observed = first[0][1], f"seeds {', '.join(map(str, values[:6]))}"
-        yield at(run, run.log.all("seed")[0], observed, "seeds drawn anew for every run", "warning")
+        yield at(run, run.log.all("seed")[0], observed, "seeds drawn anew for every run", "in sequence")
 
 
 def failed(results: ResultSet) -> Iterator[Deviation]:
@@ -70,7 +61,7 @@ def failed(results: ResultSet) -> Iterator[Deviation]:
         early = early if tokens < met else ""
         stop = run.log.last("run_stop") or (run.log.events[-1] if run.log.events else None)
         observed = f"did not converge{early}" if legal else f"did not converge, one of {len(lost)}"
-        yield at(run, stop, observed, f"at most {judged.one_of}", "warning" if legal else None)
+        yield at(run, stop, observed, f"at most {judged.one_of}", "one" if legal else "")
 
 
 def convergence(results: ResultSet) -> Iterator[Deviation]:
@@ -97,9 +88,13 @@ def convergence(results: ResultSet) -> Iterator[Deviation]:
         observed = f"{words} {counted} {judged.unit} to the target, {result.why}"
         yield Deviation(path, line, observed, f"at least {judged.count(point.least)}")
     elif result.repaired in FAILING:
-        yield Deviation(path, line, f"passes only by void reference data: {slow}", "a pass without them too", "warning")
+        yield Deviation(
+            path, line, f"passes only by void reference data: {slow}", "a pass without them too", "only by void points"
+        )
     elif void:
-        yield Deviation(path, line, f"void reference data: {slow}; it passes without them too", "nothing", "note")
+        yield Deviation(
+            path, line, f"void reference data: {slow}; it passes without them too", "nothing", "void points"
+        )
     if result.factor > 1 and point is not None:
         observed = f"{words} {counted} {judged.unit}, fewer than the reference mean: times {result.factor:.4f}"
-        yield Deviation(path, line, observed, f"{judged.count(point.mean)} for a score as measured", "note")
+        yield Deviation(path, line, observed, f"{judged.count(point.mean)} for a score as measured", "scaled")

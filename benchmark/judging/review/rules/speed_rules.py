@@ -53,7 +53,7 @@ def peak(results: ResultSet) -> Iterator[Deviation]:
     if results.system is not None and scored.accelerators and scored.accelerator and not scored.peak_tflops:
         words = f"accelerator_model_name {scored.accelerator!r:.60}, whose peak is not known here"
         location = results.system.path, results.system.line("accelerator_model_name")
-        yield Deviation(*location, words, "one of benchmark/config/accelerators.py", "note")
+        yield Deviation(*location, words, "one of benchmark/config/accelerators.py", "unknown accelerator")
     for run in results.runs if results.judged.official else ():
         usual, stop = usual_tokens_per_s(run), run.log.first("run_stop")
         if usual is None:
@@ -62,7 +62,7 @@ def peak(results: ResultSet) -> Iterator[Deviation]:
             if (speed := usual * train_flops_per_token(results.judged.model)) > FASTEST_SYSTEM:
                 expected = f"at most {FASTEST_SYSTEM:.1e}; the fastest published system has 1.2e19"
                 words = f"{speed:.1e} FLOP/s of a system that is not known here"
-                yield at(run, stop, words, expected, "warning")
+                yield at(run, stop, words, expected, "unknown system")
             continue
         judged = results.judged
         narrow = BF16_BITS / judged.narrowest_bits
@@ -81,7 +81,7 @@ def peak(results: ResultSet) -> Iterator[Deviation]:
             expected = (
                 f"at least {judged.lowest_mfu:.0%}; published results have {100 * judged.published_mfu:.0f} % and more"
             )
-            yield at(run, stop, f"{usual / most:.1%} {of}", expected, "warning")
+            yield at(run, stop, f"{usual / most:.1%} {of}", expected, "slow")
 
 
 def fast_block(run: Run) -> Iterator[Deviation]:

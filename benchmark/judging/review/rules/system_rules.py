@@ -36,7 +36,7 @@ def readable(results: ResultSet) -> Iterator[Deviation]:
         if system.problem is not None:
             yield Deviation(system.path, 1, system.problem, "a JSON object")
         for name in system.repeated:
-            yield Deviation(system.path, system.line(name), f"field {name!r} twice", "every field once", "warning")
+            yield Deviation(system.path, system.line(name), f"field {name!r} twice", "every field once", "repeated")
 
 
 def fields(results: ResultSet) -> Iterator[Deviation]:

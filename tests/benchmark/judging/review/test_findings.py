@@ -40,10 +40,11 @@ def test_each_deviation_becomes_a_finding_of_its_rule() -> None:
     ("severity", "mend", "question"), [("error", "mend it", ""), ("warning", "", "Why?"), ("note", "", "")]
 )
 def test_an_error_has_what_to_mend_and_a_question_what_to_ask(severity: Severity, mend: str, question: str) -> None:
-    def check(less: Severity) -> Iterator[Deviation]:
-        yield Deviation(Path("a"), 3, "1", "2", severity=less)
+    def check(case: str) -> Iterator[Deviation]:
+        yield Deviation(Path("a"), 3, "1", "2", case)
 
-    (one,) = apply([Rule("a.x", "error", "7.3", check, mend="mend it", question="Why?")], severity, Path())
+    cases: dict[str, Severity] = {"warning": "warning", "note": "note"}
+    (one,) = apply([Rule("a.x", "error", "7.3", check, mend="mend it", question="Why?", cases=cases)], severity, Path())
     assert (one.severity, one.mend, one.question) == (severity, mend, question)
 
 
@@ -65,7 +66,7 @@ def test_rule_that_stops_is_an_error_and_the_others_go_on() -> None:
 def test_deviation_at_a_record_has_its_line() -> None:
     run = summary_of(records(1), Path("log.txt"))
     (seed,) = run.log.all("seed")
-    assert at(run, seed, "7", "8", "note") == Deviation(Path("log.txt"), 8, "7", "8", severity="note")
+    assert at(run, seed, "7", "8", "late") == Deviation(Path("log.txt"), 8, "7", "8", "late")
 
 
 def finding(rule: str, path: str, line: int | None, found: str = "found", due: str = "due") -> Finding:

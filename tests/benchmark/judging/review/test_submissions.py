@@ -1,13 +1,15 @@
 """Honest submissions are not rejected; whatever is wrong with one is told, by which rule, how, and where."""
 
+import inspect
+import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmark.judging.results.judged import LLAMA8B
+from benchmark.judging.results.judged import LLAMA8B, OFFICIAL
 from benchmark.judging.results.subjects import SubmissionPackage
 from benchmark.judging.review.findings import Finding, Rule
 from benchmark.judging.review.rules.rule_table import LOG_RULES, PACKAGE_RULES, ROUND_RULES, SET_RULES
@@ -53,6 +55,14 @@ def test_every_rule_has_its_sections_and_what_it_says_and_no_name_comes_twice() 
             assert re.search(rf"(?m)^(### {re.escape(section)} |- \*\*{re.escape(section)}\*\*)", SECTIONS), rule
         assert rule.mend or rule.severity != "error", rule.name
         assert rule.question or rule.severity != "warning", rule.name
+
+
+def test_every_case_of_the_table_is_a_benchmark_or_stands_in_its_rules_module() -> None:
+    tables: tuple[Sequence[Rule[Any]], ...] = (LOG_RULES, SET_RULES, PACKAGE_RULES, ROUND_RULES)
+    for rule in itertools.chain.from_iterable(tables):
+        source = inspect.getsource(inspect.getmodule(rule.check) or rule)  # type: ignore[arg-type]
+        for case in rule.cases:
+            assert case.removesuffix(" early") in OFFICIAL or f'"{case}"' in source, (rule.name, case)
 
 
 def test_there_are_enough_variants_and_faults_and_each_has_a_name() -> None:
