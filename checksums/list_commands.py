@@ -8,17 +8,10 @@ from typing import Annotated
 
 import tyro
 
-from checksums.md5_list import (
-    ListComparison,
-    begins_list,
-    compare_lists,
-    digest_folder,
-    format_list,
-    read_list,
-    without_leading_folders,
-)
+from checksums.folder_sums import ListComparison, compare_lists, digest_folder, without_leading_folders
 from checksums.whole_output import ENDING, compare_with_manifest
 from foundation.cli import JsonOption
+from foundation.file_formats.md5_list import begins_list, format_list, read_list
 from foundation.outputs.publish import published_file, require_same_kind
 
 EXTRA_NAMED = 5

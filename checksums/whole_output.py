@@ -3,8 +3,9 @@
 import os
 from pathlib import Path
 
-from checksums.md5_list import ListComparison, digest_folder, format_list, read_list
+from checksums.folder_sums import ListComparison, digest_folder
 from foundation.errors import InputError
+from foundation.file_formats.md5_list import format_list, read_list
 from foundation.outputs.digest import md5_file, md5_text
 from foundation.outputs.manifest import read_manifest
 

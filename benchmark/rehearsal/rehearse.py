@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ from foundation.child_processes import require_free_port, run_module
 from foundation.errors import InputError
 from foundation.git import REPOSITORY
 from foundation.outputs.lock import only_one_in
-from model.gpt3_config import GPT3Config
 
 CORPUS_SEED = 1
 CHECKPOINT_SEED = 1
@@ -137,12 +137,11 @@ class _Rehearsal:
 
     def _prepare_checkpoint(self) -> Path:
         """Make the initial checkpoint in PAXML's layout, convert it and verify the result."""
-        model, paxml, megatron = self.benchmark.model, self.work / CHECKPOINT_PAXML, self.work / CHECKPOINT_MEGATRON
-        assert isinstance(model, GPT3Config)
-        sizes = ["--layers", model.num_layers, "--hidden", model.hidden_size, "--heads", model.num_attention_heads]
-        sizes += ["--vocab", model.padded_vocab_size, "--positions", model.max_position_embeddings]
+        sizes, paxml, megatron = self.benchmark.model, self.work / CHECKPOINT_PAXML, self.work / CHECKPOINT_MEGATRON
+        options = ["--layers", sizes.num_layers, "--hidden", sizes.hidden_size, "--heads", sizes.num_attention_heads]
+        options += ["--vocab", sizes.padded_vocab_size, "--positions", asdict(sizes)["max_position_embeddings"]]
         self._command(
-            "checkpoint", "checkpoint_convert", "random-paxml", "--output", paxml, "--seed", CHECKPOINT_SEED, *sizes
+            "checkpoint", "checkpoint_convert", "random-paxml", "--output", paxml, "--seed", CHECKPOINT_SEED, *options
         )
         conversion = ["--input", paxml, "--output", megatron, "--dtype", "bf16"]
         self._command("convert", "checkpoint_convert", "paxml-to-megatron", *conversion)

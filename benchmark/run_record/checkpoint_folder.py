@@ -31,9 +31,9 @@ from benchmark.run_record.file_names import (
     checkpoints_folder,
 )
 from benchmark.run_record.run_progress import Progress, progress_of
-from checksums.md5_list import format_list, read_list
 from foundation.errors import InputError
 from foundation.file_formats.json_files import DAMAGED, LARGEST_JSON, read_bounded
+from foundation.file_formats.md5_list import format_list, read_list
 from foundation.outputs.digest import md5_file
 from foundation.outputs.publish import PARTIAL, sync_to_disk, write_text
 

@@ -24,7 +24,7 @@ from benchmark.config.run_config import RunConfig
 from benchmark.config.run_sections import DataOptions
 from benchmark.run_record.file_names import CONFIG_FILE, INPUTS_FILE
 from benchmark.training.resume_point import ResumePoint
-from checksums.md5_list import MAY_DIFFER
+from checkpoint_convert.formats.step_files import COMMON_FILES
 from data_prep.sample_order.blend import normalized
 from data_prep.sample_order.token_windows import parse_data_path
 from data_prep.token_files.indexed_dataset import IndexedDataset, bin_path
@@ -186,7 +186,7 @@ def _checkpoint(folder: Path) -> ContentIdentity:
         os.path.join(os.path.relpath(inner, folder), name)
         for inner, _, names in os.walk(folder)
         for name in names
-        if name not in MAY_DIFFER
+        if name not in COMMON_FILES
     )
     chosen = files[:: max(1, -(-len(files) // SAMPLED_FILES))]
     facts = {

@@ -18,8 +18,8 @@ from checkpoint_convert.conversion.workspace import memory_problem
 from checkpoint_convert.formats.source_files import LocalFiles, RemoteFiles, SourceFiles
 from checkpoint_convert.formats.summed_output import Produced
 from checkpoint_convert.formats.zarr_arrays import METADATA_FILE
-from checksums.md5_list import read_list
 from foundation.errors import InputError
+from foundation.file_formats.md5_list import read_list
 from foundation.network.addresses import Address, is_address, parse_address
 from foundation.network.remote_folder import RemoteFolder
 from foundation.outputs.digest import md5_file

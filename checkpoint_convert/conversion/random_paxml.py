@@ -13,8 +13,9 @@ import numpy.typing as npt
 from checkpoint_convert.formats.array_table import ARRAYS, WEIGHTS, Array, groups
 from checkpoint_convert.formats.step_files import write_counters
 from checkpoint_convert.formats.zarr_arrays import TENSORSTORE_FAILS, create_array
-from checksums.md5_list import digest_folder, format_list
+from checksums.folder_sums import digest_folder
 from foundation.errors import InputError, first_line
+from foundation.file_formats.md5_list import format_list
 from foundation.outputs.digest import md5_text
 from foundation.outputs.manifest import Recipe, versions_of
 from foundation.outputs.resumable_output import resumable_output

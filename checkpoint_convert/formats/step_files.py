@@ -33,6 +33,8 @@ from foundation.file_formats.json_files import read_json
 from foundation.sizes import require_between
 
 CONTENT = '{"sharded_backend": "zarr"}'
+COMMON_FILES = (METADATA, COMMON)
+"""Small files of a Megatron zarr checkpoint, which two writers may spell differently."""
 BENCHMARK_STEP: int = PARAM_GROUP["step"]
 """Adam's step that the reference's converter writes for every checkpoint."""
 LARGEST_STEP = (1 << 31) - 1

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from checkpoint_convert.formats.source_files import SourceFiles
-from checksums.md5_list import files_below, format_list
+from checksums.folder_sums import files_below
 from foundation.errors import InputError
+from foundation.file_formats.md5_list import format_list
 from foundation.outputs.digest import md5_text
 from foundation.outputs.manifest import Recipe, source_of, versions_of
 from foundation.outputs.publish import sibling

@@ -11,12 +11,12 @@ from typing import Literal
 import numpy as np
 
 import checksums
-from checksums.md5_list import read_list
 from data_prep.corpus.c4 import documents_of
 from data_prep.corpus.validation_subset import COUNT
 from data_prep.token_files.token_check import require_index, token_problem
 from data_prep.tokenizing.tokenizer import VOCAB_SIZE, open_tokenizer
 from foundation.errors import CheckFailed, InputError
+from foundation.file_formats.md5_list import read_list
 from foundation.outputs.digest import md5_file
 
 What = Literal[

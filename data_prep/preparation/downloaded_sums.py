@@ -5,8 +5,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from checksums.md5_list import read_list
 from foundation.errors import CheckFailed, InputError
+from foundation.file_formats.md5_list import read_list
 from foundation.outputs.digest import md5_file
 from foundation.progress import progress
 

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from checksums.md5_list import read_list
 from data_prep.corpus.c4 import TEXT_KEY
 from data_prep.corpus.input_files import InputFile, InputOptions, Place, described, local_paths, require_files
 from data_prep.preprocessing.token_piece import OnBadLine, PieceFacts, PieceMaker, Reading, facts_of, join_pieces
@@ -27,6 +26,7 @@ from data_prep.token_files.indexed_dataset import bin_path, idx_path, token_dtyp
 from data_prep.tokenizing.fast_tokenizer import FastTokenizer
 from data_prep.tokenizing.tokenizer import AnyTokenizer, open_tokenizer
 from foundation.errors import InputError
+from foundation.file_formats.md5_list import read_list
 from foundation.outputs.digest import md5_file, md5_text
 from foundation.outputs.manifest import Recipe, Source, read_manifest, versions_of
 from foundation.outputs.publish import sibling, write_text

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from checkpoint_convert.formats.step_files import common_files
-from checksums.md5_list import compare_lists, digest_folder, format_list, read_list
+from checksums.folder_sums import compare_lists, digest_folder
+from foundation.file_formats.md5_list import format_list, read_list
 from tests.checkpoint_convert.in_process import run
 
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from checksums.folder_sums import digest_folder
 from checksums.list_commands import VerifyListCommand
-from checksums.md5_list import digest_folder, format_list
 from foundation.errors import InputError
+from foundation.file_formats.md5_list import format_list
 from foundation.outputs.digest import md5_file, md5_text
 from foundation.outputs.manifest import Recipe, Record, made_by, record_of, write_manifest
 

@@ -6,7 +6,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from checksums.md5_list import digest_folder, read_list
+from checksums.folder_sums import digest_folder
+from foundation.file_formats.md5_list import read_list
 from foundation.outputs.digest import md5_file
 from tests.forked import run_forked, run_module
 from tests.fuzz.failing_calls import FailingCall, limit_process, run_with_failing_call

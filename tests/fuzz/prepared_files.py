@@ -10,11 +10,12 @@ from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
 from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
 from checkpoint_convert.export.to_huggingface import to_huggingface
 from checkpoint_convert.export.to_torch_dist import to_torch_dist
-from checksums.md5_list import digest_folder, format_list
+from checksums.folder_sums import digest_folder
 from data_prep.corpus.c4 import documents_of
 from data_prep.corpus.synthetic_corpus import CorpusSize, write_synthetic_corpus
 from data_prep.preprocessing.preprocess import preprocess
 from data_prep.tokenizing.tokenizer import train_tokenizer
+from foundation.file_formats.md5_list import format_list
 from foundation.outputs.digest import md5_file, md5_text
 from tests.support import write_dataset
 

@@ -17,8 +17,8 @@ from benchmark.config.system_config import SUFFIX, System, system_text
 from benchmark.judging.results.judged import Judged
 from benchmark.judging.results.recorded_run import RecordedRun, settings
 from benchmark.run_record.file_names import CONFIG_FILE, result_name
-from checksums.md5_list import read_list
 from foundation.errors import InputError
+from foundation.file_formats.md5_list import read_list
 
 SCRIPTS = ("setup.sh", "init_datasets.sh", "run_and_time.sh")
 NOT_PLAIN = r"[^A-Za-z0-9_-]"

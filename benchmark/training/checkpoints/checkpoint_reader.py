@@ -17,8 +17,8 @@ from benchmark.training.engine.rank_messages import all_messages, message_from_r
 from benchmark.training.engine.train_state import TrainState
 from checkpoint_convert.formats.distributed_checkpoint import dcp_arrays
 from checkpoint_convert.formats.megatron_checkpoint import fill_own_parts
-from checksums.md5_list import read_list
 from foundation.errors import InputError
+from foundation.file_formats.md5_list import read_list
 from foundation.outputs.digest import md5_file
 
 MOST_READ_AGAIN = 8

@@ -16,8 +16,8 @@ from benchmark.run_record.checkpoint_folder import (
 from benchmark.run_record.checkpoint_list import newest_checkpoint, whole_checkpoints
 from benchmark.run_record.file_names import checkpoint_path
 from benchmark.run_record.run_progress import Evaluation, Progress
-from checksums.md5_list import read_list
 from foundation.errors import InputError
+from foundation.file_formats.md5_list import read_list
 from foundation.outputs.digest import md5_file
 
 PROGRESS = Progress(

@@ -14,8 +14,8 @@ from benchmark.training.engine.adam import Adam, local
 from benchmark.training.engine.distributed import joined_world
 from benchmark.training.engine.rank_environment import read_environment
 from benchmark.training.warm_up import made_up_batches, training_micro_batches, warm_up
-from checksums.md5_list import read_list
 from foundation.errors import InputError
+from foundation.file_formats.md5_list import read_list
 from tests.benchmark.runs import events, loaded_state, mlperf, run, system_of
 from tests.benchmark.tiny import SHORT, TINY, Inputs, in_processes
 

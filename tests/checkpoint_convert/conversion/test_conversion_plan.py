@@ -10,8 +10,8 @@ from checkpoint_convert.conversion import workspace
 from checkpoint_convert.conversion.conversion_plan import ConversionPlan, plan_paxml_to_megatron
 from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
 from checkpoint_convert.conversion.workspace import memory_of_this_process, memory_problem
-from checksums.md5_list import read_list
 from foundation.errors import InputError
+from foundation.file_formats.md5_list import read_list
 from tests.checkpoint_convert.in_process import run
 from tests.checkpoint_convert.tiny import GIB
 

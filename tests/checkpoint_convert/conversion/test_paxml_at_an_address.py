@@ -10,8 +10,9 @@ from checkpoint_convert.commands.conversion_commands import sums_by_name
 from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
 from checkpoint_convert.formats.source_files import RemoteFiles
 from checkpoint_convert.formats.summed_output import Produced
-from checksums.md5_list import digest_folder, format_list
+from checksums.folder_sums import digest_folder
 from foundation.errors import InputError
+from foundation.file_formats.md5_list import format_list
 from foundation.network.addresses import parse_address
 from foundation.network.remote_folder import RemoteFolder
 from foundation.outputs.digest import md5_file

@@ -15,8 +15,9 @@ from checkpoint_convert.formats.array_table import MASTER_WEIGHTS, WEIGHTS
 from checkpoint_convert.formats.source_files import LocalFiles
 from checkpoint_convert.formats.step_files import adam_step, is_counter
 from checksums.common_file import PARAM_GROUP
-from checksums.md5_list import digest_folder, format_list, read_list
+from checksums.folder_sums import digest_folder
 from foundation.errors import InputError
+from foundation.file_formats.md5_list import format_list, read_list
 from foundation.outputs.manifest import read_manifest
 from tests.checkpoint_convert.in_process import run
 from tests.checkpoint_convert.tiny import GIB, ODD, MakePaxml, opened, read, tiny_values, write_paxml

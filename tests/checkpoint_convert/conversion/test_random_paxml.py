@@ -4,7 +4,7 @@ import json
 import resource
 from pathlib import Path
 
-from checksums.md5_list import digest_folder
+from checksums.folder_sums import digest_folder
 from tests.checkpoint_convert.in_process import run
 from tests.checkpoint_convert.tiny import read
 from tests.forked import run_forked, run_module

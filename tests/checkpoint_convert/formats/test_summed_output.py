@@ -14,8 +14,9 @@ from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
 from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
 from checkpoint_convert.formats.source_files import LocalFiles
 from checkpoint_convert.formats.summed_output import Produced
-from checksums.md5_list import digest_folder, read_list
+from checksums.folder_sums import digest_folder
 from foundation.errors import InputError
+from foundation.file_formats.md5_list import read_list
 from foundation.outputs.manifest import manifest_path, read_manifest
 from foundation.outputs.resumable_output import ResumableOutput
 from foundation.outputs.shards import Shard

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from checksums.md5_list import compare_lists, digest_folder, format_list, read_list, without_leading_folders
+from checksums.folder_sums import compare_lists, digest_folder, without_leading_folders
 from foundation.errors import InputError
+from foundation.file_formats.md5_list import format_list, read_list
 from tests.support import REPOSITORY
 
 

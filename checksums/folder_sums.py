@@ -1,10 +1,6 @@
-"""md5sum-style lists, ``<32 hex digits>  <path>`` per line with paths relative to one folder, compared with folders.
-
-Lists of GNU's md5sum and of BSD's md5 are read.
-"""
+"""Folders compared with lists of MD5 sums, whose paths are relative to the folder."""
 
 import os
-import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,15 +11,7 @@ from foundation.errors import InputError
 from foundation.outputs.digest import md5_file
 from foundation.outputs.manifest import entries_below
 from foundation.progress import progress
-from foundation.regular_files import UnfitFile, read_regular
 
-LINE = re.compile(r"(?P<escaped>\\?)(?P<md5>[0-9a-fA-F]{32})[ \t][ \t*]?(?P<name>.+)", re.DOTALL)
-TAGGED_LINE = re.compile(r"(?P<escaped>\\?)MD5 \((?P<name>.+)\) = (?P<md5>[0-9a-fA-F]{32})", re.DOTALL)
-"""Pattern of a line of ``md5sum --tag`` and of BSD's md5."""
-LARGEST_LIST = 1 << 30
-"""Most bytes of a list; a converted checkpoint's has 15 MB."""
-ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}
-UNESCAPES = {escape: character for character, escape in ESCAPES.items()}
 HASHED_AT_ONCE = 8
 """Files hashed at once; several wait for the disk while others are hashed."""
 MAY_DIFFER = (METADATA, COMMON)
@@ -105,55 +93,6 @@ def _may_differ(folder: Path, name: str, listed: Mapping[str, str]) -> bool:
     beside = {array: any(other.startswith(str(path.parent / array)) for other in listed) for array in ARRAYS_BESIDE}
     is_one = path.name in MAY_DIFFER and beside[MEGATRON_ARRAY]
     return is_one and is_only_spelled_otherwise(folder / name, bf16=beside[MASTER_ARRAY])
-
-
-def format_list(digests: Mapping[str, str]) -> str:
-    """Return the text of a list; a path with a backslash or line end is escaped as md5sum does."""
-    lines = []
-    for name, digest in digests.items():
-        escaped = re.sub(r"[\\\n\r]", lambda found: ESCAPES[found[0]], name)
-        lines.append(f"{'' if escaped == name else chr(92)}{digest}  {escaped}\n")
-    return "".join(lines)
-
-
-def read_list(path: Path) -> dict[str, str]:
-    """Read a list and return the MD5 by path. The forms of md5sum, ``md5sum --tag`` and BSD's md5 are read.
-
-    Blank lines and lines that begin with # are skipped; ``./`` and binary marks are accepted. Raises InputError for any
-    other line, for a path that begins with ``..``, and if ``path`` is no regular file.
-    """
-    digests: dict[str, str] = {}
-    for number, raw in enumerate(_text_of(path).split("\n"), 1):
-        line = raw.removesuffix("\r").lstrip(" \t")
-        if not line or line.startswith("#"):
-            continue
-        match = LINE.fullmatch(line) or TAGGED_LINE.fullmatch(line)
-        if match is None:
-            raise InputError(f"{path}:{number}: expected '<md5>  <path>' or 'MD5 (<path>) = <md5>', got {line[:80]!r}")
-        name, digest = match["name"], match["md5"].lower()
-        if match["escaped"]:
-            name = re.sub(r"\\.", lambda found: UNESCAPES.get(found[0], found[0]), name)
-        name = os.path.normpath(name).replace("//", "/")  # normpath keeps two slashes at the beginning
-        if digests.get(name, digest) != digest:
-            raise InputError(f"{path}:{number}: {name!r} is listed twice with different sums")
-        if name.split("/")[0] == "..":
-            raise InputError(f"{path}:{number}: {name!r} is not below the folder to verify")
-        digests[name] = digest
-    if not digests:
-        raise InputError(f"{path}: lists no file")
-    return digests
-
-
-def begins_list(head: bytes) -> bool:
-    """Return whether the first bytes of a file are those of a list as :func:`format_list` writes it."""
-    return re.match(rb"\\?[0-9a-f]{32}  .", head) is not None
-
-
-def _text_of(path: Path) -> str:
-    try:
-        return os.fsdecode(read_regular(path, LARGEST_LIST))  # as the names of files are, whatever the locale
-    except UnfitFile as unfit:
-        raise InputError(f"{path}: expected a list of MD5 sums ({unfit})") from unfit
 
 
 def without_leading_folders(folder: Path, listed: Mapping[str, str]) -> tuple[str, dict[str, str]]:
