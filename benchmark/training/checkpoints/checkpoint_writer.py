@@ -10,14 +10,12 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 
+import msgspec
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
 from torch import Tensor
-from torch.distributed.checkpoint.metadata import MetadataIndex
 from torch.distributed.tensor import DTensor
 
 from benchmark.config.run_sections import SaveOptions
@@ -29,6 +27,8 @@ from benchmark.run_record.checkpoint_folder import (
     retire_partial,
 )
 from benchmark.run_record.file_names import checkpoint_path
+from benchmark.training.checkpoints.shard_index import RankShard, tensors_to_write, write_index, write_shard
+from benchmark.training.engine.adam import MOMENTS
 from benchmark.training.engine.distributed import BACKGROUND
 from benchmark.training.engine.rank_messages import all_messages, messages_on_rank_0
 from benchmark.training.engine.train_state import TrainState
@@ -80,6 +80,8 @@ class Checkpointer:
         self.broken = False
         """True if the background's messages failed: call :meth:`renew` before the next checkpoint."""
         self._copies: dict[str, Tensor] = {}
+        self._names: list[str] | None = None
+        """Names of the tensors whose part this process writes; None before the first checkpoint."""
         self._writing: _Writing | None = None
         self._removing: threading.Thread | None = None
 
@@ -168,42 +170,44 @@ class Checkpointer:
 
         ``sizes`` is filled with the sizes of this process's shards.
         """
-        partial, digests = partial_path(final), dict[str, str]()
+        partial, shards, digests = partial_path(final), list[RankShard](), dict[str, str]()
 
         def write() -> None:
-            digests.update(self._write_shards(partial))
-            sizes.extend((partial / name).stat().st_size for name in digests)
+            shards.append(self._write_shard(partial))
+            path = partial / shards[0].file
+            digests[path.name] = md5_file(path)  # read back from disk
+            sizes.append(path.stat().st_size)
 
         failure = self._on_all(_outcome(lambda: _make_empty(partial) if dist.get_rank() == 0 else None))
         failure = failure or self._on_all(_outcome(write))
         if failure is not None:
             return failure
-        all_digests = self._gathered(digests)
-        return self._on_all(_outcome(lambda: self._publish(partial, final, all_digests, progress)))
+        content = msgspec.Raw(msgspec.msgpack.encode(shards[0]))
+        message = len(shards[0].boxes), content, digests
+        by_rank = messages_on_rank_0(message, tuple[int, msgspec.Raw, dict[str, str]], self._group)
+        return self._on_all(_outcome(lambda: self._publish(partial, final, by_rank, progress)))
 
     def _on_all(self, outcome: str | None) -> str | None:
         """Return the first failure among the outcomes of all processes; each passes its own. Collective."""
         return next(filter(None, all_messages(outcome, str | None, self._group)), None)
 
-    def _gathered(self, own_digests: dict[str, str]) -> dict[str, str]:
-        """Return the digests of all processes on rank 0, nothing on the others. Collective."""
-        by_rank = messages_on_rank_0(own_digests, dict[str, str], self._group)
-        return {name: md5 for digests in by_rank for name, md5 in digests.items()}
+    def _write_shard(self, folder: Path) -> RankShard:
+        tensors = self._state.tensors()
+        if self._names is None:
+            tied = self._state.tied_table.second_copies
+            second_copies = {f"{kind}/{name}" for kind in ("model", *MOMENTS) for name in tied}
+            self._names = tensors_to_write(tensors, second_copies)
+        return write_shard(folder, dist.get_rank(), tensors, self._names, self._copies)
 
-    def _write_shards(self, folder: Path) -> dict[str, str]:
-        """Write this process's shards; return their digests, read back from disk, by file name."""
-        planner = _CopiesPlanner(self._copies)
-        dcp.save(self._state.tensors(), checkpoint_id=folder, planner=planner, process_group=self._group)
-        # By their numbers: 2,048 processes that list a folder of as many files are a burden for a shared disk.
-        names = (f"__{dist.get_rank()}_{number}.distcp" for number in count())
-        digests: dict[str, str] = {}
-        while (path := folder / next(names)).exists():
-            digests[path.name] = md5_file(path)
-        return digests
-
-    def _publish(self, partial: Path, final: Path, shard_digests: Mapping[str, str], progress: str) -> None:
-        if dist.get_rank() == 0:
-            publish_checkpoint(partial, final, shard_digests, progress)
+    def _publish(
+        self, partial: Path, final: Path, by_rank: Sequence[tuple[int, msgspec.Raw, dict[str, str]]], progress: str
+    ) -> None:
+        """Write the index and publish the checkpoint, on rank 0. ``by_rank``: number of boxes, shard and digests."""
+        if dist.get_rank() != 0:
+            return
+        counts, shards, digests = zip(*by_rank, strict=True)
+        write_index(partial, counts, shards)
+        publish_checkpoint(partial, final, {name: md5 for files in digests for name, md5 in files.items()}, progress)
 
     def _tidy_up(self) -> None:
         """Remove the remains of failed attempts, which may be filling the disk, and checkpoints that are too old.
@@ -218,17 +222,6 @@ class Checkpointer:
             self._removing = remove_retired(self._run_dir)
 
 
-class _CopiesPlanner(dcp.DefaultSavePlanner):
-    """Plan by the state's own tensors, but write their copies, whose values training does not change."""
-
-    def __init__(self, copies: Mapping[str, Tensor]) -> None:
-        super().__init__()
-        self._copies = copies
-
-    def lookup_object(self, index: MetadataIndex) -> Tensor:
-        return self._copies[index.fqn]
-
-
 def _make_empty(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -238,8 +231,6 @@ def _outcome(part: Callable[[], object]) -> str | None:
     """Run ``part``; return its failure in one line. A failed checkpoint is reported, and training goes on."""
     try:
         part()
-    except dcp.api.CheckpointException as error:
-        return _one_line(next(iter(error.failures.values()))[0])
     except Exception as error:
         return _one_line(error)
     return None

@@ -56,7 +56,7 @@ def _train_and_kill_in_save(config: RunConfig, moment: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("moment", ["_write_shards", "_publish"])
+@pytest.mark.parametrize("moment", ["_write_shard", "_publish"])
 def test_kill_while_saving_leaves_the_one_before(
     moment: str, whole: list[list[float]], inputs: Inputs, tmp_path: Path
 ) -> None:

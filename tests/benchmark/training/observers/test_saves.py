@@ -21,6 +21,7 @@ from benchmark.run_record.phases import PhaseLog
 from benchmark.run_record.run_progress import starting_progress
 from benchmark.training.checkpoints import checkpoint_writer
 from benchmark.training.checkpoints.checkpoint_writer import Checkpointer
+from benchmark.training.checkpoints.shard_index import RankShard
 from benchmark.training.loop import between_steps
 from benchmark.training.observer import Observer, StepDone
 from benchmark.training.observers import run_requests, saves
@@ -109,16 +110,16 @@ def test_by_default_the_clock_decides(inputs: Inputs, tmp_path: Path) -> None:
 
 def _with_slow_writing(config: RunConfig, slow_after: int, until: str, limits: dict[str, float]) -> str:
     """The last process writes the checkpoint after that step only when the run has said ``until``."""
-    write = Checkpointer._write_shards
+    write = Checkpointer._write_shard
 
-    def slow(checkpointer: Checkpointer, folder: Path) -> dict[str, str]:
+    def slow(checkpointer: Checkpointer, folder: Path) -> RankShard:
         steps = int(folder.name.split("_")[1].split(".")[0])
         if int(os.environ["RANK"]) == int(os.environ["WORLD_SIZE"]) - 1:
             while steps == slow_after and until not in (config.run_dir / "events.jsonl").read_text():
                 time.sleep(0.05)
         return write(checkpointer, folder)
 
-    setattr(Checkpointer, "_write_shards", slow)  # noqa: B010
+    setattr(Checkpointer, "_write_shard", slow)  # noqa: B010
     for name, value in limits.items():
         for module in (saves, checkpoint_writer):
             if hasattr(module, name):
