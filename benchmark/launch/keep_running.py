@@ -18,7 +18,7 @@ from benchmark.run_record.endings import finished_status
 from benchmark.run_record.file_names import EXIT_REQUEST, LAUNCHER_FILE, LAUNCHER_LOG, attempt_path
 from benchmark.run_record.incidents import NATIVE
 
-Made = TypeVar("Made")
+Outcome = TypeVar("Outcome")
 SHOWN_LINES = 20
 PAUSES_S = (0.0, 1.0, 5.0, 20.0)
 """Pauses before the next attempt, by the number of attempts in a row that saved nothing new: a disk or a network that
@@ -31,7 +31,7 @@ class Refused(Exception):
     """A launch that is refused until a person mends it: one line, exit status 2."""
 
 
-class RunPlace:
+class RunMachines:
     """The place where the processes of a run are started. Methods that are not overridden fit a single machine."""
 
     name: str
@@ -39,7 +39,7 @@ class RunPlace:
     ordered: str | None = None
     """The order that told this launcher to stop, such as "SIGTERM"; None if there was none."""
 
-    def runs(self, other: str, *, holds_lock: bool) -> bool:
+    def runs(self, holder: str, *, holds_lock: bool) -> bool:
         """Return whether the place named in the folder still runs; ``holds_lock``: somebody holds the folder's lock."""
         return holds_lock
 
@@ -70,7 +70,7 @@ def say(text: str) -> None:
 
 
 @contextmanager
-def alone_in(run_dir: Path, place: RunPlace) -> Iterator[None]:
+def alone_in(run_dir: Path, machines: RunMachines) -> Iterator[None]:
     """Hold the run's folder against other launchers until the end of the block.
 
     Raises Refused if its run has ended or another launcher runs in it. On a file system without locks only Slurm knows
@@ -78,57 +78,57 @@ def alone_in(run_dir: Path, place: RunPlace) -> Iterator[None]:
     """
     try:
         make_run_folder(run_dir)
-        noted = (run_dir / LAUNCHER_FILE).open("a+", encoding="utf-8")
+        opened = (run_dir / LAUNCHER_FILE).open("a+", encoding="utf-8")
     except OSError as error:
         raise Refused(f"{error.filename}: {error.strerror}; choose another folder for the run") from None
-    with noted as file:
-        taken = False
+    with opened as file:
+        is_locked = False
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            taken = True
+            is_locked = True
         except OSError:
             pass  # a file system without locks
         file.seek(0)
-        other = file.readline(1000).strip()
-        if other != place.name and place.runs(other, holds_lock=taken):
-            raise Refused(f"{run_dir}: {other or 'a launcher'} runs there; end it first, or choose another folder")
+        holder = file.readline(1000).strip()
+        if holder != machines.name and machines.runs(holder, holds_lock=is_locked):
+            raise Refused(f"{run_dir}: {holder or 'a launcher'} runs there; end it first, or choose another folder")
         if (status := finished_status(run_dir)) is not None:
             raise Refused(f"{run_dir}: holds a finished run ({status}); choose another folder")
         file.truncate(0)
-        file.write(f"{place.name}\n")
+        file.write(f"{machines.name}\n")
         file.flush()
         yield
 
 
-def keep_running(run_dir: Path, place: RunPlace) -> Decision:
+def keep_running(run_dir: Path, machines: RunMachines) -> Decision:
     """Start attempts until no more is to be started; return the last decision. Prints a line for each failed
     attempt."""
     fruitless, saved, follows = 0, newest_checkpoint(run_dir), False
     exclude: tuple[str, ...] = ()
     while True:
-        if (stop := _asked_before(run_dir, place) or place.choose(exclude)) is not None:
+        if (stop := _asked_before(run_dir, machines) or machines.choose(exclude)) is not None:
             return stop
-        attempt = patiently(lambda: new_attempt(run_dir), place)
+        attempt = patiently(lambda: new_attempt(run_dir), machines)
         if attempt is None:
-            return Decision("requeue", INTERRUPTED, f"stopped by {place.ordered}")
+            return Decision("requeue", INTERRUPTED, f"stopped by {machines.ordered}")
         log = attempt_path(run_dir, attempt) / LAUNCHER_LOG
-        status = place.start(attempt, log)
-        spare, down = (0, ()) if place.ordered == "SIGTERM" else place.look()
-        ended = AttemptOutcome(attempt, status, place.ordered, follows, spare, down)
-        settled = patiently(functools.partial(_settle, run_dir, ended), place)
-        decision, now = settled or (Decision("requeue", INTERRUPTED, f"stopped by {place.ordered}"), saved)
-        if not decision.known and (words := _what_matters(log)):
+        exit_status = machines.start(attempt, log)
+        spare, down = (0, ()) if machines.ordered == "SIGTERM" else machines.look()
+        outcome = AttemptOutcome(attempt, exit_status, machines.ordered, follows, spare, down)
+        settled = patiently(functools.partial(_settle, run_dir, outcome), machines)
+        decision, newest = settled or (Decision("requeue", INTERRUPTED, f"stopped by {machines.ordered}"), saved)
+        if not decision.is_explained and (words := _what_matters(log)):
             say(words)
         if decision.action == "stop" and decision.status != INTERRUPTED:
             say(f"error: {decision.reason}")
         else:
             say(f"attempt {attempt}: {decision.reason}")
-        if decision.action == "again" and (place.ordered or not place.may_start_again()):
+        if decision.action == "again" and (machines.ordered or not machines.may_start_again()):
             return Decision("requeue", INTERRUPTED, decision.reason, decision.exclude)
         if decision.action != "again":
             return decision
-        fruitless, saved, follows, exclude = 0 if now != saved else fruitless + 1, now, True, decision.exclude
+        fruitless, saved, follows, exclude = 0 if newest != saved else fruitless + 1, newest, True, decision.exclude
         time.sleep(PAUSES_S[min(max(0, fruitless - 1), len(PAUSES_S) - 1)])
 
 
@@ -143,11 +143,11 @@ def _settle(run_dir: Path, ended: AttemptOutcome) -> tuple[Decision, int | None]
     return decision, newest_checkpoint(run_dir)
 
 
-def _asked_before(run_dir: Path, place: RunPlace) -> Decision | None:
+def _asked_before(run_dir: Path, machines: RunMachines) -> Decision | None:
     """Return the decision to stop before the next attempt begins, because of an order or the file ``exit``; else
     None."""
-    if place.ordered:
-        return Decision("requeue", INTERRUPTED, f"stopped by {place.ordered}")
+    if machines.ordered:
+        return Decision("requeue", INTERRUPTED, f"stopped by {machines.ordered}")
     asked = run_dir / EXIT_REQUEST
     if asked.exists():
         say(f"not started: {asked} is there (and is removed now)")
@@ -156,23 +156,23 @@ def _asked_before(run_dir: Path, place: RunPlace) -> Decision | None:
     return None
 
 
-def patiently(act: Callable[[], Made], place: RunPlace) -> Made | None:
+def patiently(act: Callable[[], Outcome], machines: RunMachines) -> Outcome | None:
     """Call ``act``, which writes to the run's folder; while the disk refuses, wait and try again.
 
     Returns None if an order to stop came before the disk was back. Raises the OSError after DISK_S.
     """
-    deadline, told = time.monotonic() + DISK_S, False
+    deadline, has_warned = time.monotonic() + DISK_S, False
     while True:
         try:
             return act()
         except OSError as error:
             if time.monotonic() > deadline:
                 raise
-            if place.ordered:
+            if machines.ordered:
                 return None
-            if not told:
+            if not has_warned:
                 say(f"{error.filename}: {error.strerror}; tried again every {DISK_LOOK_S:g} s for {DISK_S:g} s")
-            told = True
+            has_warned = True
             time.sleep(DISK_LOOK_S)
 
 

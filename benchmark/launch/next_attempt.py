@@ -37,7 +37,7 @@ class Decision:
     """Reason in one line for people."""
     exclude: tuple[str, ...] = ()
     """Hosts to leave out from now on."""
-    known: bool = True
+    is_explained: bool = True
     """True if some process or watchdog reported the cause."""
 
 
@@ -74,96 +74,113 @@ class PastAttempt:
 
 def past_attempt(folder: Path) -> PastAttempt:
     incidents = read_incidents(folder)
-    hanging = tuple(did_not_arrive([one for one in incidents if one.kind == "hang"]))
+    hanging = tuple(did_not_arrive([incident for incident in incidents if incident.kind == "hang"]))
     return PastAttempt(read_start(folder), read_ending(folder), first_cause(incidents), hanging)
 
 
-def decide(run_dir: Path, ended: AttemptOutcome) -> Decision:
+def decide(run_dir: Path, outcome: AttemptOutcome) -> Decision:
     """Decide after an attempt, from the files that its processes left in its folder and in the run's."""
-    if (over := finished_status(run_dir)) is not None:
-        end = ENDINGS["success" if over in ("success", "completed") else "target not reached"]
-        return Decision(end.action, end.exit_status, f"the run has ended: {over}")
-    attempts, saved = _until(run_dir, ended.attempt), newest_checkpoint(run_dir)
-    last, status = attempts[-1], ended.status
+    if (end_status := finished_status(run_dir)) is not None:
+        ending = ENDINGS["success" if end_status in ("success", "completed") else "target not reached"]
+        return Decision(ending.action, ending.exit_status, f"the run has ended: {end_status}")
+    attempts, saved = _until(run_dir, outcome.attempt), newest_checkpoint(run_dir)
+    attempt, status = attempts[-1], outcome.status
     stopped = read_record(run_dir / STOP_NOTE_FILE, StopNote)
     # A launcher that ends the other processes may see another status. The run removed an older note as it began.
-    if status == INTERRUPTED or (stopped is not None and last.start is not None and last.cause is None):
-        return _interrupted(stopped, ended)
-    said, known = _words(last, ended), last.cause is not None
-    if ended.ordered:  # they failed on the way out
-        return Decision("requeue", INTERRUPTED, f"{said}; stopped by {ended.ordered}, and not saved", known=known)
-    if last.cause is not None and last.cause.kind == "input" and not _was_accepted(attempts, ended):
-        return Decision(ENDINGS["bad input"].action, BAD_INPUT, last.cause.message)
+    if status == INTERRUPTED or (stopped is not None and attempt.start is not None and attempt.cause is None):
+        return _interrupted(stopped, outcome)
+    failure, is_explained = _words(attempt, outcome), attempt.cause is not None
+    if outcome.ordered:  # they failed on the way out
+        return Decision(
+            "requeue", INTERRUPTED, f"{failure}; stopped by {outcome.ordered}, and not saved", is_explained=is_explained
+        )
+    if attempt.cause is not None and attempt.cause.kind == "input" and not _was_accepted(attempts, outcome):
+        return Decision(ENDINGS["bad input"].action, BAD_INPUT, attempt.cause.message)
     if _refused_twice(attempts, status):
-        words = f"{said}, twice: an option or an input was refused, as its log says"
-        return Decision(ENDINGS["bad input"].action, BAD_INPUT, words, known=False)
+        reason = f"{failure}, twice: an option or an input was refused, as its log says"
+        return Decision(ENDINGS["bad input"].action, BAD_INPUT, reason, is_explained=False)
     if _same_again(attempts):
-        return Decision("stop", status or 1, f"{said}; the same error came twice at the same step: given up")
+        return Decision("stop", status or 1, f"{failure}; the same error came twice at the same step: given up")
     if _stuck(attempts, saved):
-        return Decision("stop", status or 1, f"{said}; no progress in {NO_PROGRESS} attempts: given up", known=known)
-    exclude = _excluded(attempts, ended)
-    if ended.spare_hosts < 0:
-        return Decision("requeue", INTERRUPTED, f"{said}; too few nodes are left, back to the queue", exclude, known)
+        return Decision(
+            "stop",
+            status or 1,
+            f"{failure}; no progress in {NO_PROGRESS} attempts: given up",
+            is_explained=is_explained,
+        )
+    exclude = _excluded(attempts, outcome)
+    if outcome.spare_hosts < 0:
+        return Decision(
+            "requeue", INTERRUPTED, f"{failure}; too few nodes are left, back to the queue", exclude, is_explained
+        )
     where = f"from step {saved} on" if saved is not None else "from the initial checkpoint"
     without = f", without {', '.join(exclude)}" if exclude else ""
-    return Decision(ENDINGS["failed"].action, status or 1, f"{said}; starting again {where}{without}", exclude, known)
+    return Decision(
+        ENDINGS["failed"].action, status or 1, f"{failure}; starting again {where}{without}", exclude, is_explained
+    )
 
 
 def _until(run_dir: Path, attempt: str) -> list[PastAttempt]:
     """Return the attempt and the NO_PROGRESS ones before it; later ones belong to another job and do not count."""
-    own = attempt_path(run_dir, attempt)
+    latest = attempt_path(run_dir, attempt)
     folders = all_attempts(run_dir)
-    before = folders[: folders.index(own)] if own in folders else []
-    return [past_attempt(folder) for folder in (*before[-NO_PROGRESS:], own)]
+    earlier = folders[: folders.index(latest)] if latest in folders else []
+    return [past_attempt(folder) for folder in (*earlier[-NO_PROGRESS:], latest)]
 
 
-def _interrupted(note: StopNote | None, ended: AttemptOutcome) -> Decision:
+def _interrupted(note: StopNote | None, outcome: AttemptOutcome) -> Decision:
     """Decide after an interruption: back to the queue, unless a person asked for the end or nobody asked for
     anything."""
-    by = ended.ordered or ("a signal" if note is None else note.by)
+    order = outcome.ordered or ("a signal" if note is None else note.by)
     state = "stopped, and not saved" if note is not None and not note.saved else "saved and stopped"
     if note is not None and note.by == "exit trigger":
         return Decision("stop", INTERRUPTED, f"{state}, as the file 'exit' in the run folder asked")
-    if note is not None and note.by == "signal SIGTERM" and not ended.ordered and ended.spare_hosts >= 0:
-        lost = f"; {_lost(ended)}" if ended.down_hosts else ""
-        told = f"{state}: the processes got SIGTERM, but this job got none, as when srun loses a part of its step{lost}"
-        return Decision("again", INTERRUPTED, f"{told}; starting again", ended.down_hosts)
-    return Decision(ENDINGS["interrupted"].action, INTERRUPTED, f"{state}: {by}")
+    if note is not None and note.by == "signal SIGTERM" and not outcome.ordered and outcome.spare_hosts >= 0:
+        lost = f"; {_lost(outcome)}" if outcome.down_hosts else ""
+        cause = (
+            f"{state}: the processes got SIGTERM, but this job got none, as when srun loses a part of its step{lost}"
+        )
+        return Decision("again", INTERRUPTED, f"{cause}; starting again", outcome.down_hosts)
+    return Decision(ENDINGS["interrupted"].action, INTERRUPTED, f"{state}: {order}")
 
 
-def _lost(ended: AttemptOutcome) -> str:
-    plural = len(ended.down_hosts) > 1
-    return f"node{'s' * plural} {', '.join(ended.down_hosts)} {'are' if plural else 'is'} lost"
+def _lost(outcome: AttemptOutcome) -> str:
+    plural = len(outcome.down_hosts) > 1
+    return f"node{'s' * plural} {', '.join(outcome.down_hosts)} {'are' if plural else 'is'} lost"
 
 
-def _words(attempt: PastAttempt, ended: AttemptOutcome) -> str:
+def _words(attempt: PastAttempt, outcome: AttemptOutcome) -> str:
     """Describe the failure. A lost node comes first: the incidents are those of ranks that lost it as their partner."""
-    lost = f"{_lost(ended)}: " if ended.down_hosts else ""
+    lost = f"{_lost(outcome)}: " if outcome.down_hosts else ""
     if attempt.cause is None:
-        return f"{lost}the processes ended with status {ended.status} and left no word"
-    more = [f"{one.rank} on {one.host}" for one in attempt.hanging if one != attempt.cause]
-    also = f" (nor did rank {', '.join(more[:8])}{' ...' if len(more) > 8 else ''} arrive)" if more else ""
+        return f"{lost}the processes ended with status {outcome.status} and left no word"
+    missing_ranks = [f"{incident.rank} on {incident.host}" for incident in attempt.hanging if incident != attempt.cause]
+    also = (
+        f" (nor did rank {', '.join(missing_ranks[:8])}{' ...' if len(missing_ranks) > 8 else ''} arrive)"
+        if missing_ranks
+        else ""
+    )
     return lost + attempt.cause.line() + also
 
 
-def _was_accepted(attempts: Sequence[PastAttempt], ended: AttemptOutcome) -> bool:
+def _was_accepted(attempts: Sequence[PastAttempt], outcome: AttemptOutcome) -> bool:
     """Return whether the attempt that this launcher started before began to train.
 
     If it did, its input was good, and a refusal now may pass, for example of a folder that cannot be written for a
     while: the run is tried once more.
     """
-    if not ended.follows or len(attempts) < 2:
+    if not outcome.follows or len(attempts) < 2:
         return False
-    before = attempts[-2]
-    return before.start is not None and (before.cause is None or before.cause.kind != "input")
+    previous = attempts[-2]
+    return previous.start is not None and (previous.cause is None or previous.cause.kind != "input")
 
 
 def _refused_twice(attempts: Sequence[PastAttempt], status: int) -> bool:
     """Return whether bad input, such as an unknown option, ended two attempts before a process could report it."""
     if len(attempts) < 2 or status != BAD_INPUT or any(attempt.cause is not None for attempt in attempts[-2:]):
         return False
-    before = attempts[-2].end
-    return before is not None and before.status == BAD_INPUT
+    ending = attempts[-2].end
+    return ending is not None and ending.status == BAD_INPUT
 
 
 def _same_again(attempts: Sequence[PastAttempt]) -> bool:
@@ -180,14 +197,14 @@ def _stuck(attempts: Sequence[PastAttempt], saved: int | None) -> bool:
     return len(latest) == NO_PROGRESS and all(failed) and all(fruitless)
 
 
-def _excluded(attempts: Sequence[PastAttempt], ended: AttemptOutcome) -> tuple[str, ...]:
+def _excluded(attempts: Sequence[PastAttempt], outcome: AttemptOutcome) -> tuple[str, ...]:
     """Return the hosts to leave out: earlier ones, those that are down, and a suspect while there are spare hosts."""
-    before = [host for attempt in attempts[-2:] if attempt.end is not None for host in attempt.end.exclude]
-    found = dict.fromkeys([*before, *ended.down_hosts])
+    excluded_hosts = [host for attempt in attempts[-2:] if attempt.end is not None for host in attempt.end.exclude]
+    hosts = dict.fromkeys([*excluded_hosts, *outcome.down_hosts])
     suspect = _suspect(attempts)
-    if suspect is not None and suspect not in found and ended.spare_hosts > 0:
-        found[suspect] = None
-    return tuple(found)
+    if suspect is not None and suspect not in hosts and outcome.spare_hosts > 0:
+        hosts[suspect] = None
+    return tuple(hosts)
 
 
 def _suspect(attempts: Sequence[PastAttempt]) -> str | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from benchmark.launch.keep_running import Refused, RunPlace, alone_in, environment_of, keep_running, say
+from benchmark.launch.keep_running import Refused, RunMachines, alone_in, environment_of, keep_running, say
 from benchmark.launch.next_attempt import INTERRUPTED, Decision
 from foundation.child_processes import INTERRUPTED as BY_CTRL_C
 from foundation.child_processes import require_free_port, reserved_port
@@ -24,7 +24,7 @@ LOOK_S = 0.1
 ORDERS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "a closed terminal"}
 
 
-class OneMachine(RunPlace):
+class OneMachine(RunMachines):
     """Start ``python -m ARGUMENTS`` in every process."""
 
     def __init__(self, arguments: Sequence[str], *, processes: int, port: int | None = None) -> None:
@@ -42,10 +42,15 @@ class OneMachine(RunPlace):
             words = [sys.executable, "-u", "-m", *self._arguments]
             try:
                 for rank in range(self._processes):
-                    own = {**common, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+                    variables = {**common, "RANK": str(rank), "LOCAL_RANK": str(rank)}
                     # a session of its own: Ctrl-C and a closed terminal are passed on as an order to save
                     started = subprocess.Popen(
-                        words, cwd=REPOSITORY, env=own, stdin=subprocess.DEVNULL, stderr=errors, start_new_session=True
+                        words,
+                        cwd=REPOSITORY,
+                        env=variables,
+                        stdin=subprocess.DEVNULL,
+                        stderr=errors,
+                        start_new_session=True,
                     )
                     self._running.append(started)
                 return self._wait()
@@ -60,9 +65,9 @@ class OneMachine(RunPlace):
         failed, failed_s = 0, 0.0
         while True:
             codes = [process.poll() for process in self._running]
-            first = next((code for code in codes if code), 0)
-            if first and not failed:
-                failed, failed_s = 128 - first if first < 0 else first, time.monotonic()
+            code_of_failure = next((code for code in codes if code), 0)
+            if code_of_failure and not failed:
+                failed, failed_s = 128 - code_of_failure if code_of_failure < 0 else code_of_failure, time.monotonic()
             if None not in codes or (failed and time.monotonic() - failed_s > TO_FOLLOW_S):
                 return failed
             time.sleep(LOOK_S)
@@ -70,11 +75,11 @@ class OneMachine(RunPlace):
     @contextmanager
     def taking_orders(self) -> Iterator[None]:
         """Save and stop at Ctrl-C, SIGTERM and a closed terminal; kill at a second Ctrl-C."""
-        before = {number: signal.signal(number, self._order) for number in ORDERS}
+        earlier_handlers = {number: signal.signal(number, self._order) for number in ORDERS}
         try:
             yield
         finally:
-            for number, handler in before.items():
+            for number, handler in earlier_handlers.items():
                 signal.signal(number, handler)
 
     def _order(self, number: int, frame: FrameType | None) -> None:
@@ -95,13 +100,13 @@ def run_here(run_dir: Path, command: Sequence[str], *, processes: int, port: int
     which a run has ended or is running.
     """
     arguments = ["benchmark", *command, "--run-dir", str(run_dir)]
-    place = OneMachine(arguments, processes=processes, port=port)
+    machines = OneMachine(arguments, processes=processes, port=port)
     try:
-        with alone_in(run_dir, place), place.taking_orders():
-            decision = keep_running(run_dir, place)
+        with alone_in(run_dir, machines), machines.taking_orders():
+            decision = keep_running(run_dir, machines)
     except Refused as refused:
         raise InputError(str(refused)) from None
-    if place.ordered == ORDERS[signal.SIGINT] and decision.status == INTERRUPTED:
+    if machines.ordered == ORDERS[signal.SIGINT] and decision.status == INTERRUPTED:
         return Decision("stop", BY_CTRL_C, decision.reason)
     return decision
 

@@ -35,32 +35,30 @@ def status(paths: Sequence[Path], *, as_json: bool, follow: bool) -> None:
     """
     folders = run_folders(paths)
     while True:
-        found = [read_status(folder) for folder in folders]
-        print(json.dumps(_as_json(found)) if as_json else _text(found), flush=True)
-        if not follow or not any(run.state in ("running", "starting again", "waiting") for run in found):
+        runs = [read_status(folder) for folder in folders]
+        print(json.dumps(_as_json(runs)) if as_json else _text(runs), flush=True)
+        if not follow or not any(run.state in ("running", "starting again", "waiting") for run in runs):
             return
         time.sleep(FOLLOW_S)
 
 
 def run_folders(paths: Sequence[Path]) -> list[Path]:
     """Return the given run folders, and those one level below other folders. Raises InputError if there is none."""
-    found = []
+    folders = []
     for path in paths:
-        inside = sorted(path.iterdir()) if path.is_dir() and not _is_run(path) else [path]
-        found += [folder for folder in inside if _is_run(folder)]
-    if not found:
+        entries = sorted(path.iterdir()) if path.is_dir() and not _is_run(path) else [path]
+        folders += [folder for folder in entries if _is_run(folder)]
+    if not folders:
         raise InputError(f"{', '.join(map(str, paths))}: expected the folder of a run, or a folder of such folders")
-    return found
+    return folders
 
 
 def _is_run(path: Path) -> bool:
     return (path / EVENTS_FILE).is_file() or attempts_folder(path).is_dir()
 
 
-def _text(found: Sequence[RunStatus]) -> str:
-    return (
-        "\n".join(_one(found[0])) if len(found) == 1 else table_text(COLUMNS, [_cells(run) for run in found], right=())
-    )
+def _text(runs: Sequence[RunStatus]) -> str:
+    return "\n".join(_page(runs[0])) if len(runs) == 1 else table_text(COLUMNS, [_cells(run) for run in runs], right=())
 
 
 def _cells(run: RunStatus) -> tuple[str, ...]:
@@ -80,16 +78,16 @@ def _cells(run: RunStatus) -> tuple[str, ...]:
     )
 
 
-def _one(run: RunStatus) -> Iterator[str]:
-    told = dict(zip(COLUMNS[1:], _cells(run)[1:], strict=True))
+def _page(run: RunStatus) -> Iterator[str]:
+    cells = dict(zip(COLUMNS[1:], _cells(run)[1:], strict=True))
     rate = "" if run.tokens_per_s is None else f", {run.tokens_per_s:,.0f} tokens/s"
-    mfu = "" if told["MFU"] == NOTHING else f", MFU {told['MFU']}"
+    mfu = "" if cells["MFU"] == NOTHING else f", MFU {cells['MFU']}"
     heard = "" if run.heard_s is None else f", last heard of at {as_utc(1000 * run.heard_s)}"
     quality = "" if run.log_perplexity is None else f", log perplexity {run.log_perplexity:.4f}"
-    yield f"{run.run_dir}: {told['state']}{heard}"
-    yield f"  step {told['step']}, loss {told['loss']}{quality}; {told['s/step']} s a step{rate}{mfu}"
-    expected = "" if told["expected end"] == NOTHING else f"; the target is expected at {told['expected end']}"
-    yield f"  newest checkpoint after step {told['checkpoint']}{expected}"
+    yield f"{run.run_dir}: {cells['state']}{heard}"
+    yield f"  step {cells['step']}, loss {cells['loss']}{quality}; {cells['s/step']} s a step{rate}{mfu}"
+    expected = "" if cells["expected end"] == NOTHING else f"; the target is expected at {cells['expected end']}"
+    yield f"  newest checkpoint after step {cells['checkpoint']}{expected}"
     yield f"  {headline(run)}: {totals(run)}"
     yield ""
     yield f"  {'time':12}{'':>12}{'share':>8}"
@@ -109,9 +107,9 @@ def _one(run: RunStatus) -> Iterator[str]:
     yield from (f"  {line}" for line in run.remarks)
 
 
-def _as_json(found: Sequence[RunStatus]) -> Any:
+def _as_json(runs: Sequence[RunStatus]) -> Any:
     """Return an object for one run, a list for several."""
-    rows = [_run_as_json(run) for run in found]
+    rows = [_run_as_json(run) for run in runs]
     return rows[0] if len(rows) == 1 else rows
 
 
@@ -142,7 +140,7 @@ def _row_as_json(row: AttemptRow, devices: int | None) -> dict[str, Any]:
         "ended_s": None if row.ended_ms is None else row.ended_ms / 1000,
         "kind": row.kind,
         "where": row.where or None,
-        "reason": row.said or None,
+        "reason": row.reason or None,
         "action": row.action or None,
         "steps": row.steps,
         "steps_lost": row.steps_lost,

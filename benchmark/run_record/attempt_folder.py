@@ -74,8 +74,8 @@ def make_run_folder(run_dir: Path) -> None:
 def all_attempts(run_dir: Path) -> list[Path]:
     """Return the folders of the attempts at a run, the oldest first."""
     folder = attempts_folder(run_dir)
-    found = [entry for entry in folder.iterdir() if entry.is_dir()] if folder.is_dir() else []
-    return sorted(found, key=lambda entry: (_begun_s(entry), entry.name))
+    folders = [entry for entry in folder.iterdir() if entry.is_dir()] if folder.is_dir() else []
+    return sorted(folders, key=lambda entry: (_begun_s(entry), entry.name))
 
 
 def _begun_s(attempt: Path) -> float:

@@ -156,22 +156,22 @@ class Chain:
 
     def counting(self) -> list[Link]:
         """Return the links of the run's final history, without the steps that were lost and made again."""
-        found: list[Link] = []
-        place: int | None = len(self.links) - 1 if self.links else None
-        while place is not None:
-            link = self.links[place]
-            found.append(link)
-            place = self._place(link.record.continues) if isinstance(link.record, BeginRecord) else place - 1
-            if place is not None and place >= link.line - 1:
+        links: list[Link] = []
+        index: int | None = len(self.links) - 1 if self.links else None
+        while index is not None:
+            link = self.links[index]
+            links.append(link)
+            index = self._index(link.record.continues) if isinstance(link.record, BeginRecord) else index - 1
+            if index is not None and index >= link.line - 1:
                 break  # only a forger's begins continue what comes later
-        return found[::-1]
+        return links[::-1]
 
     def by_digest(self, digest: str) -> Link | None:
-        place = self._place(digest)
-        return None if place is None else self.links[place]
+        index = self._index(digest)
+        return None if index is None else self.links[index]
 
-    def _place(self, digest: str) -> int | None:
-        return next((place for place, link in enumerate(self.links) if link.digest == digest), None)
+    def _index(self, digest: str) -> int | None:
+        return next((index for index, link in enumerate(self.links) if link.digest == digest), None)
 
 
 def by_step(links: Sequence[Link], kind: type[Wanted]) -> dict[int, tuple[Link, Wanted]]:
@@ -219,14 +219,14 @@ def _link(number: int, line: bytes, end: int, previous: str) -> Link:
     ``previous``."""
     body = line[:-ENDING_BYTES]
     ending = ENDING.fullmatch(line, len(body))
-    before = re.fullmatch(rb'(.*),"previous":"([0-9a-f]{64})"', body)
-    if len(line) > MOST_LINE_BYTES or ending is None or before is None:
+    parts = re.fullmatch(rb'(.*),"previous":"([0-9a-f]{64})"', body)
+    if len(line) > MOST_LINE_BYTES or ending is None or parts is None:
         raise ValueError("no record that ends in its digest")
     if hashlib.sha256(body).hexdigest().encode() != ending[1]:
         raise ValueError("it was changed since it was written: its digest is another")
-    if before[2].decode() != previous:
+    if parts[2].decode() != previous:
         raise ValueError("it follows another line than the one before it: lines were left out, put in or moved")
-    record = DECODER.decode(before[1] + b"}")  # msgspec's errors are ValueErrors
+    record = DECODER.decode(parts[1] + b"}")  # msgspec's errors are ValueErrors
     return Link(number, end, ending[1].decode(), previous, record)
 
 
@@ -235,29 +235,33 @@ def broken_links(chain: Chain, log: Path | None) -> list[Fault]:
 
     ``log``: None leaves the log out. Raises OSError if the log cannot be read.
     """
-    found = [] if chain.problem is None else [chain.problem]
+    faults = [] if chain.problem is None else [chain.problem]
     if not chain.links and chain.problem is None:
-        found.append(Fault(None, None, "the chain", "no record", "nothing to check"))
-    at = 0
+        faults.append(Fault(None, None, "the chain", "no record", "nothing to check"))
+    step = 0
     for link in chain.links:
         record = link.record
-        due = at + isinstance(record, OptimizerStepRecord)
+        expected_step = step + isinstance(record, OptimizerStepRecord)
         if isinstance(record, BeginRecord):
-            found += _begin_faults(chain, link, record)
-        elif record.step != due:
-            found.append(Fault(link.line, record.step, "number of the step", str(record.step), f"{due} is due"))
-        at = record.step
-    last = chain.links[-1] if chain.links else None
-    if last is not None and isinstance(last.record, EndRecord) and log is not None:
+            faults += _begin_faults(chain, link, record)
+        elif record.step != expected_step:
+            faults.append(
+                Fault(link.line, record.step, "number of the step", str(record.step), f"{expected_step} is due")
+            )
+        step = record.step
+    last_link = chain.links[-1] if chain.links else None
+    if last_link is not None and isinstance(last_link.record, EndRecord) and log is not None:
         content = read_regular(log, MOST_LOG_BYTES)
         digest = hashlib.sha256(content).hexdigest()
-        if digest != last.record.log_sha256:
-            what = f"SHA-256 of {log.name}, the MLPerf log"
-            found.append(Fault(last.line, last.record.step, what, last.record.log_sha256, digest))
-        elif last.previous.encode() not in content:
-            what = f"the chain's digest in {log.name}, the MLPerf log"
-            found.append(Fault(last.line, last.record.step, what, last.previous, "another chain's, or none"))
-    return found
+        if digest != last_link.record.log_sha256:
+            subject = f"SHA-256 of {log.name}, the MLPerf log"
+            faults.append(Fault(last_link.line, last_link.record.step, subject, last_link.record.log_sha256, digest))
+        elif last_link.previous.encode() not in content:
+            subject = f"the chain's digest in {log.name}, the MLPerf log"
+            faults.append(
+                Fault(last_link.line, last_link.record.step, subject, last_link.previous, "another chain's, or none")
+            )
+    return faults
 
 
 def _begin_faults(chain: Chain, link: Link, begin: BeginRecord) -> list[Fault]:
@@ -266,27 +270,29 @@ def _begin_faults(chain: Chain, link: Link, begin: BeginRecord) -> list[Fault]:
     if saved is None:
         return []  # a gap, if it is anything
     if not isinstance(saved.record, CheckpointRecord) or saved.line > link.line or saved.record.step != begin.step:
-        due = f"the record of the checkpoint after {begin.step} steps"
-        return [Fault(link.line, begin.step, "what the attempt continues", f"line {saved.line}", due)]
-    what = "fingerprints of weights and moments of the checkpoint"
-    one, other = ((record.weights, record.moments) for record in (saved.record, begin))
+        expected = f"the record of the checkpoint after {begin.step} steps"
+        return [Fault(link.line, begin.step, "what the attempt continues", f"line {saved.line}", expected)]
+    subject = "fingerprints of weights and moments of the checkpoint"
+    recorded, loaded = ((record.weights, record.moments) for record in (saved.record, begin))
     return (
-        [] if one == other else [Fault(saved.line, begin.step, what, " ".join(one), f"{' '.join(other)} were loaded")]
+        []
+        if recorded == loaded
+        else [Fault(saved.line, begin.step, subject, " ".join(recorded), f"{' '.join(loaded)} were loaded")]
     )
 
 
 def gaps(chain: Chain) -> list[str]:
     """Describe the parts of the run that the chain does not cover; a full disk costs evidence, not the run."""
-    found = []
+    lines = []
     counting = chain.counting()
     if counting and isinstance(counting[0].record, BeginRecord) and counting[0].record.step > 0:
-        found.append(f"the chain begins after {counting[0].record.step} steps: what was before is not in it")
+        lines.append(f"the chain begins after {counting[0].record.step} steps: what was before is not in it")
     if counting and not isinstance(counting[-1].record, EndRecord):
-        found.append("the chain has no end: the run goes on, was killed, or its disk was full")
-    return found
+        lines.append("the chain has no end: the run goes on, was killed, or its disk was full")
+    return lines
 
 
 def printable(text: str) -> str:
     """Return a stranger's text, shortened, with its control characters written out."""
-    shown = text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in shown)
+    excerpt = text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in excerpt)

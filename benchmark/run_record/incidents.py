@@ -71,8 +71,8 @@ def write_incident(attempt: Path, incident: Incident) -> None:
 
 def read_incidents(attempt: Path) -> list[Incident]:
     """Return all incidents of an attempt, the earliest first; damaged files are passed over."""
-    read = [read_record(path, Incident) for path in sorted(attempt.glob(f"rank_*.{INCIDENT_FILE}"))]
-    return sorted((incident for incident in read if incident is not None), key=lambda incident: incident.time_s)
+    records = [read_record(path, Incident) for path in sorted(attempt.glob(f"rank_*.{INCIDENT_FILE}"))]
+    return sorted((incident for incident in records if incident is not None), key=lambda incident: incident.time_s)
 
 
 def first_cause(incidents: list[Incident]) -> Incident | None:
@@ -97,20 +97,20 @@ def did_not_arrive(hanging: list[Incident]) -> list[Incident]:
     the others' steps; in an earlier phase of the step; in no collective. Returns none if no criterion does.
     """
     most_steps = max((incident.steps or 0 for incident in hanging), default=0)
-    last_phase = max((_place(incident.phase) for incident in hanging), default=0)
+    last_phase = max((_phase_index(incident.phase) for incident in hanging), default=0)
     criteria: tuple[Callable[[Incident], bool], ...] = (
-        lambda one: (one.state or "").startswith(("T", "t", "D", "Z")),
-        lambda one: (one.steps or 0) < most_steps,
-        lambda one: _place(one.phase) < last_phase,
-        lambda one: one.waits_in is None,
+        lambda incident: (incident.state or "").startswith(("T", "t", "D", "Z")),
+        lambda incident: (incident.steps or 0) < most_steps,
+        lambda incident: _phase_index(incident.phase) < last_phase,
+        lambda incident: incident.waits_in is None,
     )
     for late in criteria:
-        found = [incident for incident in hanging if late(incident)]
-        if 0 < len(found) < len(hanging) or (found and len(hanging) == 1):
-            return found
+        late_ranks = [incident for incident in hanging if late(incident)]
+        if 0 < len(late_ranks) < len(hanging) or (late_ranks and len(hanging) == 1):
+            return late_ranks
     return []
 
 
-def _place(phase: str) -> int:
+def _phase_index(phase: str) -> int:
     names: tuple[str, ...] = PHASES
     return names.index(phase) if phase in names else 0

@@ -40,20 +40,20 @@ def read_object(path: Path) -> dict[str, Any] | None:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # does not wait as for a pipe
         with os.fdopen(handle, "rb") as file:
             content = file.read(MOST_BYTES + 1)
-        found = json.loads(content) if content and len(content) <= MOST_BYTES else None
+        value = json.loads(content) if content and len(content) <= MOST_BYTES else None
     except (OSError, ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return value if isinstance(value, dict) else None
 
 
 def read_record(path: Path, kind: Callable[..., Record]) -> Record | None:
     """Return the dataclass ``kind`` that :func:`write_object` wrote; None if the file is missing or damaged."""
-    found = read_object(path)
-    if found is None:
+    values = read_object(path)
+    if values is None:
         return None
     try:
         record: Any = kind(
-            **{name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
+            **{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
         )
     except TypeError:
         return None
@@ -65,5 +65,5 @@ def _fits(value: Any, annotation: str) -> bool:
     name, _, or_none = annotation.partition(" | ")
     if value is None:
         return bool(or_none)
-    sound = not isinstance(value, tuple) or all(isinstance(one, str) for one in value)
+    sound = not isinstance(value, tuple) or all(isinstance(item, str) for item in value)
     return sound and isinstance(value, TYPES.get(name, str))

@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmark.config.run_config import RunConfig
 from benchmark.launch import keep_running as launcher
-from benchmark.launch.keep_running import RunPlace, environment_of, keep_running
+from benchmark.launch.keep_running import RunMachines, environment_of, keep_running
 from benchmark.launch.next_attempt import Decision, PastAttempt, past_attempt
 from benchmark.run_record.attempt_folder import all_attempts
 from benchmark.run_record.checkpoint_list import newest_checkpoint
@@ -36,7 +36,7 @@ SAID = ("*.log", "*.txt", "*.json")
 
 
 @dataclass
-class Disturbed(RunPlace):
+class Disturbed(RunMachines):
     """A run and what disturbs it, as a place to start processes in."""
 
     config: RunConfig

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmark.launch.keep_running import Refused, RunPlace, alone_in, environment_of, keep_running, say
+from benchmark.launch.keep_running import Refused, RunMachines, alone_in, environment_of, keep_running, say
 from benchmark.launch.next_attempt import INTERRUPTED, Decision
 from benchmark.launch.slurm.job_options import JobOptions
 from benchmark.launch.slurm.job_steps import JobSteps
@@ -44,7 +44,7 @@ TO_BE_REQUEUED_S = 300
 
 
 @dataclass
-class SlurmJob(RunPlace):
+class SlurmJob(RunMachines):
     options: JobOptions
     _srun: subprocess.Popen[bytes] | None = None
     _sentinel: subprocess.Popen[bytes] | None = None
@@ -69,8 +69,8 @@ class SlurmJob(RunPlace):
         self.steps.fit_cluster(self.nodes.names)
         self.steps.check_interpreter(len(self.nodes.names))
 
-    def runs(self, other: str, *, holds_lock: bool) -> bool:
-        kind, _, number = other.partition(" ")
+    def runs(self, holder: str, *, holds_lock: bool) -> bool:
+        kind, _, number = holder.partition(" ")
         return is_running(number) if kind == "job" and number.isdigit() else holds_lock
 
     def choose(self, exclude: tuple[str, ...]) -> Decision | None:
@@ -80,27 +80,27 @@ class SlurmJob(RunPlace):
             self.nodes.wait_for_steps()  # look() has looked after the attempt
         else:
             self.nodes.look(probe=False)
-        up, needed = self.nodes.up, self.steps.needed
-        fine = [node for node in up if node not in self._excluded]
-        again = [node for node in up if node in self._excluded][: max(0, needed - len(fine))]
-        self._used = [node for node in up if node in fine or node in again][:needed]
-        if len(self._used) == needed:
+        up, nodes_of_run = self.nodes.up, self.steps.nodes_of_run
+        sound_nodes = [node for node in up if node not in self._excluded]
+        suspects = [node for node in up if node in self._excluded][: max(0, nodes_of_run - len(sound_nodes))]
+        self._used = [node for node in up if node in sound_nodes or node in suspects][:nodes_of_run]
+        if len(self._used) == nodes_of_run:
             self._keep_sentinel()
             return None
         lost = ", ".join(self.nodes.down)
-        words = f"{len(up)} of {len(self.nodes.names)} nodes are left, the run takes {needed} (failed: {lost})"
-        say(words)
-        return Decision("requeue", INTERRUPTED, words)
+        reason = f"{len(up)} of {len(self.nodes.names)} nodes are left, the run takes {nodes_of_run} (failed: {lost})"
+        say(reason)
+        return Decision("requeue", INTERRUPTED, reason)
 
     def look(self) -> tuple[int, tuple[str, ...]]:
         self.nodes.look(probe=True)
         suspects = sum(node in self._excluded for node in self.nodes.up)
-        return len(self.nodes.up) - self.steps.needed - suspects, tuple(self.nodes.down)
+        return len(self.nodes.up) - self.steps.nodes_of_run - suspects, tuple(self.nodes.down)
 
     def time_is_up(self) -> bool:
         """Return whether less than the margin is left."""
-        left = seconds_left(self.number)
-        return left is not None and left <= 60 * self.options.margin_minutes
+        seconds = seconds_left(self.number)
+        return seconds is not None and seconds <= 60 * self.options.margin_minutes
 
     def may_start_again(self) -> bool:
         return not self.time_is_up()
@@ -109,7 +109,7 @@ class SlurmJob(RunPlace):
         """Have a sentinel on the last node that is up: it ends the job if this node, the first, is lost."""
         node = self.nodes.up[-1]
         alive = self._sentinel is not None and self._sentinel.poll() is None
-        if node == self.steps.here or (alive and node == self._sentinel_on):
+        if node == self.steps.this_node or (alive and node == self._sentinel_on):
             return
         if self._sentinel is not None and alive:
             self._sentinel.kill()
@@ -125,37 +125,37 @@ class SlurmJob(RunPlace):
         say(f"attempt {attempt}: {' '.join(self._used)}")
         with log.open("ab") as errors:
             self._launch(attempt, errors)
-            alarm, alarmed, asked = log.with_name(ALARM_FILE), 0.0, time.monotonic()
+            alarm, alarmed_s, asked_s = log.with_name(ALARM_FILE), 0.0, time.monotonic()
             assert self._srun is not None
             while True:
                 with suppress(subprocess.TimeoutExpired):
                     status = self._srun.wait(LOOK_S)
                     break
-                now = time.monotonic()
-                if now - asked > ASK_S:
-                    asked = now
+                clock_s = time.monotonic()
+                if clock_s - asked_s > ASK_S:
+                    asked_s = clock_s
                     if self.time_is_up():  # each time: a process that was just starting did not hear it
                         minutes = self.options.margin_minutes
                         say(f"time is up in {minutes} minutes or less: asking the run to save and stop")
                         self._signal(signal.SIGUSR2)
-                alarmed = alarmed or (now if alarm.exists() else 0.0)
-                if alarmed and now - alarmed > ALARM_S:
+                alarmed_s = alarmed_s or (clock_s if alarm.exists() else 0.0)
+                if alarmed_s and clock_s - alarmed_s > ALARM_S:
                     say("srun does not end after its processes failed: ended by force")
                     self._srun.kill()
         self._srun = None
         return 128 - status if status < 0 else status
 
     def _launch(self, attempt: str, errors: Any) -> None:
-        first, given = self._used[0], self.options.address
-        if given is None or (given in self.nodes.names and given != first):
+        first_node, address = self._used[0], self.options.address
+        if address is None or (address in self.nodes.names and address != first_node):
             # with one node nobody outside it needs to reach the meeting point
-            given = "localhost" if len(self._used) == 1 else self.nodes.address(first)
+            address = "localhost" if len(self._used) == 1 else self.nodes.address(first_node)
         # An earlier attempt's port may be held for a while, by the system or by a process that is dying.
         port = 20000 + (int(self.number) + 1009 * self._started) % 10000
         if self.options.port is not None:
             port = self.options.port + self._started % 100
         variables = {**os.environ, **environment_of(attempt, self.number)}
-        variables.update(MASTER_ADDR=given, MASTER_PORT=str(port))
+        variables.update(MASTER_ADDR=address, MASTER_PORT=str(port))
         if (submitted := submitted_s(self.number)) is not None:
             variables["SUBMITTED_S"] = f"{submitted:.0f}"
         words = self.steps.run_line(self._used)
@@ -175,8 +175,8 @@ class SlurmJob(RunPlace):
 
     def _on_usr2(self) -> None:
         """Ask the run to save and stop: for Slurm, some time before the job's end, or for a person."""
-        left = seconds_left(self.number)
-        if left is not None and 60 * self.options.margin_minutes < left < SLURMS_WARNING_S:
+        seconds = seconds_left(self.number)
+        if seconds is not None and 60 * self.options.margin_minutes < seconds < SLURMS_WARNING_S:
             return  # Slurm's warning; what is asked for at the margin itself comes then
         self.ordered = self.ordered or "SIGUSR2"
         say("SIGUSR2: asking the run to save and stop")
@@ -224,8 +224,8 @@ def _train(job: SlurmJob) -> int:
     options, number, restarts = job.options, job.number, os.environ.get("SLURM_RESTART_COUNT", "0")
     with alone_in(job.run_dir, job):
         if restarts == "0" and job.time_is_up():
-            left = seconds_left(number)
-            raise Refused(f"the job's time is up in {left} s, within EXIT_MARGIN_MINUTES={options.margin_minutes}")
+            seconds = seconds_left(number)
+            raise Refused(f"the job's time is up in {seconds} s, within EXIT_MARGIN_MINUTES={options.margin_minutes}")
         new = options.new_snapshot and restarts == "0"
         job.steps.code = run_from_snapshot(options.repository, job.run_dir, new=new, more_files=options.snapshot_files)
         job.prepare()
@@ -233,9 +233,9 @@ def _train(job: SlurmJob) -> int:
         job.steps.write_plan()
         if options.chain:
             script = [str(job.steps.code / "run_gpt3.sh"), *options.script]
-            more = [f"--chdir={options.repository}", f"--ntasks-per-node={options.devices}"]
-            more += [f"--nodes={len(job.nodes.names)}", *options.chain_options]
-            queue_next_job(number, job.run_dir, script, more)
+            sbatch_options = [f"--chdir={options.repository}", f"--ntasks-per-node={options.devices}"]
+            sbatch_options += [f"--nodes={len(job.nodes.names)}", *options.chain_options]
+            queue_next_job(number, job.run_dir, script, sbatch_options)
         decision = keep_running(job.run_dir, job)
     if job.ordered == "SIGTERM":
         say("ended by SIGTERM: scancel, preemption or requeue; the same command goes on from the last checkpoint")

@@ -93,7 +93,7 @@ def whole_number(text: str) -> int:
     return int(text)
 
 
-def one(text: str) -> bool:
+def is_one(text: str) -> bool:
     """Parse a switch that only "1" turns on."""
     return text == "1"
 
@@ -175,7 +175,7 @@ VARIABLES = (
         sets="margin_minutes",
         parse=whole_number,
     ),
-    JobVariable("CHAIN", "1: while this job runs, the next one waits in the queue", "0", sets="chain", parse=one),
+    JobVariable("CHAIN", "1: while this job runs, the next one waits in the queue", "0", sets="chain", parse=is_one),
     JobVariable(
         "CHAIN_OPTIONS", "more options of sbatch for that one, separated by spaces", sets="chain_options", parse=words
     ),
@@ -184,7 +184,7 @@ VARIABLES = (
         "1: run the code as it is now, not as it was when the run began",
         "0",
         sets="new_snapshot",
-        parse=one,
+        parse=is_one,
     ),
     JobVariable(
         "SNAPSHOT_FILES",
@@ -202,7 +202,7 @@ VARIABLES = (
         sets="port",
         parse=whole_number,
     ),
-    JobVariable("DRY_RUN", "1: print what would run, and do nothing", "0", sets="dry_run", parse=one),
+    JobVariable("DRY_RUN", "1: print what would run, and do nothing", "0", sets="dry_run", parse=is_one),
 )
 
 

@@ -31,13 +31,13 @@ FREE_TEXT = re.compile(r"^\s*(SubmitLine|Comment|AdminComment|SystemComment|Extr
 
 
 class JobSteps:
-    """Start the processes of a job. ``needed`` is the number of nodes that the run takes."""
+    """Start the processes of a job. ``nodes_of_run`` is the number of nodes that the run takes."""
 
     def __init__(self, options: JobOptions) -> None:
         self._options, self._number = options, os.environ.get("SLURM_JOB_ID", "0")
-        self.here = os.environ.get("SLURMD_NODENAME", "")
+        self.this_node = os.environ.get("SLURMD_NODENAME", "")
         self.code = options.code
-        self.needed = options.nodes or int(os.environ.get("SLURM_JOB_NUM_NODES") or 64)
+        self.nodes_of_run = options.nodes or int(os.environ.get("SLURM_JOB_NUM_NODES") or 64)
         self._bind = [f"--cpu-bind={options.cpu_bind}"]
         self._gpus = self._gpu_options("")
         self._device = ""
@@ -53,25 +53,32 @@ class JobSteps:
     def run_line(self, nodes: Sequence[str]) -> list[str]:
         """Return the srun command that starts the run's processes on ``nodes``; empty: where Slurm likes."""
         devices, cores = self._options.devices, os.environ.get("SLURM_CPUS_PER_TASK")
-        words = ["srun", "--kill-on-bad-exit=1", "--wait=60", "--overlap", "--no-kill=off", f"--nodes={self.needed}"]
-        words += [f"--ntasks={self.needed * devices}", f"--ntasks-per-node={devices}", "--distribution=block"]
+        words = [
+            "srun",
+            "--kill-on-bad-exit=1",
+            "--wait=60",
+            "--overlap",
+            "--no-kill=off",
+            f"--nodes={self.nodes_of_run}",
+        ]
+        words += [f"--ntasks={self.nodes_of_run * devices}", f"--ntasks-per-node={devices}", "--distribution=block"]
         words += [f"--nodelist={','.join(nodes)}"] if nodes else []
         words += self._bind + ([f"--cpus-per-task={cores}"] if cores else []) + self._gpus + self._in_container()
         return [*words, "bash", "-c", TASK, "-", self._options.python, "-u", *self.benchmark(self._options.command)]
 
     def benchmark(self, command: str) -> list[str]:
         """Return a command about this run, as Python's arguments."""
-        sizes = ["--nodes", str(self.needed), "--devices-per-node", str(self._options.devices)]
+        sizes = ["--nodes", str(self.nodes_of_run), "--devices-per-node", str(self._options.devices)]
         return ["-m", "benchmark", command, self._options.benchmark, *sizes, *self._options.command_options]
 
-    def beside(self, *words: str) -> subprocess.Popen[bytes]:
+    def start_single(self, *words: str) -> subprocess.Popen[bytes]:
         """Start a process on this node, in the container where there is one."""
-        before: list[str] = []
+        srun: list[str] = []
         if self._options.container != "none":
-            where = ["--job-name=beside", "--nodes=1", "--ntasks=1", f"--nodelist={self.here}"]
-            before = ["srun", *ONE_PER_NODE, *where, *self._gpus, *self._in_container()]
+            where = ["--job-name=beside", "--nodes=1", "--ntasks=1", f"--nodelist={self.this_node}"]
+            srun = ["srun", *ONE_PER_NODE, *where, *self._gpus, *self._in_container()]
         quiet = subprocess.DEVNULL
-        return subprocess.Popen([*before, *words], cwd=self.code, stdin=quiet, stdout=subprocess.PIPE, stderr=quiet)
+        return subprocess.Popen([*srun, *words], cwd=self.code, stdin=quiet, stdout=subprocess.PIPE, stderr=quiet)
 
     def check_interpreter(self, allocated: int) -> None:
         """Count the nodes that the run takes of ``allocated`` ones.
@@ -79,30 +86,30 @@ class JobSteps:
         Raises Refused, in one line, for what would make 512 processes fail the same way, and for too few nodes.
         """
         options = self._options
-        check = str(self.code / "benchmark" / "planning" / "preflight" / "interpreter_check.py")
+        check_script = str(self.code / "benchmark" / "planning" / "preflight" / "interpreter_check.py")
         words = (options.command, options.benchmark, *options.command_options)
-        checking = self.beside(options.python, check, *words)
-        said = [line.partition(" ") for line in checking.communicate()[0].decode(errors="replace").splitlines()]
-        facts = {name: value for name, _, value in reversed(said)}
-        if checking.returncode:
-            found = facts.get("error:", f"{options.python} does not run (status {checking.returncode})")
-            raise Refused(f"{found}, in CONTAINER {options.container}")
+        check_process = self.start_single(options.python, check_script, *words)
+        answers = [line.partition(" ") for line in check_process.communicate()[0].decode(errors="replace").splitlines()]
+        facts = {name: value for name, _, value in reversed(answers)}
+        if check_process.returncode:
+            problem = facts.get("error:", f"{options.python} does not run (status {check_process.returncode})")
+            raise Refused(f"{problem}, in CONTAINER {options.container}")
         self._device = facts.get("device", "")
-        self.needed = count_nodes(allocated, options.nodes, int(facts.get("nodes", 0)))
+        self.nodes_of_run = count_nodes(allocated, options.nodes, int(facts.get("nodes", 0)))
 
     def note_surroundings(self, nodes: Sequence[str]) -> None:
         """Record what the job runs on; facts that cannot be found out are left out, and stop nothing."""
         restarts = os.environ.get("SLURM_RESTART_COUNT", "0")
         file = snapshot_folder(self._options.run_dir) / f"job_{self._number}_{restarts}"
-        asked: list[list[str]] = [["scontrol", "--version"], ["scontrol", "show", "job", self._number]]
-        asked += [["sinfo", "--Node", "--long", f"--nodes={','.join(nodes)}"], ["scontrol", "show", "topology"]]
-        facts = FREE_TEXT.sub("", "".join(f"{ask(*words)}\n" for words in asked))
+        questions: list[list[str]] = [["scontrol", "--version"], ["scontrol", "show", "job", self._number]]
+        questions += [["sinfo", "--Node", "--long", f"--nodes={','.join(nodes)}"], ["scontrol", "show", "topology"]]
+        facts = FREE_TEXT.sub("", "".join(f"{ask(*words)}\n" for words in questions))
         with suppress(OSError):
             file.with_suffix(".txt").write_text(facts, encoding="utf-8")
         json = str(file.with_suffix(".json"))
-        noting = self.beside(self._options.python, "-m", "benchmark.machine.environment_snapshot", json)
-        noting.communicate()
-        if noting.returncode:
+        snapshot_process = self.start_single(self._options.python, "-m", "benchmark.machine.environment_snapshot", json)
+        snapshot_process.communicate()
+        if snapshot_process.returncode:
             say(f"warning: {json} could not be written")
 
     def write_plan(self) -> None:
@@ -111,7 +118,7 @@ class JobSteps:
         if not file.exists() and self._device == "cuda":
             with suppress(OSError):
                 planning = [self._options.python, *self.benchmark("plan"), "--json"]
-                self.beside("bash", "-c", WRITE_PLAN, str(file), *planning)
+                self.start_single("bash", "-c", WRITE_PLAN, str(file), *planning)
 
     def drop_page_caches(self, nodes: Sequence[str]) -> bool:
         """Drop the page caches of the nodes; return whether it worked on all of them."""
@@ -142,14 +149,14 @@ class JobSteps:
         return [*words, "--container-mounts", mounts, "--container-workdir", str(self.code)]
 
 
-def count_nodes(allocated: int, asked: int | None, of_system: int) -> int:
+def count_nodes(allocated: int, nodes_asked: int | None, of_system: int) -> int:
     """Return the number of nodes that the run takes: all, except those that were asked for as spare ones, or are a few
     more than the system's. Raises Refused if the job has too few."""
-    needed = asked or allocated
-    if not asked and 0 < 8 * (allocated - of_system) <= of_system:
-        needed = of_system
-    if needed > allocated:
-        raise Refused(f"NODES={needed}, but the job has {allocated} nodes: sbatch --nodes={needed} or more")
-    if needed < allocated:
-        say(f"{needed} of {allocated} nodes are used, {allocated - needed} are spare")
-    return needed
+    nodes_of_run = nodes_asked or allocated
+    if not nodes_asked and 0 < 8 * (allocated - of_system) <= of_system:
+        nodes_of_run = of_system
+    if nodes_of_run > allocated:
+        raise Refused(f"NODES={nodes_of_run}, but the job has {allocated} nodes: sbatch --nodes={nodes_of_run} or more")
+    if nodes_of_run < allocated:
+        say(f"{nodes_of_run} of {allocated} nodes are used, {allocated - nodes_of_run} are spare")
+    return nodes_of_run

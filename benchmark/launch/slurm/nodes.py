@@ -24,7 +24,7 @@ def ask(*words: str) -> str:
     """Return the output of a Slurm command; empty if it fails or gives no answer."""
     variables = {**os.environ, "SLURM_TIME_FORMAT": "standard"}
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             words,
             env=variables,
             stdin=subprocess.DEVNULL,
@@ -35,7 +35,7 @@ def ask(*words: str) -> str:
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout.decode(errors="replace").strip() if done.returncode == 0 else ""
+    return process.stdout.decode(errors="replace").strip() if process.returncode == 0 else ""
 
 
 def job_fields(job: str) -> dict[str, str]:
@@ -43,9 +43,9 @@ def job_fields(job: str) -> dict[str, str]:
     return _fields(ask("scontrol", "--oneliner", "show", "job", job))
 
 
-def _fields(said: str) -> dict[str, str]:
+def _fields(answer: str) -> dict[str, str]:
     """Parse "Name=value Name=value"."""
-    pairs = (word.partition("=") for word in said.split())
+    pairs = (word.partition("=") for word in answer.split())
     return {name: value for name, _, value in pairs if value not in ("", "(null)")}
 
 
@@ -57,14 +57,14 @@ def is_running(job: str) -> bool:
 def seconds_left(job: str) -> int | None:
     """Return the seconds until the job's time limit as it is now (it may have been extended); None without a limit or
     answer."""
-    left = ask("squeue", "--noheader", "--job", job, "--format=%L")
-    if left == "INVALID":  # it is over, and Slurm grants a little more
+    answer = ask("squeue", "--noheader", "--job", job, "--format=%L")
+    if answer == "INVALID":  # it is over, and Slurm grants a little more
         return 0
-    if not re.fullmatch(r"(\d+-)?(\d+:){0,2}\d+", left):
+    if not re.fullmatch(r"(\d+-)?(\d+:){0,2}\d+", answer):
         return None
-    days, _, rest = left.rpartition("-")
+    days, _, clock = answer.rpartition("-")
     total = 0
-    for part in rest.split(":"):
+    for part in clock.split(":"):
         total = 60 * total + int(part)
     return 86400 * int(days or 0) + total
 
@@ -93,10 +93,10 @@ class Nodes:
 
     def look(self, *, probe: bool) -> None:
         """Sort the nodes into ``up`` and ``down``; with ``probe``, also check that they run a process."""
-        still = host_names(job_fields(self._job).get("NodeList", ""))  # a node that failed leaves the job
+        allocated = host_names(job_fields(self._job).get("NodeList", ""))  # a node that failed leaves the job
         rows = ask("sinfo", "--noheader", "--Node", f"--nodes={','.join(self.names)}", "--format=%N %T").splitlines()
         bad = {node for node, _, state in (row.strip().partition(" ") for row in rows) if BAD_STATE.search(state)}
-        bad |= {node for node in self.names if still and node not in still}
+        bad |= {node for node in self.names if allocated and node not in allocated}
         up = [node for node in self.names if node not in bad]
         silent = silent_nodes(up) if probe and up else []
         self.up = [node for node in up if node not in silent]
@@ -134,7 +134,7 @@ def silent_nodes(nodes: Sequence[str]) -> list[str]:
     if not _unanswered([_probe(nodes)]):
         return []
     probes = [_probe([node]) for node in nodes]
-    return [nodes[place] for place in _unanswered(probes)]
+    return [nodes[index] for index in _unanswered(probes)]
 
 
 def _probe(nodes: Sequence[str]) -> subprocess.Popen[bytes]:
@@ -145,8 +145,8 @@ def _probe(nodes: Sequence[str]) -> subprocess.Popen[bytes]:
 
 def _unanswered(probes: Sequence[subprocess.Popen[bytes]]) -> list[int]:
     """Return the indices of the probes that fail, or do not end in time."""
-    deadline, found = time.monotonic() + PROBE_S, []
-    for place, probe in enumerate(probes):
+    deadline, failures = time.monotonic() + PROBE_S, []
+    for index, probe in enumerate(probes):
         try:
             failed = probe.wait(max(0.1, deadline - time.monotonic())) != 0
         except subprocess.TimeoutExpired:
@@ -154,5 +154,5 @@ def _unanswered(probes: Sequence[subprocess.Popen[bytes]]) -> list[int]:
             probe.kill()
             probe.wait()
         if failed:
-            found.append(place)
-    return found
+            failures.append(index)
+    return failures

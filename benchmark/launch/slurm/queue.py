@@ -38,8 +38,8 @@ def chain_name(run_dir: Path) -> str:
 def waiting_job(job: str, run_dir: Path) -> str | None:
     """Return the job that waits to go on with this run after ``job``; None if there is none."""
     words = ("squeue", "--noheader", f"--user={getpass.getuser()}", f"--name={chain_name(run_dir)}")
-    found = ask(*words, "--states=PENDING", "--format=%A").split()
-    return next((other for other in found if other != job), None)
+    jobs = ask(*words, "--states=PENDING", "--format=%A").split()
+    return next((number for number in jobs if number != job), None)
 
 
 def queue_next_job(job: str, run_dir: Path, script: Sequence[str], options: Sequence[str]) -> None:
@@ -50,37 +50,37 @@ def queue_next_job(job: str, run_dir: Path, script: Sequence[str], options: Sequ
         say(f"warning: the job cannot be renamed to {name}: no job is queued behind it")
         return
     if (waiting := waiting_job(job, run_dir)) is None:
-        same = ["--parsable", "--dependency=singleton", f"--job-name={name}", *_same_options(job, os.environ)]
+        submit_options = ["--parsable", "--dependency=singleton", f"--job-name={name}", *_same_options(job, os.environ)]
         variables = {key: value for key, value in os.environ.items() if not OWN_VARIABLES.match(key)}
-        done = subprocess.run(
-            ["sbatch", *same, *options, *script],
+        process = subprocess.run(
+            ["sbatch", *submit_options, *options, *script],
             env=variables,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             check=False,
         )
-        said = done.stdout.decode(errors="replace").strip()
-        if done.returncode:
-            say(f"warning: no job is queued behind this one: {' '.join(said.split())}")
+        answer = process.stdout.decode(errors="replace").strip()
+        if process.returncode:
+            say(f"warning: no job is queued behind this one: {' '.join(answer.split())}")
             return
-        waiting = said.splitlines()[-1].partition(";")[0]
+        waiting = answer.splitlines()[-1].partition(";")[0]
     say(f"job {waiting} waits in the queue to go on after this one; touch {run_dir}/exit ends both")
 
 
 def _same_options(job: str, variables: Mapping[str, str]) -> list[str]:
     """Return the options that this job was submitted with."""
     fields = job_fields(job)
-    found = [f"--{option}={fields[name]}" for name, option in FIELDS.items() if name in fields]
+    options = [f"--{option}={fields[name]}" for name, option in FIELDS.items() if name in fields]
     for name, option in (("StdOut", "output"), ("StdErr", "error")):
         if name in fields:  # in the file's name the job's number, where there is one, was %j
             path = Path(fields[name])
-            found.append(f"--{option}={path.with_name(path.name.replace(job, '%j'))}")
+            options.append(f"--{option}={path.with_name(path.name.replace(job, '%j'))}")
     if "TresPerNode" in fields:  # such as gres:gpu:8 or gres/gpu:8
-        found.append(f"--gres={re.sub('gres[:/]', '', fields['TresPerNode'])}")
+        options.append(f"--gres={re.sub('gres[:/]', '', fields['TresPerNode'])}")
     for name, option in (("SLURM_GPUS_PER_TASK", "gpus-per-task"), ("SLURM_CPUS_PER_TASK", "cpus-per-task")):
         if variables.get(name):
-            found.append(f"--{option}={variables[name]}")
-    return found
+            options.append(f"--{option}={variables[name]}")
+    return options
 
 
 def cancel_waiting(job: str, run_dir: Path) -> None:

@@ -23,18 +23,20 @@ LOOKS = 2
 
 
 def watch(job: str, run_dir: Path, look_s: float) -> None:
-    gone = 0
+    misses = 0
     while True:
         time.sleep(look_s)
         fields = job_fields(job)
-        first, nodes = fields.get("BatchHost"), host_names(fields.get("NodeList", ""))
-        if first is None or not nodes:
+        script_node, nodes = fields.get("BatchHost"), host_names(fields.get("NodeList", ""))
+        if script_node is None or not nodes:
             continue  # no answer
-        gone = 0 if first in nodes else gone + 1
-        if gone >= LOOKS:
+        misses = 0 if script_node in nodes else misses + 1
+        if misses >= LOOKS:
             waiting = waiting_job(job, run_dir)
             goes_on = f"in job {waiting}" if waiting else f"when job {job} has come through the queue again"
-            _note(run_dir, job, f"node {first}, on which the job's script ran, is lost: the run goes on {goes_on}")
+            _note(
+                run_dir, job, f"node {script_node}, on which the job's script ran, is lost: the run goes on {goes_on}"
+            )
             if waiting or not _requeue(job):
                 ask("scancel", job)
 

@@ -22,9 +22,9 @@ def timed_lines(run_dir: Path) -> Iterator[None]:
     """Add the time to all output of this process and its children until the block ends; copy it to
     RUN_DIR/slurm_JOB.out."""
     copy = job_log(run_dir, os.environ.get("SLURM_JOB_ID", "0"))
-    before = [os.dup(1), os.dup(2)]
+    streams = [os.dup(1), os.dup(2)]
     reading, writing = os.pipe()
-    passing = threading.Thread(target=_pass_on, args=(os.fdopen(reading, "rb"), before[0], copy), daemon=True)
+    passing = threading.Thread(target=_pass_on, args=(os.fdopen(reading, "rb"), streams[0], copy), daemon=True)
     passing.start()
     for stream in (1, 2):
         os.dup2(writing, stream)
@@ -33,7 +33,7 @@ def timed_lines(run_dir: Path) -> Iterator[None]:
         yield
     finally:
         for stream in (1, 2):
-            os.dup2(before[stream - 1], stream)
+            os.dup2(streams[stream - 1], stream)
         passing.join(10)  # a process that srun has left may hold the other end
 
 

@@ -46,10 +46,10 @@ class Console:
         pass
 
     def _step_line(self, fields: Mapping[str, Any]) -> str:
-        done = fields["steps"] / self._expected
+        share = fields["steps"] / self._expected
         speed = f"{fields['tflops_per_device']:.3g} TFLOP/s" if fields["mfu"] is None else f"MFU {fields['mfu']:.1%}"
         return (
-            f"step {fields['steps']}  {done:.0%}  loss {fields['loss']:.4f}  norm {fields['grad_norm']:.3f}  "
+            f"step {fields['steps']}  {share:.0%}  loss {fields['loss']:.4f}  norm {fields['grad_norm']:.3f}  "
             f"lr {fields['learning_rate']:.2e}  {fields['step_s']:.3g} s  {fields['tokens_per_s']:,.0f} tokens/s  "
             + ("SKIPPED: not finite" if fields["skipped"] else speed)
         )

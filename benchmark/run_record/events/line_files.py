@@ -30,9 +30,9 @@ class LineFile:
     def write(self, text: bytes) -> None:
         """Append a line. Raises OSError, for example for a full disk; the same call again overwrites the part that was
         written."""
-        line, written = text + b"\n", 0
-        while written < len(line):
-            written += os.pwrite(self._handle, line[written:], self.size + written)
+        line, count = text + b"\n", 0
+        while count < len(line):
+            count += os.pwrite(self._handle, line[count:], self.size + count)
         self.size += len(line)
 
     def sync(self) -> None:

@@ -78,8 +78,8 @@ class MlperfLog:
         reports this log's events must make it.
         """
         size, newest = self._on_disk
-        known = next((number for number, event in enumerate(pending, 1) if event is newest), 0)
-        return LogMark(size, tuple(_line(event) for event in pending[known:] if event.mlperf))
+        written_count = next((number for number, event in enumerate(pending, 1) if event is newest), 0)
+        return LogMark(size, tuple(_line(event) for event in pending[written_count:] if event.mlperf))
 
     def write(self, event: Event) -> None:
         """Write an event and wait until it is on the disk. Raises OSError, for example for a full disk; the same call

@@ -82,8 +82,8 @@ PROMETHEUS_S = 5.0
 def figures_of(event: Event) -> dict[Sent, Any]:
     """Return the values of an event's figures, as far as they are known."""
     fields = {"value": event.value, "time_s": event.time_ms / 1000, **event.metadata}
-    found = {figure: fields.get(figure.field) for figure in FIGURES if figure.key == event.key}
-    return {figure: value for figure, value in found.items() if value is not None}
+    values = {figure: fields.get(figure.field) for figure in FIGURES if figure.key == event.key}
+    return {figure: value for figure, value in values.items() if value is not None}
 
 
 class TensorBoard:
@@ -151,10 +151,10 @@ class WeightsAndBiases:
 
     def _opened(self) -> Any:
         """Begin the curve, or go on with the curve of the attempt before."""
-        known = self._run_dir / WANDB_FOLDER / "id"
-        if not known.exists():
-            known.parent.mkdir(exist_ok=True)
-            write_text(known, secrets.token_hex(8))
+        id_file = self._run_dir / WANDB_FOLDER / "id"
+        if not id_file.exists():
+            id_file.parent.mkdir(exist_ok=True)
+            write_text(id_file, secrets.token_hex(8))
         config = read_json(self._run_dir / CONFIG_FILE, dict)
         ours = self._wandb.setup().settings  # what environment variables and W&B's own files say
         settings = self._wandb.Settings(
@@ -166,7 +166,7 @@ class WeightsAndBiases:
             x_disable_stats=True,  # it would ask the devices for their state beside training
         )
         run = self._wandb.init(
-            id=known.read_text(),
+            id=id_file.read_text(),
             resume="allow",
             mode=self._mode,
             dir=str(self._run_dir),
@@ -199,11 +199,11 @@ class PrometheusTextfile:
     def write(self, event: Event) -> None:
         """Update the gauges of an event. Raises OSError, for example if the folder is missing."""
         self._set_active(1)
-        found = figures_of(event)
-        for figure, value in found.items():
+        values = figures_of(event)
+        for figure, value in values.items():
             self._set(figure.gauge, figure.help, value * figure.factor)
         late = self._written_at is None or self._clock() - self._written_at >= PROMETHEUS_S
-        if found and (late or event.key != "step"):
+        if values and (late or event.key != "step"):
             self._publish()
 
     def close(self) -> None:

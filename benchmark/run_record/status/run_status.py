@@ -28,7 +28,7 @@ class AttemptRow:
     "failed" if that is not known; "unknown" if nobody recorded the end; "running" if that attempt is the last."""
     where: str
     """Rank, host and phase of the first incident."""
-    said: str
+    reason: str
     """Text of the launcher's line, or of the first incident."""
     action: str
     """The launcher's decision; empty if it made none."""
@@ -102,8 +102,8 @@ class RunStatus:
 
     @property
     def goodput_without_queue(self) -> float | None:
-        rest = self.whole_ms - self.by_kind["queue"]
-        return self.by_kind["productive"] / rest if rest > 0 else None
+        without_queue_ms = self.whole_ms - self.by_kind["queue"]
+        return self.by_kind["productive"] / without_queue_ms if without_queue_ms > 0 else None
 
     @property
     def device_hours_lost(self) -> float | None:
@@ -141,4 +141,4 @@ def totals(run: RunStatus) -> str:
 
 def words(row: AttemptRow) -> str:
     """Return the text about the end of an attempt."""
-    return shortened(row.said, MOST_LETTERS)
+    return shortened(row.reason, MOST_LETTERS)

@@ -63,22 +63,22 @@ def read_status(run_dir: Path, events: RecordedEvents | None = None) -> RunStatu
     config = read_object(run_dir / CONFIG_FILE) or {}
     heard_s = max(events.times_ms, default=0) / 1000 or None
     steps = events.of("step")
-    last, eta = _last(events, "step"), _last(events, "eta")
-    done = last.number("steps")
+    last_step, eta = _last_event(events, "step"), _last_event(events, "eta")
+    steps_done = last_step.number("steps")
     step_times_s = steps[-LATEST_STEPS:].present_numbers("step_s")
-    expected_s, tokens, target = eta.number("seconds"), last.number("trained_tokens"), eta.number("target_tokens")
+    expected_s, tokens, target = eta.number("seconds"), last_step.number("trained_tokens"), eta.number("target_tokens")
     state = _state(attempts, summary, heard_s, time.time())
     counts = Counter("skipped" if mark.skipped else mark.lost for mark in marks if mark.key == "step")
     return RunStatus(
         run_dir,
         state,
-        step=None if done is None else int(done),
-        steps=round(target * done / tokens) if target and done and tokens else _most_steps(config),
-        loss=last.number("loss"),
-        log_perplexity=_last(events, "evaluation").number("log_perplexity"),
+        step=None if steps_done is None else int(steps_done),
+        steps=round(target * steps_done / tokens) if target and steps_done and tokens else _most_steps(config),
+        loss=last_step.number("loss"),
+        log_perplexity=_last_event(events, "evaluation").number("log_perplexity"),
         step_s=median(step_times_s) if step_times_s else None,
-        tokens_per_s=last.number("tokens_per_s"),
-        mfu=last.number("mfu"),
+        tokens_per_s=last_step.number("tokens_per_s"),
+        mfu=last_step.number("mfu"),
         checkpoint=newest_checkpoint(run_dir),
         expected_end_s=None if expected_s is None or state != "running" else eta.time_ms / 1000 + expected_s,
         heard_s=heard_s,
@@ -92,7 +92,7 @@ def read_status(run_dir: Path, events: RecordedEvents | None = None) -> RunStatu
     )
 
 
-def _last(events: RecordedEvents, key: str) -> RecordedEvent:
+def _last_event(events: RecordedEvents, key: str) -> RecordedEvent:
     """Return the last event of a key; an empty one without any."""
     return next(reversed(events.of(key)), RecordedEvent(0, key, None, {}))
 
@@ -163,7 +163,7 @@ def _rows(attempts: Sequence[Attempt], marks: TimeMarks, *, finished: bool) -> l
                 ended_ms=time_of.ended_ms,
                 kind=printable(kind),
                 where=printable(where),
-                said=printable(reason),
+                reason=printable(reason),
                 action="" if end is None else printable(end.action),
                 steps=time_of.steps,
                 steps_lost=time_of.steps_lost,
@@ -189,8 +189,8 @@ def _how_ended(attempt: Attempt, *, is_last: bool) -> str:
 def _remarks(unsaved: int) -> list[str]:
     if not unsaved:
         return []
-    those = ("step is", "it") if unsaved == 1 else ("steps are", "them")
-    return [f"{unsaved:,} {those[0]} in no whole checkpoint yet: a restart would do {those[1]} again"]
+    words = ("step is", "it") if unsaved == 1 else ("steps are", "them")
+    return [f"{unsaved:,} {words[0]} in no whole checkpoint yet: a restart would do {words[1]} again"]
 
 
 def _most_steps(config: Mapping[str, Any]) -> int | None:

@@ -166,61 +166,63 @@ def wall_time(attempts: Sequence[Attempt]) -> TimeMarks:
     for number in range(len(attempts)):
         for mark in _marks(attempts, number, next_begin_ms[len(attempts) - number - 1]):
             marks.append(mark)
-    went_back = again = math.inf
+    went_back = later_tokens = math.inf
     """Fewest tokens of later restarts, and of later steps: a mark with more was done again."""
     for index in range(len(marks) - 1, -1, -1):
         mark = marks[index]
         if mark.kind in ("productive", "evaluation") and (
-            mark.skipped or went_back < mark.tokens or again <= mark.tokens
+            mark.skipped or went_back < mark.tokens or later_tokens <= mark.tokens
         ):
             marks.lose(index)
         if mark.key in ("restart", "run_start"):
             went_back = min(went_back, mark.tokens)
         elif mark.key == "step":
-            again = min(again, mark.tokens)
+            later_tokens = min(later_tokens, mark.tokens)
     return marks
 
 
-def _marks(attempts: Sequence[Attempt], place: int, next_begin_ms: float | None) -> Iterator[TimeMark]:
+def _marks(attempts: Sequence[Attempt], index: int, next_begin_ms: float | None) -> Iterator[TimeMark]:
     """Yield the marks of an attempt. ``next_begin_ms``: first event of the attempts after it."""
-    attempt = attempts[place]
-    before = attempts[place - 1] if place else None
+    attempt = attempts[index]
+    previous = attempts[index - 1] if index else None
     opened = attempt.events[0].time_ms if attempt.events else None
-    gap: Kind = "idle" if before is None or before.end is not None else "unknown"
+    gap: Kind = "idle" if previous is None or previous.end is not None else "unknown"
     start = attempt.start
     if start is not None:
-        same_job = before is not None and before.start is not None and before.start.submitted_s == start.submitted_s
+        same_job = (
+            previous is not None and previous.start is not None and previous.start.submitted_s == start.submitted_s
+        )
         if start.submitted_s is not None and not same_job:
-            yield TimeMark(_within(start.submitted_s, opened), gap, place)
+            yield TimeMark(_within(start.submitted_s, opened), gap, index)
             gap = "queue"
-        yield TimeMark(_within(start.launched_s or start.started_s, opened), gap, place)
+        yield TimeMark(_within(start.launched_s or start.started_s, opened), gap, index)
         gap = "start"
     if opened is not None:
-        yield TimeMark(opened, gap, place)
+        yield TimeMark(opened, gap, index)
     doing: Kind = "init" if attempt.events else "start"
     for event in attempt.events[1:].of(*MARKED):
         if event.key in DURATIONS:
             field, kind = DURATIONS[event.key]
             seconds, tokens = event.number(field) or 0.0, event.number("trained_tokens")
-            yield TimeMark(event.time_ms - 1000 * seconds if 0 < seconds < 1e9 else event.time_ms, doing, place)
+            yield TimeMark(event.time_ms - 1000 * seconds if 0 < seconds < 1e9 else event.time_ms, doing, index)
             skipped = event.fields.get("skipped") is True
-            yield TimeMark(event.time_ms, kind, place, event.key, math.nan if tokens is None else tokens, skipped)
+            yield TimeMark(event.time_ms, kind, index, event.key, math.nan if tokens is None else tokens, skipped)
         elif event.key in ("run_start", "restart"):
-            yield TimeMark(event.time_ms, doing, place, event.key, event.number("step") or 0.0)
+            yield TimeMark(event.time_ms, doing, index, event.key, event.number("step") or 0.0)
         elif event.key == "run_stop":
             hung = attempt.cause is not None and attempt.cause.kind == "hang"
             yield TimeMark(
-                event.time_ms, "hang" if hung else "other" if attempt.cause is None else "lost", place, event.key
+                event.time_ms, "hang" if hung else "other" if attempt.cause is None else "lost", index, event.key
             )
             doing = "stop"
         elif event.key in TRAINING and doing == "init":
-            yield TimeMark(event.time_ms, doing, place, event.key)
+            yield TimeMark(event.time_ms, doing, index, event.key)
         if event.key in TRAINING:
             doing = "other"
-    yield from _leaving(attempt, place, doing, next_begin_ms)
+    yield from _leaving(attempt, index, doing, next_begin_ms)
 
 
-def _leaving(attempt: Attempt, place: int, doing: Kind, after_ms: float | None) -> Iterator[TimeMark]:
+def _leaving(attempt: Attempt, index: int, doing: Kind, after_ms: float | None) -> Iterator[TimeMark]:
     """Yield the marks from the last event of an attempt to its end, as far as that is known.
 
     No mark is later than the next attempt's first event, ``after_ms``.
@@ -229,14 +231,14 @@ def _leaving(attempt: Attempt, place: int, doing: Kind, after_ms: float | None) 
     cut_off: Kind = "lost" if doing == "other" else doing
     if cause is None:
         if attempt.events:
-            yield TimeMark(attempt.events[-1].time_ms, doing, place)
+            yield TimeMark(attempt.events[-1].time_ms, doing, index)
     elif cause.kind == "hang":
-        yield TimeMark(_within(ended.ended_s if ended else cause.time_s, after_ms), "hang", place)
+        yield TimeMark(_within(ended.ended_s if ended else cause.time_s, after_ms), "hang", index)
     else:
-        yield TimeMark(_within(cause.time_s, after_ms), cut_off, place)
+        yield TimeMark(_within(cause.time_s, after_ms), cut_off, index)
         cut_off = "stop"
     if ended is not None:
-        yield TimeMark(_within(ended.ended_s, after_ms), cut_off, place)
+        yield TimeMark(_within(ended.ended_s, after_ms), cut_off, index)
 
 
 def _within(seconds: float, latest_ms: float | None) -> float:

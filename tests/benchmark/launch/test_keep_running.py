@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.launch.keep_running import Refused, RunPlace, alone_in, keep_running, patiently
+from benchmark.launch.keep_running import Refused, RunMachines, alone_in, keep_running, patiently
 from benchmark.launch.next_attempt import Decision
 from benchmark.run_record.attempt_folder import all_attempts, read_ending
 from benchmark.run_record.incidents import own_incident, write_incident
 
 
 @dataclass
-class Practice(RunPlace):
+class Practice(RunMachines):
     """A place in which ``during(attempt's folder)`` is all that an attempt does."""
 
     during: Callable[[Path], int]
@@ -25,7 +25,7 @@ class Practice(RunPlace):
     running: bool = False
     chosen: list[tuple[str, ...]] = field(default_factory=list)
 
-    def runs(self, other: str, *, holds_lock: bool) -> bool:
+    def runs(self, holder: str, *, holds_lock: bool) -> bool:
         return self.running or holds_lock
 
     def choose(self, exclude: tuple[str, ...]) -> Decision | None:

@@ -65,7 +65,7 @@ class Case:
     stopped: StopNote | None = None
     finished: str | None = None
     """Status in summary.json."""
-    known: bool = True
+    is_explained: bool = True
     facts: dict[str, Any] = field(default_factory=dict)
     """More that the launcher knows."""
 
@@ -77,15 +77,15 @@ STUCK = tuple(Past(resumed_at=8) for _ in range(5))
 CASES = {
     "killed": Case((Past(),), "again", f"{DEAD_LINE}; starting again from step 8 on"),
     "killed before a checkpoint": Case((Past(),), "again", "starting again from the initial checkpoint", saved=None),
-    "no word": Case((Past(None),), "again", "ended with status 1 and left no word", status=1, known=False),
-    "no attempt": Case((), "again", status=1, known=False),
+    "no word": Case((Past(None),), "again", "ended with status 1 and left no word", status=1, is_explained=False),
+    "no attempt": Case((), "again", status=1, is_explained=False),
     # bad input
     "bad input": Case((Past(REFUSED),), "stop", "--x is missing", status=2, ends=2),
     "refused twice": Case((Past(None, status=2), Past(None)), "stop", "and left no word, twice: an option or an",
-                          status=2, ends=2, known=False),
-    "refused after another failure": Case((Past(None, status=1), Past(None)), "again", status=2, known=False),
-    "another failure after a refusal": Case((Past(None, status=2), Past(None)), "again", status=1, known=False),
-    "refused after an incident": Case((Past(DEAD, status=2), Past(None)), "again", status=2, known=False),
+                          status=2, ends=2, is_explained=False),
+    "refused after another failure": Case((Past(None, status=1), Past(None)), "again", status=2, is_explained=False),
+    "another failure after a refusal": Case((Past(None, status=2), Past(None)), "again", status=1, is_explained=False),
+    "refused after an incident": Case((Past(DEAD, status=2), Past(None)), "again", status=2, is_explained=False),
     "did not meet": Case((Past(of("meeting")),), "again", status=2),
     "refused after a good beginning": Case((Past(), Past(REFUSED)), "again", status=2, facts={"follows": True}),
     "refused in another job": Case((Past(), Past(REFUSED)), "stop", status=2),
@@ -101,7 +101,7 @@ CASES = {
     "not saved": Case((), "requeue", "stopped, and not saved: time limit", status=75,
                       stopped=StopNote("time limit", 12, saved=False)),
     "stopped without a note": Case((), "requeue", status=75),
-    "note of an earlier stop": Case((NEVER_BEGAN,), "again", status=1, stopped=EXIT, known=False),
+    "note of an earlier stop": Case((NEVER_BEGAN,), "again", status=1, stopped=EXIT, is_explained=False),
     "note, and a failure": Case((Past(),), "again", stopped=EXIT),
     "SIGTERM that the job did not get": Case((Past(None),), "again", "this job got none, as when srun", status=143,
                                              exclude=("n2",), stopped=SIGTERM, facts=LOST),
@@ -119,8 +119,8 @@ CASES = {
     "no progress in 4": Case(STUCK[1:], "again"),
     "no progress in 5": Case(STUCK, "stop", "no progress in 5 attempts: given up", ends=137),
     "progress": Case(STUCK, "again", saved=16),
-    "four never began": Case((Past(), *[NEVER_BEGAN] * 4), "again", status=1, known=False),
-    "five never began": Case((Past(), *[NEVER_BEGAN] * 5), "stop", status=1, known=False),
+    "four never began": Case((Past(), *[NEVER_BEGAN] * 4), "again", status=1, is_explained=False),
+    "five never began": Case((Past(), *[NEVER_BEGAN] * 5), "stop", status=1, is_explained=False),
     "interruptions are no failures": Case((*[Past(None, 8, status=75)] * 5, Past(resumed_at=8)), "again"),
     # machines
     "lost node": Case((Past(of("lost connection")),), "again", "node n3 is lost: rank ", exclude=("n3",),
@@ -151,7 +151,11 @@ def test_decision(name: str, tmp_path: Path) -> None:
     if case.finished is not None:
         (tmp_path / "summary.json").write_text(json.dumps({"status": case.finished}))
     decision = decide(tmp_path, AttemptOutcome(f"{len(case.past) or 1:04d}", case.status, **case.facts))
-    assert (decision.action, decision.exclude, decision.known) == (case.action, case.exclude, case.known), decision
+    assert (decision.action, decision.exclude, decision.is_explained) == (
+        case.action,
+        case.exclude,
+        case.is_explained,
+    ), decision
     assert case.says in decision.reason
     assert case.ends in (None, decision.status)
 
