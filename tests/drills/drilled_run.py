@@ -19,9 +19,9 @@ from benchmark.launch.keep_running import RunMachines, environment_of, keep_runn
 from benchmark.launch.next_attempt import Decision, PastAttempt, past_attempt
 from benchmark.run_record.attempt_folder import all_attempts
 from benchmark.run_record.checkpoint_list import newest_checkpoint
+from benchmark.run_record.events.mllog import LogEvent, read_log
+from benchmark.run_record.events.recorded_events import RecordedEvent, read_events
 from benchmark.run_record.file_names import checkpoint_path
-from benchmark.run_record.mllog import LogEvent, read_log
-from benchmark.run_record.recorded_events import RecordedEvent, read_events
 from benchmark.training.engine.forked_ranks import run_ranks
 from checkpoint_convert.formats.distributed_checkpoint import dcp_arrays
 from foundation.errors import InputError

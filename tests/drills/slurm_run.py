@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmark.run_record.recorded_events import RecordedEvent, read_events
+from benchmark.run_record.events.recorded_events import RecordedEvent, read_events
 from tests.drills.one_machine_cluster import OneMachineCluster
 from tests.support import REPOSITORY
 

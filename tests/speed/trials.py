@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmark.judging.results.subjects import SubmissionPackage
 from benchmark.judging.review.verdict import own_findings
-from benchmark.run_record.mllog import TOKEN
+from benchmark.run_record.events.mllog import TOKEN
 from tests.benchmark.judging.review.fixture import LLAMA_N1, LLAMA_N8, Log, Submission, made_up, with_steps
 from tests.benchmark.judging.review.honest_submissions import HONEST, RESTARTS
 

@@ -13,7 +13,7 @@ from benchmark.judging.report.page_parts import AxisMark, Band, Figure, Line
 from benchmark.judging.report.time_section import Timeline
 from benchmark.judging.results.convergence import ReferencePoint, points_for, prune
 from benchmark.judging.results.run_summary import RunSummary
-from benchmark.run_record.recorded_events import RecordedEvents
+from benchmark.run_record.events.recorded_events import RecordedEvents
 from model.flops import train_flops_per_token
 
 MOST_POINTS = 2000

@@ -15,8 +15,8 @@ from benchmark.judging.results.score import Score, middle_run
 from benchmark.judging.results.subjects import ResultSet, find_subjects
 from benchmark.judging.review.findings import STOPPED, Finding, Severity
 from benchmark.judging.review.verdict import SubjectReview, Verdict, review, subject_review
-from benchmark.run_record.mllog import read_log
-from benchmark.run_record.recorded_events import RecordedEvents
+from benchmark.run_record.events.mllog import read_log
+from benchmark.run_record.events.recorded_events import RecordedEvents
 from foundation.errors import InputError
 from foundation.regular_files import is_regular
 

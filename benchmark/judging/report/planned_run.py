@@ -11,8 +11,8 @@ from typing import Any
 from benchmark.config.accelerators import accelerator_named
 from benchmark.judging.report.judgement import ReportedRun
 from benchmark.judging.report.page_parts import NOTHING, Cell, Row, Section, Table, Words, number
+from benchmark.run_record.events.mllog import as_number
 from benchmark.run_record.file_names import PLAN_FILE
-from benchmark.run_record.mllog import as_number
 from foundation.errors import InputError
 from foundation.file_formats.json_files import read_json
 from foundation.plain_text import shortened

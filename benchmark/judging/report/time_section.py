@@ -12,7 +12,7 @@ from typing import Any
 from benchmark.judging.report.judgement import ReportedRun
 from benchmark.judging.report.page_parts import NOTHING, Bar, BarPart, Cell, Row, Section, Table, Words
 from benchmark.judging.results.recorded_run import RecordedRun
-from benchmark.run_record.recorded_events import RecordedEvent
+from benchmark.run_record.events.recorded_events import RecordedEvent
 from benchmark.run_record.status.run_status import RunStatus, as_utc, device_hours, headline, totals, words
 from benchmark.run_record.status.status_reading import read_status
 from benchmark.run_record.status.wall_time import MEANINGS, Kind

@@ -17,7 +17,7 @@ from typing import Literal
 
 from benchmark.judging.results.judged import GPT3, Judged
 from benchmark.judging.results.run_summary import RunSummary
-from benchmark.run_record.mllog import as_number
+from benchmark.run_record.events.mllog import as_number
 from foundation.errors import InputError
 from foundation.regular_files import read_regular
 

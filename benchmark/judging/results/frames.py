@@ -19,9 +19,9 @@ from benchmark.judging.results.recorded_run import read_recorded_run
 from benchmark.judging.results.run_summary import RunSummary
 from benchmark.judging.results.score import Score, run_score, score
 from benchmark.judging.results.subjects import ResultSet
+from benchmark.run_record.events.mllog import MOST_EXACT, ResultLog, as_number, read_log
+from benchmark.run_record.events.recorded_events import read_events
 from benchmark.run_record.file_names import EVENTS_FILE
-from benchmark.run_record.mllog import MOST_EXACT, ResultLog, as_number, read_log
-from benchmark.run_record.recorded_events import read_events
 from foundation.errors import InputError
 from foundation.plain_text import printable, shortened
 from model.flops import train_flops_per_token

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.judging.results.run_summary import RunSummary
+from benchmark.run_record.events.mllog import as_number, read_log
+from benchmark.run_record.events.recorded_events import RecordedEvents, read_events
 from benchmark.run_record.file_names import CONFIG_FILE, EVENTS_FILE, RESULT_FILES, result_name
-from benchmark.run_record.mllog import as_number, read_log
-from benchmark.run_record.recorded_events import RecordedEvents, read_events
 from foundation.errors import InputError
 from foundation.regular_files import children, is_regular, read_regular
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from benchmark.judging.results.judged import JUDGED, Judged, assumed
-from benchmark.run_record.mllog import LogEvent, ResultLog, as_number
+from benchmark.run_record.events.mllog import LogEvent, ResultLog, as_number
 
 STEP_TIMING = ("train_step_timing", "train_step_timing in s")
 """Names under which published logs give the seconds of a training step in tracked_stats (docs/facts/mlperf_review.md

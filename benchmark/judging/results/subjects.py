@@ -21,8 +21,8 @@ from benchmark.judging.results.convergence import (
 from benchmark.judging.results.judged import GPT3, JUDGED, OFFICIAL, Judged, assumed, in_words
 from benchmark.judging.results.run_summary import RunSummary
 from benchmark.judging.results.system_description import SystemDescription, read_system
+from benchmark.run_record.events.mllog import ResultLog, as_number, read_log
 from benchmark.run_record.file_names import RESULT_FILES
-from benchmark.run_record.mllog import ResultLog, as_number, read_log
 from foundation.errors import InputError
 from foundation.regular_files import Entry, children, is_folder, is_regular, read_regular, walk
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from benchmark.judging.results.run_summary import RunSummary
-from benchmark.run_record.mllog import MOST_BYTES, lines_by_number
+from benchmark.run_record.events.mllog import MOST_BYTES, lines_by_number
 from foundation.plain_text import shortened
 from foundation.regular_files import read_regular
 

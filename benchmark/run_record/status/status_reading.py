@@ -10,8 +10,8 @@ from typing import Any
 
 from benchmark.run_record.checkpoint_list import newest_checkpoint
 from benchmark.run_record.endings import ENDINGS
+from benchmark.run_record.events.recorded_events import RecordedEvent, RecordedEvents, read_events
 from benchmark.run_record.file_names import CONFIG_FILE, EVENTS_FILE, SUMMARY_FILE, attempts_folder
-from benchmark.run_record.recorded_events import RecordedEvent, RecordedEvents, read_events
 from benchmark.run_record.small_files import read_object
 from benchmark.run_record.status.run_status import AttemptRow, RunStatus
 from benchmark.run_record.status.wall_time import (

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from benchmark.run_record.attempt_folder import AttemptEnding, AttemptStart, read_ending, read_start
+from benchmark.run_record.events.recorded_events import RecordedEvents
 from benchmark.run_record.file_names import attempt_path, attempts_folder
 from benchmark.run_record.incidents import Incident, first_cause, read_incidents
-from benchmark.run_record.recorded_events import RecordedEvents
 
 Kind = Literal[
     "queue", "start", "init", "productive", "evaluation", "audit", "checkpoint", "lost", "hang", "stop", "idle",

@@ -15,7 +15,7 @@ from typing import Any
 from mlperf_logging.benchmark_meta import get_result_file_counts
 
 from benchmark.judging.results.judged import JUDGED
-from benchmark.run_record.mllog import TOKEN, with_plain_newlines
+from benchmark.run_record.events.mllog import TOKEN, with_plain_newlines
 
 BENCHMARKS = frozenset((*get_result_file_counts("training"), *JUDGED))
 CLOSED_LISTS = {"submission_division": frozenset(("closed", "open")), "submission_benchmark": BENCHMARKS}

@@ -19,7 +19,7 @@ from mlperf_logging.benchmark_meta import get_allowed_benchmarks
 
 from benchmark.judging.results.subjects import SubmissionPackage, names_in
 from benchmark.judging.review.official.log_copies import bounded, copied_log
-from benchmark.run_record.mllog import MOST_BYTES
+from benchmark.run_record.events.mllog import MOST_BYTES
 from foundation.regular_files import Entry, UnfitFile, read_regular
 
 MOST_COPIED = 32 << 20

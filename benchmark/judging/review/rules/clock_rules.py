@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 
 from benchmark.judging.review.findings import Deviation, Run, at
-from benchmark.run_record.mllog import LogEvent
+from benchmark.run_record.events.mllog import LogEvent
 
 INIT_LIMIT_S = {"closed": 30 * 60, "open": 240 * 60}
 """Seconds of initialisation, by division; a run must take strictly less. The rules' text of round 3.0 says 60 min for

@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmark.judging.results.judged import OFFICIAL, Judged
 from benchmark.judging.review.findings import Deviation, Run, at
-from benchmark.run_record.mllog import LogEvent
+from benchmark.run_record.events.mllog import LogEvent
 from foundation.plain_text import shortened
 
 EVENTS_ONCE = ("init_stop", "run_start", "run_stop", "train_samples")

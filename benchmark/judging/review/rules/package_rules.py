@@ -13,7 +13,7 @@ from mlperf_logging.benchmark_meta import get_allowed_benchmarks
 from benchmark.judging.results.judged import OFFICIAL
 from benchmark.judging.results.subjects import SCALING, SubmissionPackage, names_in, subfolders
 from benchmark.judging.review.findings import Deviation, at
-from benchmark.run_record.mllog import TOKEN
+from benchmark.run_record.events.mllog import TOKEN
 from foundation.regular_files import Entry, is_folder, is_regular
 
 UNSAFE = re.compile(r"[*?\[\]{}\\\n\r\"']|^-")

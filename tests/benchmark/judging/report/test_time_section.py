@@ -18,7 +18,7 @@ from benchmark.judging.report.time_section import (
     timeline,
 )
 from benchmark.judging.results.recorded_run import read_recorded_run
-from benchmark.run_record.recorded_events import RecordedEvent
+from benchmark.run_record.events.recorded_events import RecordedEvent
 from benchmark.run_record.status.run_status import RunStatus
 from benchmark.run_record.status.status_reading import read_status
 from tests.benchmark.judging.report.runs import write_run

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmark.judging.results.recorded_run import read_recorded_run, settings
-from benchmark.run_record.recorded_events import RecordedEvents
+from benchmark.run_record.events.recorded_events import RecordedEvents
 from foundation.errors import InputError
 from tests.benchmark.judging.report.runs import MadeRun, write_run
 

@@ -15,6 +15,7 @@ from benchmark.config.system_config import System
 from benchmark.config.systems import SYSTEMS
 from benchmark.judging.results.run_summary import STEP_TIMING, VALIDATION_TIMING, RunSummary
 from benchmark.judging.results.system_description import FIELDS
+from benchmark.run_record.events.mllog import parse_log
 from benchmark.run_record.events.mlperf_log import (
     block_fields,
     log_configuration,
@@ -22,7 +23,6 @@ from benchmark.run_record.events.mlperf_log import (
     logged_progress,
     progress_fields,
 )
-from benchmark.run_record.mllog import parse_log
 
 Record = dict[str, Any]
 START_MS = 1_728_500_000_000

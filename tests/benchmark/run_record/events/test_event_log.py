@@ -9,7 +9,7 @@ from benchmark.run_record.events.event import Event
 from benchmark.run_record.events.event_log import EventLog
 from benchmark.run_record.events.line_files import JsonLines
 from benchmark.run_record.events.mlperf_log import MlperfLog
-from benchmark.run_record.recorded_events import read_events
+from benchmark.run_record.events.recorded_events import read_events
 from tests.benchmark.run_record.events.recorder import Recorder
 
 

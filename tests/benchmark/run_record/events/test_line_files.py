@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmark.run_record.events.line_files import JsonLines, LineFile
-from benchmark.run_record.recorded_events import read_events
+from benchmark.run_record.events.recorded_events import read_events
 from tests.benchmark.run_record.events.recorder import event
 
 

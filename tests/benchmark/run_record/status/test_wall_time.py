@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmark.run_record.attempt_folder import AttemptEnding, AttemptStart
+from benchmark.run_record.events.recorded_events import RecordedEvent, RecordedEvents, events_of
 from benchmark.run_record.incidents import Incident
-from benchmark.run_record.recorded_events import RecordedEvent, RecordedEvents, events_of
 from benchmark.run_record.status.wall_time import MEANINGS, Attempt, attempts_of, wall_time
 
 T0 = 1_700_000_000_000

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from benchmark.run_record.mllog import read_log
+from benchmark.run_record.events.mllog import read_log
 from benchmark.training.observers.spikes import CALM, LEAST, MOST, RECENT, Spike
 from foundation.git import REPOSITORY
 from tests.benchmark.training.observers.false_alarms import KINDS, NORM, Noise, alarms, count_false_alarms

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from benchmark.judging.report.time_section import timeline
 from benchmark.judging.results.recorded_run import read_recorded_run
 from benchmark.run_record.events import event_columns
-from benchmark.run_record.recorded_events import (
+from benchmark.run_record.events.recorded_events import (
     MOST_EVENT_BYTES,
     MOST_LINE_BYTES,
     RecordedEvent,

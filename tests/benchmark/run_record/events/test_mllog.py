@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.run_record import mllog
-from benchmark.run_record.mllog import (
+from benchmark.run_record.events import mllog
+from benchmark.run_record.events.mllog import (
     MOST_BYTES,
     MOST_PROBLEMS,
     ResultLog,
