@@ -23,9 +23,9 @@ def main() -> int | None:
     """Run ``python -m data_prep`` with ``sys.argv``; return the exit status, None for 0."""
     from foundation.cli import Command, run_subcommand
 
-    wanted = [name for name in COMMANDS if name in sys.argv[1:2]]
+    names = [name for name in COMMANDS if name in sys.argv[1:2]]
     commands: dict[str, type[Command]] = {}
-    for name in wanted or COMMANDS:  # one module imports a fraction of what all do
+    for name in names or COMMANDS:  # one module imports a fraction of what all do
         module, kind = COMMANDS[name]
         commands[name] = getattr(importlib.import_module(f"data_prep.{module}"), kind)
     return run_subcommand("data_prep", __doc__, commands)

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from data_prep.corpus.input_files import InputFile, decompressed, described
+from data_prep.corpus.input_files import InputFile, decompressed, describe_inputs
 from foundation.errors import InputError
 
 BLOCK_BYTES = 1 << 21
@@ -32,19 +32,19 @@ def line_blocks(name: str, text: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
     The last line may lack its newline. Raises BadLine, naming the file ``name``, for a line that does not end.
     """
-    number, rest = 1, b""
-    while piece := text.read(BLOCK_BYTES):
-        head, newline, tail = piece.rpartition(b"\n")
+    number, unfinished_line = 1, b""
+    while chunk := text.read(BLOCK_BYTES):
+        head, newline, tail = chunk.rpartition(b"\n")
         if newline:
-            block = rest + head + newline
+            block = unfinished_line + head + newline
             yield number, block
-            number, rest = number + block.count(b"\n"), tail
+            number, unfinished_line = number + block.count(b"\n"), tail
         else:
-            rest += tail
-        if len(rest) > LONGEST_LINE_BYTES:
+            unfinished_line += tail
+        if len(unfinished_line) > LONGEST_LINE_BYTES:
             raise BadLine(f"{name}:{number}: a line of more than {LONGEST_LINE_BYTES} bytes; C4 has none of 1 MB")
-    if rest:
-        yield number, rest
+    if unfinished_line:
+        yield number, unfinished_line
 
 
 def _numbered_lines(first_line: int, block: bytes) -> Iterator[tuple[int, bytes]]:
@@ -68,7 +68,7 @@ def documents_of(file: InputFile | Path) -> Iterator[tuple[bytes, str]]:
 
     Raises BadLine for the first line without a document.
     """
-    file = described([file])[0] if isinstance(file, Path) else file
+    file = describe_inputs([file])[0] if isinstance(file, Path) else file
     with file.open() as source, decompressed(str(file), source) as text:
         for block in line_blocks(str(file), text):
             for number, line in _numbered_lines(*block):

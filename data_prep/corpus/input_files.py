@@ -1,7 +1,8 @@
 """Input files of text, local or at an address: each is identified once, hashed while it is read, and unpacked.
 
-A process that has read from an address cannot be forked (``foundation.network.remote_folder``). So :func:`described`
-asks for addresses in a process of its own, and nothing is read from them before :meth:`InputFile.open`.
+A process that has read from an address cannot be forked (``foundation.network.remote_folder``). So
+:func:`describe_inputs` asks for addresses in a process of its own, and nothing is read from them before
+:meth:`InputFile.open`.
 
 The ending of the name says how a file is packed: ``.gz``, ``.zst`` (needs zstandard), any other file is not packed.
 """
@@ -27,7 +28,7 @@ from foundation.optional_packages import import_optional
 from foundation.outputs.manifest import ASKED_AT_ONCE, Source, source_of
 from foundation.sizes import parse_bytes
 
-Place = Path | Address
+Location = Path | Address
 READ_BYTES = 1 << 18
 ZSTD_READ_BYTES = 1 << 11
 """Packed bytes read at a time: four may become 128 KiB, so the contents of 2 KiB stay below 64 MiB."""
@@ -39,7 +40,7 @@ LARGEST_ZSTD_WINDOW = 1 << 27
 class InputFile:
     """An input file as it was when the command began."""
 
-    place: Place
+    location: Location
     source: Source
     """Name, size and identity of the content."""
     facts: ObjectFacts | None = None
@@ -53,34 +54,34 @@ class InputFile:
     def open(self) -> "HashedFile":
         """Open the file, to be read once. While it is read, InputError is raised if a server fails or the file has
         changed."""
-        if isinstance(self.place, Path):
-            return HashedFile(io.FileIO(self.place))
-        folder = RemoteFolder(self.place, bytes_per_s=self.bytes_per_s)
+        if isinstance(self.location, Path):
+            return HashedFile(io.FileIO(self.location))
+        folder = RemoteFolder(self.location, bytes_per_s=self.bytes_per_s)
         return HashedFile(BlockFile(folder.stream(expected=self.facts)))
 
     def source_now(self) -> Source:
         """Identify the file again. For an address this is the first answer, because a server reports a change at each
         read."""
-        return source_of(self.place) if isinstance(self.place, Path) else self.source
+        return source_of(self.location) if isinstance(self.location, Path) else self.source
 
 
 class BlockFile(io.RawIOBase):
     """Blocks of bytes of any size, as a file that is read once."""
 
     def __init__(self, blocks: Iterator[bytes]) -> None:
-        self._blocks, self._rest = blocks, memoryview(b"")
+        self._blocks, self._unread = blocks, memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: "memoryview") -> int:  # type: ignore[override]
-        while not self._rest:
+        while not self._unread:
             if (block := next(self._blocks, None)) is None:
                 return 0
-            self._rest = memoryview(block)
-        count = min(len(buffer), len(self._rest))
-        buffer[:count] = self._rest[:count]
-        self._rest = self._rest[count:]
+            self._unread = memoryview(block)
+        count = min(len(buffer), len(self._unread))
+        buffer[:count] = self._unread[:count]
+        self._unread = self._unread[count:]
         return count
 
 
@@ -108,7 +109,7 @@ class HashedFile(io.RawIOBase):
         super().close()
 
 
-def parse_inputs(texts: Sequence[str], endpoint_url: str | None = None) -> list[Place]:
+def parse_inputs(texts: Sequence[str], endpoint_url: str | None = None) -> list[Location]:
     """Parse paths and addresses. Raises InputError for an address that cannot be read, and for an ``endpoint_url``
     without any address."""
     if endpoint_url is not None and not any(map(is_address, texts)):
@@ -121,40 +122,42 @@ def parse_inputs(texts: Sequence[str], endpoint_url: str | None = None) -> list[
     ]
 
 
-def described(places: Sequence[Place], *, bandwidth_limit: str | None = None, at_once: int = 1) -> list[InputFile]:
+def describe_inputs(
+    locations: Sequence[Location], *, bandwidth_limit: str | None = None, at_once: int = 1
+) -> list[InputFile]:
     """Identify all inputs as they are now.
 
     ``bandwidth_limit``: a size such as "500MB" that may be read from addresses in a second, divided evenly among the
     ``at_once`` files that are read at the same time. Raises InputError for the first input that is no file or cannot be
     had. Prints a line if a server sends nothing that identifies a file's content.
     """
-    paths = [place for place in places if isinstance(place, Path)]
-    addresses = [place for place in places if isinstance(place, Address)]
+    paths = [location for location in locations if isinstance(location, Path)]
+    addresses = [location for location in locations if isinstance(location, Address)]
     require_files(paths)
     if bandwidth_limit is not None and not addresses:
         raise InputError("--bandwidth-limit is for inputs with an address, of which there is none")
     limit = None if bandwidth_limit is None else parse_bytes(bandwidth_limit, "--bandwidth-limit")
-    each = None if limit is None else limit / max(1, min(at_once, len(addresses)))
+    bytes_per_s = None if limit is None else limit / max(1, min(at_once, len(addresses)))
     with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
         files = {path: InputFile(path, source) for path, source in zip(paths, pool.map(source_of, paths), strict=True)}
     remote = {
-        address: InputFile(address, Source(str(address), 1, facts.bytes, f"etag:{facts.version}"), facts, each)
+        address: InputFile(address, Source(str(address), 1, facts.bytes, f"etag:{facts.version}"), facts, bytes_per_s)
         for address, facts in zip(addresses, facts_of_all(addresses) if addresses else [], strict=True)
     }
-    found = [files[place] if isinstance(place, Path) else remote[place] for place in places]
-    unknown = [file for file in found if file.facts is not None and not file.facts.version]
+    input_files = [files[location] if isinstance(location, Path) else remote[location] for location in locations]
+    unknown = [file for file in input_files if file.facts is not None and not file.facts.version]
     if unknown:
         print(
             f"{unknown[0]}: sends neither ETag nor time of modification, so nobody can say whether it changes "
             f"({len(unknown):,} such files); --md5-list compares what was read",
             file=sys.stderr,
         )
-    return found
+    return input_files
 
 
 def local_paths(files: Sequence[InputFile]) -> list[Path]:
     """Return the paths of the local files."""
-    return [file.place for file in files if isinstance(file.place, Path)]
+    return [file.location for file in files if isinstance(file.location, Path)]
 
 
 def require_files(paths: Sequence[Path]) -> None:
@@ -193,14 +196,14 @@ def decompressed(name: str, file: io.RawIOBase) -> Iterator[BinaryIO]:
 def _zstd_blocks(zstandard: Any, packed: io.BufferedReader) -> Iterator[bytes]:
     """Yield the content of all frames. Unlike zstandard's reader, raise EOFError if a frame is cut off."""
     unpacker = zstandard.ZstdDecompressor(max_window_size=LARGEST_ZSTD_WINDOW)
-    rest = packed.read1(ZSTD_READ_BYTES)
-    while rest:
+    packed_bytes = packed.read1(ZSTD_READ_BYTES)
+    while packed_bytes:
         frame = unpacker.decompressobj()
         while not frame.eof:
-            if not rest:
+            if not packed_bytes:
                 raise EOFError("it ends within a frame")
-            yield frame.decompress(rest)
-            rest = frame.unused_data or packed.read1(ZSTD_READ_BYTES)
+            yield frame.decompress(packed_bytes)
+            packed_bytes = frame.unused_data or packed.read1(ZSTD_READ_BYTES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,6 +219,6 @@ class InputOptions(OutputOptions):
     """Most bytes that this command reads from addresses per second: a size such as 500MB, divided evenly among the
     files that are read at the same time."""
 
-    def places(self) -> Sequence[Place]:
+    def locations(self) -> Sequence[Location]:
         """Return the inputs. Raises InputError for an address that cannot be read."""
         return parse_inputs(self.input, self.endpoint_url)

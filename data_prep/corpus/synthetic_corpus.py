@@ -77,7 +77,7 @@ class _Language:
     adjectives: list[str]
     verbs: list[str]
     people: list[str]
-    places: list[str]
+    towns: list[str]
 
 
 def write_synthetic_corpus(output: Path, *, seed: int, size: CorpusSize, force: bool = False) -> bool:
@@ -128,20 +128,20 @@ def stored_gzip(data: bytes) -> bytes:
 
 
 def _invent(draw: _Draw) -> _Language:
-    seen: set[str] = set()
+    known_words: set[str] = set()
 
     def words(count: int, suffix: str = "", capital: bool = False) -> list[str]:
-        made: list[str] = []
-        while len(made) < count:
+        words_of_kind: list[str] = []
+        while len(words_of_kind) < count:
             syllables = 2 if capital else 1 + draw.below(2)
             word = "".join(
                 ONSETS[draw.below(len(ONSETS))] + VOWELS[draw.below(len(VOWELS))] + CODAS[draw.below(len(CODAS))]
                 for _ in range(syllables)
             )
-            if word not in seen:
-                seen.add(word)
-                made.append((word.capitalize() if capital else word) + suffix)
-        return made
+            if word not in known_words:
+                known_words.add(word)
+                words_of_kind.append((word.capitalize() if capital else word) + suffix)
+        return words_of_kind
 
     return _Language(words(480), words(160), words(160, "ed"), words(120, capital=True), words(60, capital=True))
 
@@ -151,17 +151,17 @@ def _make_documents(draw: _Draw, language: _Language, size: CorpusSize, count: i
         topic = draw.below(16)
         nouns = language.nouns[topic::16]
         people = [language.people[draw.below(len(language.people))] for _ in range(2)]
-        place = draw.zipf(language.places)
+        town = draw.zipf(language.towns)
         half = size.sentences_per_document // 2
         sentences = half + draw.below(2 * half + 1)
         text = []
         for _ in range(sentences):
-            text.append(_sentence(draw, language, nouns, people, place))
+            text.append(_sentence(draw, language, nouns, people, town))
             text.append("\n" if draw.chance(0.2) else " ")
         yield "".join(text).strip()
 
 
-def _sentence(draw: _Draw, language: _Language, nouns: list[str], people: list[str], place: str) -> str:
+def _sentence(draw: _Draw, language: _Language, nouns: list[str], people: list[str], town: str) -> str:
     noun, noun2 = draw.zipf(nouns), draw.zipf(nouns)
     return TEMPLATES[draw.below(len(TEMPLATES))].format(
         noun=noun,
@@ -171,7 +171,7 @@ def _sentence(draw: _Draw, language: _Language, nouns: list[str], people: list[s
         verb=_fitting(draw, noun, language.verbs),
         person=people[0],
         person2=people[1],
-        place=place,
+        place=town,
         year=1800 + draw.below(20) * 10,
         number=2 + draw.below(98),
     )
@@ -179,8 +179,8 @@ def _sentence(draw: _Draw, language: _Language, nouns: list[str], people: list[s
 
 def _fitting(draw: _Draw, noun: str, words: list[str]) -> str:
     """Choose a word that goes with the noun: mostly one of two that are its own."""
-    own = sum(noun.encode()) * 7
-    return words[(own + draw.below(2)) % len(words)] if draw.chance(0.8) else draw.zipf(words)
+    affinity = sum(noun.encode()) * 7
+    return words[(affinity + draw.below(2)) % len(words)] if draw.chance(0.8) else draw.zipf(words)
 
 
 def _json_lines(documents: Iterable[str], shard: int) -> bytes:
@@ -210,8 +210,8 @@ class SyntheticCorpusCommand(OutputOptions):
     """Amount of text."""
 
     def run(self) -> None:
-        made = write_synthetic_corpus(self.output, seed=self.seed, size=self.size, force=self.force)
+        is_new = write_synthetic_corpus(self.output, seed=self.seed, size=self.size, force=self.force)
         self.tell(
-            {"output": str(self.output), "made": made, "shards": self.size.shards},
-            f"{self.output}: {self.size.shards} shards" if made else f"{self.output}: already made",
+            {"output": str(self.output), "made": is_new, "shards": self.size.shards},
+            f"{self.output}: {self.size.shards} shards" if is_new else f"{self.output}: already made",
         )

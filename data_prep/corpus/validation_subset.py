@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from data_prep.corpus.c4 import documents_of
-from data_prep.corpus.input_files import InputFile, InputOptions, described, local_paths, require_files
+from data_prep.corpus.input_files import InputFile, InputOptions, describe_inputs, local_paths, require_files
 from foundation.errors import CheckFailed, InputError
 from foundation.file_formats.json_files import read_bounded
 from foundation.outputs.digest import md5_file
@@ -68,18 +68,20 @@ class ValidationSubsetCommand(InputOptions):
         not in the inputs."""
         lists = [] if self.hash_list is None else [self.hash_list]
         require_files(lists)
-        files = described(self.places(), bandwidth_limit=self.bandwidth_limit)
+        files = describe_inputs(self.locations(), bandwidth_limit=self.bandwidth_limit)
         options = {"count": None if lists else self.count}
         recipe = Recipe("validation-subset", options, [*(file.source for file in files), *map(source_of, lists)])
-        made, inputs = [self.output, hashes_path(self.output)], [*local_paths(files), *lists]
-        with resumable_output(self.output, recipe, paths=made, inputs=inputs, force=self.force) as job:
+        paths, inputs = [self.output, hashes_path(self.output)], [*local_paths(files), *lists]
+        with resumable_output(self.output, recipe, paths=paths, inputs=inputs, force=self.force) as job:
             if job is None:
                 self.tell(None, f"{self.output}: already made from these inputs")
                 return
-            total, chosen = _chosen_by_hash(files, lists[0]) if lists else _evenly_spread(files, self.count)
+            total, documents = _chosen_by_hash(files, lists[0]) if lists else _evenly_spread(files, self.count)
             lines, hashes = job.new_path(), job.new_path()
-            subset = _write_documents(lines, hashes, chosen, total)
-            outputs = {path: (place, md5_file(place)) for path, place in zip(made, (lines, hashes), strict=True)}
+            subset = _write_documents(lines, hashes, documents, total)
+            outputs = {
+                path: (new_path, md5_file(new_path)) for path, new_path in zip(paths, (lines, hashes), strict=True)
+            }
             job.publish(outputs, [*(file.source_now() for file in files), *map(source_of, lists)], asdict(subset))
         self.tell(
             asdict(subset),
@@ -89,12 +91,12 @@ class ValidationSubsetCommand(InputOptions):
         )
 
 
-def _write_documents(lines: Path, hashes: Path, chosen: Iterable[Document], total: int) -> Subset:
+def _write_documents(lines: Path, hashes: Path, documents: Iterable[Document], total: int) -> Subset:
     """Write the documents' lines into one file, their hashes into the other; ``total`` is the number to choose from."""
     lengths: list[int] = []
     text_lines = 0
     with lines.open("wb") as file, hashes.open("w", encoding="ascii") as list_of_hashes:
-        for line, text in chosen:
+        for line, text in documents:
             file.write(line + b"\n")
             list_of_hashes.write(f"{_md5(text)}\n")
             lengths.append(len(text))
@@ -102,7 +104,7 @@ def _write_documents(lines: Path, hashes: Path, chosen: Iterable[Document], tota
     return Subset(len(lengths), total, sum(lengths), text_lines, min(lengths), max(lengths))
 
 
-def chosen_places(total: int, count: int) -> list[int]:
+def chosen_indices(total: int, count: int) -> list[int]:
     """Return the indices that the reference chooses, by its own floating-point steps: they can be one below ``i * total
     // count``.
 
@@ -117,27 +119,27 @@ def chosen_places(total: int, count: int) -> list[int]:
 def _evenly_spread(files: Sequence[InputFile], count: int) -> tuple[int, Iterable[Document]]:
     """Return the number of documents in the files, and an iterator that reads those at the reference's indices."""
     total = sum(1 for _ in _read_documents(files))
-    places = set(chosen_places(total, count))
-    return total, (document for place, document in enumerate(_read_documents(files)) if place in places)
+    indices = set(chosen_indices(total, count))
+    return total, (document for index, document in enumerate(_read_documents(files)) if index in indices)
 
 
 def _chosen_by_hash(files: Sequence[InputFile], hash_list: Path) -> tuple[int, Iterable[Document]]:
     """Return the number of documents in the files, and those that the list names, in its order."""
-    listed = _read_hashes(hash_list)
-    wanted = set(listed)
-    found: dict[str, Document] = {}
+    digests = _read_hashes(hash_list)
+    listed_digests = set(digests)
+    documents: dict[str, Document] = {}
     total = 0
     for document in _read_documents(files):
         total += 1
-        if (digest := _md5(document[1])) in wanted:
-            found.setdefault(digest, document)
-    missing = [digest for digest in listed if digest not in found]
-    if missing:
+        if (digest := _md5(document[1])) in listed_digests:
+            documents.setdefault(digest, document)
+    missing_digests = [digest for digest in digests if digest not in documents]
+    if missing_digests:
         raise CheckFailed(
-            f"{hash_list}: {len(missing):,} of {len(listed):,} documents are not among the {total:,} of the inputs, "
-            f"the first of them {missing[0]}"
+            f"{hash_list}: {len(missing_digests):,} of {len(digests):,} documents are not among the {total:,} of the "
+            f"inputs, the first of them {missing_digests[0]}"
         )
-    return total, [found[digest] for digest in listed]
+    return total, [documents[digest] for digest in digests]
 
 
 def _read_hashes(path: Path) -> list[str]:

@@ -33,22 +33,24 @@ def check_index(data: IndexedDataset) -> int:
             "the benchmark's files have one sequence per document"
         )
     first = 0
-    for ends in data.document_ends.blocks():
-        bad = np.flatnonzero(ends != np.arange(first, first + len(ends)))
-        if len(bad):
-            number = first + int(bad[0])
+    for document_ends in data.document_ends.blocks():
+        bad_ends = np.flatnonzero(document_ends != np.arange(first, first + len(document_ends)))
+        if len(bad_ends):
+            number = first + int(bad_ends[0])
             raise CheckFailed(
-                f"{path}: document {max(0, number - 1)} ends after {ends[bad[0]]} sequences, not {number}"
+                f"{path}: document {max(0, number - 1)} ends after {document_ends[bad_ends[0]]} sequences, not {number}"
             )
-        first += len(ends)
-    found, expected = data.bin_bytes, data.described_bytes
-    if found < expected:
-        detail = f"document {place_of(data, found // data.dtype.itemsize)[0]} is the first that is not whole"
-    elif found > expected:
-        detail = f"{found - expected} bytes follow the last document, number {documents - 1}"
+        first += len(document_ends)
+    bin_bytes, described_bytes = data.bin_bytes, data.described_bytes
+    if bin_bytes < described_bytes:
+        detail = f"document {place_of(data, bin_bytes // data.dtype.itemsize)[0]} is the first that is not whole"
+    elif bin_bytes > described_bytes:
+        detail = f"{bin_bytes - described_bytes} bytes follow the last document, number {documents - 1}"
     else:
-        return expected // data.dtype.itemsize
-    raise CheckFailed(f"{bin_path(data.prefix)}: {found} bytes, but its index describes {expected}; {detail}")
+        return described_bytes // data.dtype.itemsize
+    raise CheckFailed(
+        f"{bin_path(data.prefix)}: {bin_bytes} bytes, but its index describes {described_bytes}; {detail}"
+    )
 
 
 def place_of(data: IndexedDataset, token: int) -> tuple[int, int]:
@@ -82,13 +84,13 @@ def count_tokens(data: IndexedDataset, advance: Meter) -> "pd.Series[int]":
     first = 0
     for tokens in data.ids.blocks():
         if int(tokens.min()) < 0 or int(tokens.max()) >= LARGEST_VOCABULARY:
-            place = int(np.flatnonzero((tokens < 0) | (tokens >= LARGEST_VOCABULARY))[0])
-            document, token = place_of(data, first + place)
+            bad_token = int(np.flatnonzero((tokens < 0) | (tokens >= LARGEST_VOCABULARY))[0])
+            document, token = place_of(data, first + bad_token)
             raise CheckFailed(
-                f"{bin_path(data.prefix)}: document {document}, token {token}: {tokens[place]} is not a token id"
+                f"{bin_path(data.prefix)}: document {document}, token {token}: {tokens[bad_token]} is not a token id"
             )
-        found = np.bincount(tokens)
-        counts[: len(found)] += found
+        block_counts = np.bincount(tokens)
+        counts[: len(block_counts)] += block_counts
         first += len(tokens)
         advance(tokens.nbytes)
     ids = np.flatnonzero(counts)
@@ -100,9 +102,9 @@ def first_at_least(data: IndexedDataset, limit: int) -> tuple[int, int] | None:
     none."""
     first = 0
     for tokens in data.ids.blocks():
-        found = np.flatnonzero(tokens >= limit)
-        if len(found):
-            return place_of(data, first + int(found[0]))
+        beyond = np.flatnonzero(tokens >= limit)
+        if len(beyond):
+            return place_of(data, first + int(beyond[0]))
         first += len(tokens)
     return None
 
@@ -120,51 +122,58 @@ class Difference:
     """Id there in the second dataset; None if the document has ended or does not exist."""
 
 
-def first_difference(one: IndexedDataset, other: IndexedDataset) -> Difference | None:
+def first_difference(first_data: IndexedDataset, second_data: IndexedDataset) -> Difference | None:
     """Find the first document, and the first token in it, that differs between two datasets; None if they are equal."""
-    token = _first_unequal(one.ids.blocks(), other.ids.blocks())
-    document = _first_unequal(one.sizes.blocks(), other.sizes.blocks())
+    token = _first_unequal(first_data.ids.blocks(), second_data.ids.blocks())
+    document = _first_unequal(first_data.sizes.blocks(), second_data.sizes.blocks())
     if token is not None:
         # Up to there the ids are the same: where the lengths are as well, the place is the same in both.
-        longer = max((one, other), key=lambda data: len(data.ids))
+        longer = max((first_data, second_data), key=lambda data: len(data.ids))
         in_document = place_of(longer, token)[0]
         document = in_document if document is None else min(document, in_document)
     if document is None:
         return None
-    here, there = document_ids(one, document), document_ids(other, document)
-    common = min(len(here), len(there))
-    unequal = np.flatnonzero(here[:common] != there[:common])
-    place = int(unequal[0]) if len(unequal) else common
-    return Difference(document, place, *(int(ids[place]) if place < len(ids) else None for ids in (here, there)))
+    first_ids, second_ids = document_ids(first_data, document), document_ids(second_data, document)
+    common = min(len(first_ids), len(second_ids))
+    unequal = np.flatnonzero(first_ids[:common] != second_ids[:common])
+    position = int(unequal[0]) if len(unequal) else common
+    return Difference(
+        document, position, *(int(ids[position]) if position < len(ids) else None for ids in (first_ids, second_ids))
+    )
 
 
-def _first_unequal(one: Iterator[npt.NDArray[Any]], other: Iterator[npt.NDArray[Any]]) -> int | None:
+def _first_unequal(first_blocks: Iterator[npt.NDArray[Any]], second_blocks: Iterator[npt.NDArray[Any]]) -> int | None:
     """Return the number of the first item that differs; if one input ends before the other, that is a difference,
     too."""
     first = 0
     while True:
-        here, there = (next(blocks, np.empty(0, np.int8)) for blocks in (one, other))
-        common = min(len(here), len(there))
-        unequal = np.flatnonzero(here[:common] != there[:common])
+        first_block, second_block = (next(blocks, np.empty(0, np.int8)) for blocks in (first_blocks, second_blocks))
+        common = min(len(first_block), len(second_block))
+        unequal = np.flatnonzero(first_block[:common] != second_block[:common])
         if len(unequal):
             return first + int(unequal[0])
-        if len(here) != len(there):
+        if len(first_block) != len(second_block):
             return first + common
         if not common:
             return None
         first += common
 
 
-def total_variation(one: "pd.Series[int]", other: "pd.Series[int]") -> float:
+def total_variation(first_counts: "pd.Series[int]", second_counts: "pd.Series[int]") -> float:
     """Return the total variation: half the sum of |p - q|, from 0 (equal) to 1 (nothing in common)."""
-    return float(np.abs(_share_differences(one, other)).sum() / 2)
+    return float(np.abs(_share_differences(first_counts, second_counts)).sum() / 2)
 
 
-def largest_gap(one: "pd.Series[int]", other: "pd.Series[int]") -> float:
+def largest_gap(first_counts: "pd.Series[int]", second_counts: "pd.Series[int]") -> float:
     """Return Kolmogorov and Smirnov's distance: the largest difference of the shares up to a value, 0 to 1."""
-    return float(np.abs(np.cumsum(_share_differences(one, other))).max())
+    return float(np.abs(np.cumsum(_share_differences(first_counts, second_counts))).max())
 
 
-def _share_differences(one: "pd.Series[int]", other: "pd.Series[int]") -> npt.NDArray[Any]:
+def _share_differences(first_counts: "pd.Series[int]", second_counts: "pd.Series[int]") -> npt.NDArray[Any]:
     """Return the share of each value in the first minus that in the second, over all values of both, ascending."""
-    return (one / one.sum()).sub(other / other.sum(), fill_value=0).sort_index().to_numpy(np.float64)
+    return (
+        (first_counts / first_counts.sum())
+        .sub(second_counts / second_counts.sum(), fill_value=0)
+        .sort_index()
+        .to_numpy(np.float64)
+    )

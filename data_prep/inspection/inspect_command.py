@@ -30,13 +30,13 @@ class InspectDatasetCommand(JsonOption):
     """SentencePiece model with which to show pieces, find tokens beyond the vocabulary, and decode a sample."""
 
     def run(self) -> None:
-        one = inspect_dataset(self.data_path, self.tokenizer)
-        other = None if self.against is None else inspect_dataset(self.against, self.tokenizer)
-        comparison = None if other is None else compare_datasets(one, other)
+        dataset = inspect_dataset(self.data_path, self.tokenizer)
+        other_dataset = None if self.against is None else inspect_dataset(self.against, self.tokenizer)
+        comparison = None if other_dataset is None else compare_datasets(dataset, other_dataset)
         if self.json:
-            print(json.dumps({**one.report, "against": comparison}, indent=1))
+            print(json.dumps({**dataset.report, "against": comparison}, indent=1))
         else:
-            print(format_dataset_report(one.report))
+            print(format_dataset_report(dataset.report))
             if comparison is not None:
-                print(format_dataset_comparison(one.report, comparison))
-        require_sound([one] if other is None else [one, other], comparison)
+                print(format_dataset_comparison(dataset.report, comparison))
+        require_sound([dataset] if other_dataset is None else [dataset, other_dataset], comparison)

@@ -60,9 +60,9 @@ def inspect_dataset(prefix: Path, tokenizer: Path | None) -> Inspected:
     by_count = tokens.iloc[np.lexsort((tokens.index, -tokens))]
     reached = np.searchsorted(lengths.cumsum(), len(data) * np.array(PERCENTILES) / 100)
 
-    def listed(counts: "pd.Series[int]") -> list[Report]:
-        found = counts.iloc[:LISTED_TOKENS]
-        pairs = zip(found.index.tolist(), found.tolist(), strict=True)
+    def token_rows(counts: "pd.Series[int]") -> list[Report]:
+        head = counts.iloc[:LISTED_TOKENS]
+        pairs = zip(head.index.tolist(), head.tolist(), strict=True)
         return [{"id": token, "count": count, "piece": piece_of(model, token)} for token, count in pairs]
 
     report = {
@@ -78,8 +78,8 @@ def inspect_dataset(prefix: Path, tokenizer: Path | None) -> Inspected:
         "longest": int(lengths.index[-1]),
         "distinct_tokens": len(tokens),
         "largest_id": int(tokens.index[-1]),
-        "most_frequent": listed(by_count),
-        "least_frequent": listed(by_count[::-1]),
+        "most_frequent": token_rows(by_count),
+        "least_frequent": token_rows(by_count[::-1]),
         "vocabulary": None if model is None else _vocabulary(data, tokens, model),
     }
     return Inspected(report, lengths, tokens, data)
@@ -96,37 +96,37 @@ def _vocabulary(data: IndexedDataset, tokens: "pd.Series[int]", model: AnyTokeni
     ``first_beyond`` is the document, and the token in it, of the first id that is no piece. ``text_bytes_per_token``
     counts UTF-8 bytes of the text as the tokenizer normalised it, of documents that are evenly spread.
     """
-    pieces = model.vocab_size
-    known = tokens.index < pieces
+    vocab_size = model.vocab_size
+    is_known = tokens.index < vocab_size
     decoded = min(DECODED_DOCUMENTS, len(data))
     text_bytes = num_tokens = 0
     for number in range(decoded):
         ids = document_ids(data, number * len(data) // decoded)
-        ids = ids[ids < pieces]
+        ids = ids[ids < vocab_size]
         text_bytes += len(model.decode(ids.tolist()).encode())
         num_tokens += len(ids)
     return {
-        "pieces": pieces,
-        "unused_pieces": pieces - int(known.sum()),
-        "tokens_beyond": int(tokens[~known].sum()),
-        "first_beyond": None if known.all() else first_at_least(data, pieces),
+        "pieces": vocab_size,
+        "unused_pieces": vocab_size - int(is_known.sum()),
+        "tokens_beyond": int(tokens[~is_known].sum()),
+        "first_beyond": None if is_known.all() else first_at_least(data, vocab_size),
         "text_bytes_per_token": text_bytes / max(1, num_tokens),
         "decoded_documents": decoded,
     }
 
 
-def compare_datasets(one: Inspected, other: Inspected) -> Report:
+def compare_datasets(first_dataset: Inspected, second_dataset: Inspected) -> Report:
     """Return the other dataset's report, the first difference, and the distances of lengths and of tokens.
 
     The first difference is None if all tokens are equal. The distance of lengths is Kolmogorov and Smirnov's, that of
     tokens the total variation, each 0 to 1.
     """
-    difference = first_difference(one.data, other.data)
+    difference = first_difference(first_dataset.data, second_dataset.data)
     return {
-        "other": other.report,
+        "other": second_dataset.report,
         "first_difference": None if difference is None else asdict(difference),
-        "length_distance": largest_gap(one.lengths, other.lengths),
-        "token_distance": total_variation(one.tokens, other.tokens),
+        "length_distance": largest_gap(first_dataset.lengths, second_dataset.lengths),
+        "token_distance": total_variation(first_dataset.tokens, second_dataset.tokens),
     }
 
 
@@ -134,22 +134,24 @@ def require_sound(datasets: Sequence[Inspected], comparison: Report | None) -> N
     """Raise CheckFailed if a token is beyond the tokenizer's vocabulary, a dataset differs from its manifest (sizes,
     and the MD5 of small files), or the two datasets of ``comparison`` differ."""
     for dataset in datasets:
-        known = dataset.report["vocabulary"]
-        if known is not None and known["first_beyond"] is not None:
-            document, token = known["first_beyond"]
+        vocabulary = dataset.report["vocabulary"]
+        if vocabulary is not None and vocabulary["first_beyond"] is not None:
+            document, token = vocabulary["first_beyond"]
             raise CheckFailed(
-                f"{dataset.data.prefix}.bin: {known['tokens_beyond']:,} tokens are beyond the tokenizer's "
-                f"{known['pieces']:,} pieces, the first of them in document {document}, token {token}"
+                f"{dataset.data.prefix}.bin: {vocabulary['tokens_beyond']:,} tokens are beyond the tokenizer's "
+                f"{vocabulary['pieces']:,} pieces, the first of them in document {document}, token {token}"
             )
         try:
             require_intact(dataset.data.prefix)
         except InputError as error:
             raise CheckFailed(str(error)) from error
-    if comparison is not None and (found := comparison["first_difference"]) is not None:
-        here, there = ("nothing" if found[side] is None else f"id {found[side]}" for side in ("here", "there"))
+    if comparison is not None and (difference := comparison["first_difference"]) is not None:
+        first_id, second_id = (
+            "nothing" if difference[side] is None else f"id {difference[side]}" for side in ("here", "there")
+        )
         raise CheckFailed(
             f"{' and '.join(str(dataset.data.prefix) for dataset in datasets)} differ, first in document "
-            f"{found['document']}, token {found['token']}: {here} and {there}"
+            f"{difference['document']}, token {difference['token']}: {first_id} and {second_id}"
         )
 
 
@@ -176,22 +178,23 @@ def format_dataset_report(report: Report) -> str:
     return "\n".join(lines)
 
 
-def _format_tokens(listed: list[Report], total: int) -> str:
-    def one(id: int, count: int, piece: str | None) -> str:
+def _format_tokens(token_rows: list[Report], total: int) -> str:
+    def format_token(id: int, count: int, piece: str | None) -> str:
         share = 100 * count / total
         often = f"{share:.2f} %" if share >= 0.01 else f"{count:,} x"
         return f"{id} {often}" if piece is None else f"{id} {piece!r} {often}"
 
-    return ", ".join(one(**token) for token in listed)
+    return ", ".join(format_token(**token) for token in token_rows)
 
 
 def format_dataset_comparison(report: Report, comparison: Report) -> str:
     """Describe the other dataset, and the comparison, for people."""
-    other = comparison["other"]
+    other_report = comparison["other"]
     verdict = "not the same" if comparison["first_difference"] else "the same documents, token by token"
     return (
-        f"{format_dataset_report(other)}\n{report['prefix']} against {other['prefix']}: {verdict}\n"
-        f"  {report['documents'] - other['documents']:+,} documents, {report['tokens'] - other['tokens']:+,} tokens, "
+        f"{format_dataset_report(other_report)}\n{report['prefix']} against {other_report['prefix']}: {verdict}\n"
+        f"  {report['documents'] - other_report['documents']:+,} documents, "
+        f"{report['tokens'] - other_report['tokens']:+,} tokens, "
         f"largest gap of lengths {comparison['length_distance']:.4f}, "
         f"total variation of tokens {comparison['token_distance']:.4f}"
     )

@@ -120,15 +120,15 @@ def _begins_with_documents(path: Path) -> None:
 
 
 def _is_the_subset(path: Path) -> None:
-    found = sum(1 for _ in itertools.islice(documents_of(path), COUNT + 1))
-    if found != COUNT:
-        raise CheckFailed(f"{path}: {'more' if found > COUNT else f'{found:,}'} documents, expected {COUNT:,}")
+    documents = sum(1 for _ in itertools.islice(documents_of(path), COUNT + 1))
+    if documents != COUNT:
+        raise CheckFailed(f"{path}: {'more' if documents > COUNT else f'{documents:,}'} documents, expected {COUNT:,}")
 
 
-def _is_a_tokenizer_of(pieces: int, path: Path) -> None:
-    found = open_tokenizer(path).vocab_size
-    if found != pieces:
-        raise CheckFailed(f"{path}: {found:,} pieces, expected {pieces:,}")
+def _is_a_tokenizer_of(vocab_size: int, path: Path) -> None:
+    pieces = open_tokenizer(path).vocab_size
+    if pieces != vocab_size:
+        raise CheckFailed(f"{path}: {pieces:,} pieces, expected {vocab_size:,}")
 
 
 def _is_a_checkpoint(path: Path) -> None:
@@ -137,18 +137,18 @@ def _is_a_checkpoint(path: Path) -> None:
     The converter checks shapes and chunks.
     """
     names = [entry.parent.name for entry in path.glob("*/.zarray")]
-    found = sum(name != "step" and not name.endswith(".count") for name in names)
-    if found != CHECKPOINT_ARRAYS:
+    arrays = sum(name != "step" and not name.endswith(".count") for name in names)
+    if arrays != CHECKPOINT_ARRAYS:
         raise CheckFailed(
-            f"{path}: {found} arrays (folders with .zarray) besides counters, expected {CHECKPOINT_ARRAYS}"
+            f"{path}: {arrays} arrays (folders with .zarray) besides counters, expected {CHECKPOINT_ARRAYS}"
         )
 
 
 def _has_published_md5(path: Path) -> str:
-    found, published = md5_file(path), DATASET_MD5[path.name]
-    if found != published:
-        raise CheckFailed(f"{path}: MD5 {found}, expected {published} (checksums/dataset_checksum.log)")
-    return found
+    md5, published_md5 = md5_file(path), DATASET_MD5[path.name]
+    if md5 != published_md5:
+        raise CheckFailed(f"{path}: MD5 {md5}, expected {published_md5} (checksums/dataset_checksum.log)")
+    return md5
 
 
 def _has_published_size(path: Path) -> None:
@@ -238,7 +238,7 @@ NEEDED: tuple[What, ...] = ("train", "validation-subset", "tokenizer", "checkpoi
 """The files of GPT-3 175B."""
 
 
-def wanted_files(what: Sequence[What], shards: str | None) -> dict[str, What]:
+def wanted_files(kinds: Sequence[What], shards: str | None) -> dict[str, What]:
     """Return the files of ``what``, as paths below the output folder.
 
     ``shards``: other training shards than the benchmark's, as FIRST-LAST or one number. Raises InputError for any other
@@ -247,8 +247,8 @@ def wanted_files(what: Sequence[What], shards: str | None) -> dict[str, What]:
     train = ARTIFACTS["train"].files
     if shards is not None:
         numbers = re.fullmatch(r"([0-9]+)(?:-([0-9]+))?", shards, re.ASCII)
-        first, last = (int(numbers[1]), int(numbers[2] or numbers[1])) if numbers else (1, 0)
-        if not first <= last < ALL_TRAIN_SHARDS:
+        first_shard, last_shard = (int(numbers[1]), int(numbers[2] or numbers[1])) if numbers else (1, 0)
+        if not first_shard <= last_shard < ALL_TRAIN_SHARDS:
             raise InputError(f"--shards {shards}: expected FIRST-LAST or one number, from 0 to {ALL_TRAIN_SHARDS - 1}")
-        train = tuple(train_shard(number) for number in range(first, last + 1))
-    return {name: kind for kind in what for name in (train if kind == "train" else ARTIFACTS[kind].files)}
+        train = tuple(train_shard(number) for number in range(first_shard, last_shard + 1))
+    return {name: kind for kind in kinds for name in (train if kind == "train" else ARTIFACTS[kind].files)}

@@ -38,12 +38,12 @@ def listed_sum(path: Path, folders: Sequence[Path] = ()) -> ListedSum | None:
     return None
 
 
-def compared_md5(path: Path, listed: ListedSum | None) -> str | None:
+def compared_md5(path: Path, expected: ListedSum | None) -> str | None:
     """Read the file and compare its MD5 with the list; return it, or None without a list."""
-    if listed is None:
+    if expected is None:
         return None
     with progress("compare", path.stat().st_size, "bytes", files=1) as meter:
         md5 = md5_file(path, meter)
         meter(0, files=1)
-    listed.require(path, md5)
+    expected.require(path, md5)
     return md5

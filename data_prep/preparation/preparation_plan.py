@@ -170,14 +170,14 @@ def format_plans(data: DataSizes, plans: Sequence[PreparationPlan], rates: Mappi
         for steps in zip(*(plan.stages for plan in plans), strict=True)
     ]
     table = table_text(titles, [*rows, total], right=range(2, len(titles), 2))
-    told = [
+    rate_lines = [
         f"rate: {name} {rate.mb_per_s:,.0f} MB/s ({rate.source})"
         for name, rate in rates.items()
         if data.files or name not in OF_TEXT
     ]
     besides = f"{_gb(data.checkpoint_bytes)} more (python -m checkpoint_convert plan)"
     checkpoint = f"initial checkpoint: {besides if data.checkpoint_bytes else 'none'}"
-    return "\n".join([table, f"disk space: {_gb(data.disk_bytes)}", checkpoint, *told])
+    return "\n".join([table, f"disk space: {_gb(data.disk_bytes)}", checkpoint, *rate_lines])
 
 
 def _gb(size: float) -> str:
@@ -207,9 +207,13 @@ class PlanPreparationCommand(JsonOption):
     """Bytes that arrive from Hugging Face, in 10^6 per second."""
 
     def run(self) -> None:
-        given = {"tokenise": self.mb_per_s_per_core, "disk": self.disk_mb_per_s, "network": self.network_mb_per_s}
+        requested_rates = {
+            "tokenise": self.mb_per_s_per_core,
+            "disk": self.disk_mb_per_s,
+            "network": self.network_mb_per_s,
+        }
         rates = dict(RATES)
-        for name, rate in given.items():
+        for name, rate in requested_rates.items():
             if rate is not None:
                 if not 0 < rate < math.inf:
                     raise InputError(f"a rate of {rate} MB/s for {name}: expected more than 0")

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from data_prep.corpus.c4 import TEXT_KEY
-from data_prep.corpus.input_files import InputFile, InputOptions, Place, described, local_paths, require_files
+from data_prep.corpus.input_files import InputFile, InputOptions, Location, describe_inputs, local_paths, require_files
 from data_prep.preprocessing.token_piece import OnBadLine, PieceFacts, PieceMaker, Reading, facts_of, join_pieces
 from data_prep.preprocessing.tokenize_workers import make_pieces
 from data_prep.token_files.indexed_dataset import bin_path, idx_path, token_dtype
@@ -55,7 +55,7 @@ def skipped_path(prefix: Path) -> Path:
 
 
 def preprocess(
-    inputs: Sequence[Place],
+    inputs: Sequence[Location],
     tokenizer: Path,
     output_prefix: Path,
     *,
@@ -76,7 +76,7 @@ def preprocess(
     require_workers(workers)
     require_files([tokenizer])
     model = open_tokenizer(tokenizer)
-    files = described(inputs, bandwidth_limit=bandwidth_limit, at_once=workers)
+    files = describe_inputs(inputs, bandwidth_limit=bandwidth_limit, at_once=workers)
     sums = None if md5_list is None else _listed_sums(md5_list, files)
     dtype = token_dtype(model.vocab_size)
     recipe = _recipe(files, model, dtype, reading)
@@ -230,7 +230,7 @@ class PreprocessCommand(InputOptions):
 
     def run(self) -> None:
         result = preprocess(
-            self.places(),
+            self.locations(),
             self.tokenizer,
             self.output_prefix,
             workers=self.workers,

@@ -75,7 +75,7 @@ def blend_index(weights: Sequence[float], size: int, keep: Keep = in_memory) -> 
     rounded = "_".join(f"{weight:.4g}" for weight in weights)[:80]
     exact = md5_text(repr(recipe.options["weights"]))[:12]
     dataset = functools.cache(lambda: _choose(weights, size))
-    found = keep(
+    index = keep(
         f"blend_{rounded}_{exact}_{size}samples",
         recipe,
         {
@@ -83,7 +83,7 @@ def blend_index(weights: Sequence[float], size: int, keep: Keep = in_memory) -> 
             "dataset_sample_index": NewArray(np.int64, (size,), lambda: _count_through(dataset(), len(weights))),
         },
     )
-    return found["dataset_index"], found["dataset_sample_index"]
+    return index["dataset_index"], index["dataset_sample_index"]
 
 
 def _choose(weights: Sequence[float], size: int) -> npt.NDArray[np.uint8]:
@@ -92,11 +92,11 @@ def _choose(weights: Sequence[float], size: int) -> npt.NDArray[np.uint8]:
     counts = [0] * len(weights)
     for start in range(0, size, BLOCK):
         block = slice(start, min(start + BLOCK, size))
-        chosen = _choose_of_two(weights, counts[0], block) if len(weights) == 2 else None
-        if chosen is None:
-            chosen = _choose_one_by_one(weights, counts, block)
-        dataset[block] = chosen
-        counts = [count + int(np.count_nonzero(chosen == index)) for index, count in enumerate(counts)]
+        block_datasets = _choose_of_two(weights, counts[0], block) if len(weights) == 2 else None
+        if block_datasets is None:
+            block_datasets = _choose_one_by_one(weights, counts, block)
+        dataset[block] = block_datasets
+        counts = [count + int(np.count_nonzero(block_datasets == index)) for index, count in enumerate(counts)]
     return dataset
 
 
@@ -107,9 +107,9 @@ def _count_through(dataset: npt.NDArray[np.uint8], num_datasets: int) -> npt.NDA
     for start in range(0, len(dataset), BLOCK):
         block = slice(start, start + BLOCK)
         for index in range(num_datasets):
-            here = np.flatnonzero(dataset[block] == index)
-            sample[block][here] = np.arange(counts[index], counts[index] + len(here))
-            counts[index] += len(here)
+            positions = np.flatnonzero(dataset[block] == index)
+            sample[block][positions] = np.arange(counts[index], counts[index] + len(positions))
+            counts[index] += len(positions)
     return sample
 
 
@@ -117,14 +117,14 @@ def _choose_one_by_one(weights: Sequence[float], counts: Sequence[int], block: s
     """Choose by the plain rule: each choice depends on all before it. Takes about a microsecond per sample and
     dataset."""
     counts = list(counts)
-    chosen = bytearray(block.stop - block.start)
+    datasets = bytearray(block.stop - block.start)
     for s in range(block.start, block.stop):
         x = max(float(s), 1.0)
         errors = [weight * x - count for weight, count in zip(weights, counts, strict=True)]
         best = errors.index(max(errors))
         counts[best] += 1
-        chosen[s - block.start] = best
-    return np.frombuffer(chosen, np.uint8)
+        datasets[s - block.start] = best
+    return np.frombuffer(datasets, np.uint8)
 
 
 def _choose_of_two(weights: Sequence[float], count: int, block: slice) -> npt.NDArray[np.uint8] | None:
@@ -143,9 +143,9 @@ def _choose_of_two(weights: Sequence[float], count: int, block: slice) -> npt.ND
     threshold = floor - 2
     for c in (floor - 1, floor, floor + 1):
         threshold += (share_0 - c) >= (share_1 - (s - c))
-    after = np.maximum.accumulate(np.maximum(threshold + 1, count))
-    steps = np.diff(after, prepend=count)
+    counts_after = np.maximum.accumulate(np.maximum(threshold + 1, count))
+    steps = np.diff(counts_after, prepend=count)
     if steps.max() > 1:
         return None
-    chosen: npt.NDArray[np.uint8] = (steps == 0).astype(np.uint8)
-    return chosen
+    datasets: npt.NDArray[np.uint8] = (steps == 0).astype(np.uint8)
+    return datasets

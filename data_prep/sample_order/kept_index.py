@@ -57,11 +57,11 @@ class NewArray:
         header = io.BytesIO()
         fields = {"descr": np.dtype(self.dtype).str, "fortran_order": False, "shape": self.shape}
         np.lib.format.write_array_header_1_0(header, fields)
-        begins, file = header.getvalue(), io.FileIO(path)
-        size = len(begins) + self.bytes
-        if os.fstat(file.fileno()).st_size != size or os.pread(file.fileno(), len(begins), 0) != begins:
+        header_bytes, file = header.getvalue(), io.FileIO(path)
+        size = len(header_bytes) + self.bytes
+        if os.fstat(file.fileno()).st_size != size or os.pread(file.fileno(), len(header_bytes), 0) != header_bytes:
             raise InputError(f"{path}: not as it was written; {mend}")
-        return FileArray(file, self.dtype, len(begins), self.shape, mend=mend)
+        return FileArray(file, self.dtype, len(header_bytes), self.shape, mend=mend)
 
 
 Keep = Callable[[str, Recipe, Mapping[str, NewArray]], Mapping[str, IndexArray]]
@@ -89,12 +89,12 @@ class KeptIndex:
     def arrays(self, name: str, recipe: Recipe, arrays: Mapping[str, NewArray]) -> Mapping[str, IndexArray]:
         """Return the arrays in the folder ``name``; missing ones are built and written first."""
         output = self.folder / name
-        found = self._tried(lambda: _opened(output, recipe, arrays))
-        if found is None:
+        opened = self._tried(lambda: _opened(output, recipe, arrays))
+        if opened is None:
             self._before_building()
             if self.problem is None:
-                found = self._tried(lambda: _made(output, recipe, arrays))
-        return found or in_memory(name, recipe, arrays)
+                opened = self._tried(lambda: _made(output, recipe, arrays))
+        return opened or in_memory(name, recipe, arrays)
 
     def _tried(self, get: Callable[[], Mapping[str, FileArray] | None]) -> Mapping[str, FileArray] | None:
         """Return the result of ``get``; if files cannot be read or written, return None and note the reason."""

@@ -110,16 +110,16 @@ def _sample_starts(
 
     A sample that ends with its document leaves the pointer on that document, at its very end.
     """
-    ends = np.cumsum(sizes, dtype=np.int64)
-    num_tokens = int(ends[-1])
+    document_ends = np.cumsum(sizes, dtype=np.int64)
+    num_tokens = int(document_ends[-1])
     sample_starts = np.empty((counts.windows + 1, 2), np.int32)
     for first in range(0, len(sample_starts), BLOCK):
         block = sample_starts[first : first + BLOCK]
         starts = np.arange(first, first + len(block), dtype=np.int64) * sequence_length
         epoch, token_before = np.divmod(starts + (extra - 1), num_tokens)
-        document = np.searchsorted(ends, token_before, side="right")
+        document = np.searchsorted(document_ends, token_before, side="right")
         block[:, 0] = epoch * len(sizes) + document
-        block[:, 1] = starts - (epoch * num_tokens + ends[document] - sizes[document])
+        block[:, 1] = starts - (epoch * num_tokens + document_ends[document] - sizes[document])
     sample_starts[0] = 0, 0
     if counts.windows * sequence_length + extra > counts.epochs * num_tokens:
         sample_starts[-1] = counts.epochs * len(sizes) - 1, sizes[-1] - extra  # the last, short sample ends here

@@ -118,8 +118,8 @@ class SamplesCommand(JsonOption):
         if self.step != 1 or self.global_batch_size is not None:
             raise InputError("--step and --global-batch-size are those of a run: name its --benchmark")
         if self.seq_length is None or self.num_samples is None:
-            missing = "--seq-length" if self.seq_length is None else "--num-samples"
-            raise InputError(f"{missing} is missing: give it, or --benchmark with one of {', '.join(TRAINING_ORDERS)}")
+            option = "--seq-length" if self.seq_length is None else "--num-samples"
+            raise InputError(f"{option} is missing: give it, or --benchmark with one of {', '.join(TRAINING_ORDERS)}")
         self._write(self.seq_length, self.num_samples, self.first or 0)
 
     def _of_step(self, benchmark: str) -> dict[str, Any]:
@@ -157,12 +157,12 @@ class SamplesCommand(JsonOption):
         samples = chosen_samples(windows, first, self.count, num_samples)
         shape = write_samples(windows, samples, sequence_length + int(self.plus_one), self.output)
         if self.json:
-            told: dict[str, object] = {"output": str(self.output), "shape": shape}
+            result: dict[str, object] = {"output": str(self.output), "shape": shape}
             if self.documents:
-                told["documents"] = [windows.documents(sample) for sample in samples]
+                result["documents"] = [windows.documents(sample) for sample in samples]
             if model is not None:
-                told["texts"] = [sample_text(windows, sample, model)[1] for sample in samples]
-            print(json.dumps(told))
+                result["texts"] = [sample_text(windows, sample, model)[1] for sample in samples]
+            print(json.dumps(result))
             return
         if self.documents:
             for sample in samples:

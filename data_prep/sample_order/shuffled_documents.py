@@ -130,12 +130,12 @@ def _window_starts(
     tokens_before, window = 0, 1  # the first window starts at the first position, even if that document is empty
     for first in range(0, len(stream), BLOCK):
         lengths = sizes[stream[first : first + BLOCK]]
-        ends = tokens_before + np.cumsum(lengths, dtype=np.int64)
+        document_ends = tokens_before + np.cumsum(lengths, dtype=np.int64)
         # Window w starts in the document that holds token w * sequence_length + extra - 1 of the stream.
-        stop = min(windows + 1, max(window, -(-(int(ends[-1]) - extra + 1) // sequence_length)))
+        stop = min(windows + 1, max(window, -(-(int(document_ends[-1]) - extra + 1) // sequence_length)))
         tokens = np.arange(window, stop, dtype=np.int64) * sequence_length
-        position = np.searchsorted(ends, tokens + (extra - 1), side="right")
+        position = np.searchsorted(document_ends, tokens + (extra - 1), side="right")
         starts[window:stop, 0] = first + position
-        starts[window:stop, 1] = tokens - (ends[position] - lengths[position])
-        tokens_before, window = int(ends[-1]), stop
+        starts[window:stop, 1] = tokens - (document_ends[position] - lengths[position])
+        tokens_before, window = int(document_ends[-1]), stop
     return starts

@@ -72,12 +72,12 @@ class SingleDataset:
         return window
 
     def documents(self, sample: int) -> str:
-        told = []
+        descriptions = []
         for document, begin, end in self._parts(sample):
             end = min(end, int(self.tokens.sizes[document]))
             if end > begin:
-                told.append(f"{self.tokens.prefix} document {document} tokens {begin} to {end - 1}")
-        return "; ".join(told)
+                descriptions.append(f"{self.tokens.prefix} document {document} tokens {begin} to {end - 1}")
+        return "; ".join(descriptions)
 
     def _parts(self, sample: int) -> list[tuple[int, int, int]]:
         """Return document, first token and end (exclusive) for each document that a sample covers.
@@ -88,19 +88,19 @@ class SingleDataset:
         bounds = self.index.sample_idx[max(0, k) : k + 2].tolist()
         num_documents, parts, length = self.index.num_documents, [], 0
         if len(bounds) == 2 and 0 <= bounds[0][0] <= bounds[1][0] < self.index.num_epochs * num_documents:
-            (first, start), (last, stop) = bounds
-            for position, document in self.index.documents(first, last):
+            (first_position, start), (last_position, stop) = bounds
+            for position, document in self.index.documents(first_position, last_position):
                 if not 0 <= document < num_documents:
                     length = -1
                     break
-                end = stop + int(self.plus_one) if position == last else int(self.tokens.sizes[document])
-                parts.append((document, start if position == first else 0, end))
+                end = stop + int(self.plus_one) if position == last_position else int(self.tokens.sizes[document])
+                parts.append((document, start if position == first_position else 0, end))
                 length += parts[-1][2] - parts[-1][1]
                 if length > width:
                     break
         short_end = self.index.document_idx is None and k == len(self) - 1  # the last sample of an epoch may be short
-        whole = length == width or (short_end and 0 <= length < width)
-        if not (parts and whole and all(0 <= begin <= end for _, begin, end in parts)):
+        fills_window = length == width or (short_end and 0 <= length < width)
+        if not (parts and fills_window and all(0 <= begin <= end for _, begin, end in parts)):
             raise InputError(
                 f"{self.tokens.prefix}: sample {sample} is no {width} tokens by its index; "
                 f"{idx_path(self.tokens.prefix).name} or what is kept in {index_folder(self.tokens.prefix).name} is "
@@ -123,14 +123,14 @@ class BlendedDataset:
         return len(self.dataset_index)
 
     def window(self, sample: int) -> npt.NDArray[np.int64]:
-        part, item = self._place(sample)
+        part, item = self._locate(sample)
         return part.window(item)
 
     def documents(self, sample: int) -> str:
-        part, item = self._place(sample)
+        part, item = self._locate(sample)
         return part.documents(item)
 
-    def _place(self, sample: int) -> tuple[SingleDataset, int]:
+    def _locate(self, sample: int) -> tuple[SingleDataset, int]:
         """Return the dataset that a sample comes from, and its number there. Raises InputError for a sample that does
         not exist."""
         part, item = int(self.dataset_index[sample]), int(self.dataset_sample_index[sample])
@@ -182,9 +182,9 @@ def open_token_windows(
         shares = normalized(weights)
         requests = samples_per_dataset(num_samples, shares)
     build_index = build_shuffled_index if shuffle_documents else build_sample_index
-    kept = [KeptIndex(index_folder(dataset.prefix), functools.cache(dataset.require_whole)) for dataset in datasets]
+    indices = [KeptIndex(index_folder(dataset.prefix), functools.cache(dataset.require_whole)) for dataset in datasets]
     parts = []
-    for dataset, index, request in zip(datasets, kept, requests, strict=True):
+    for dataset, index, request in zip(datasets, indices, requests, strict=True):
         try:
             built = build_index(
                 dataset.sizes,
@@ -200,8 +200,8 @@ def open_token_windows(
     windows: TokenWindows = parts[0]
     if blended:
         size = sum(len(part) for part in parts) if blend_size is None else blend_size
-        windows = BlendedDataset(parts, *blend_index(shares, size, keep=kept[0].arrays))
-    problem = next((index.problem for index in kept if index.problem), None)
+        windows = BlendedDataset(parts, *blend_index(shares, size, keep=indices[0].arrays))
+    problem = next((index.problem for index in indices if index.problem), None)
     if problem is not None:
         print(problem, file=sys.stderr)
     return windows

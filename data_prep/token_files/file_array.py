@@ -26,15 +26,15 @@ def read_at(file: io.FileIO, offset: int, data: memoryview, mend: str) -> None:
 
     Raises InputError, which ends with ``mend``, if the file ends too early, and OSError, which names the file.
     """
-    path, done = Path(os.fsdecode(file.name)), 0
-    while done < len(data):
+    path, filled = Path(os.fsdecode(file.name)), 0
+    while filled < len(data):
         try:
-            got = os.preadv(file.fileno(), [data[done:]], offset + done)
+            got = os.preadv(file.fileno(), [data[filled:]], offset + filled)
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(path)) from error
         if not got:
             raise InputError(f"{path}: became shorter while it was read; {mend}")
-        done += got
+        filled += got
 
 
 class FileArray:
@@ -80,7 +80,7 @@ class FileArray:
 
     def _rows(self, first: int, stop: int) -> npt.NDArray[Any]:
         row_bytes = math.prod(self.shape[1:]) * self.dtype.itemsize
-        found = np.empty((stop - first, *self.shape[1:]), self.dtype)
-        if found.size:
-            read_at(self._file, self._offset + first * row_bytes, found.reshape(-1).view(np.uint8).data, self._mend)
-        return found
+        items = np.empty((stop - first, *self.shape[1:]), self.dtype)
+        if items.size:
+            read_at(self._file, self._offset + first * row_bytes, items.reshape(-1).view(np.uint8).data, self._mend)
+        return items

@@ -94,11 +94,11 @@ class IndexedDataset:
         for path in (bin_path(prefix), idx_path(prefix)):
             if not path.is_file():
                 raise InputError(f"{path}: no such file; make it with 'python -m data_prep preprocess'")
-        self.dtype, sequences, ends = read_header(idx_path(prefix))
+        self.dtype, sequences, document_ends = read_header(idx_path(prefix))
         index, tokens = io.FileIO(idx_path(prefix)), io.FileIO(bin_path(prefix))
         self.sizes = FileArray(index, "<i4", HEADER.size, (sequences,), mend=MEND)
         self.pointers = FileArray(index, "<i8", HEADER.size + 4 * sequences, (sequences,), mend=MEND)
-        self.document_ends = FileArray(index, "<i8", HEADER.size + 12 * sequences, (ends,), mend=MEND)
+        self.document_ends = FileArray(index, "<i8", HEADER.size + 12 * sequences, (document_ends,), mend=MEND)
         self.bin_bytes = os.fstat(tokens.fileno()).st_size
         self.ids = FileArray(tokens, self.dtype, 0, (self.bin_bytes // self.dtype.itemsize,), mend=MEND)
         if not any_size and self.bin_bytes != self.described_bytes:
@@ -126,8 +126,8 @@ class IndexedDataset:
         Raises InputError if the index places them outside of ``.bin``, or ``.bin`` was cut since it was opened.
         """
         pointer = int(self.pointers[document])
-        first, rest = divmod(pointer, self.dtype.itemsize)
-        if rest or first < 0 or first + stop > len(self.ids):
+        first, odd_bytes = divmod(pointer, self.dtype.itemsize)
+        if odd_bytes or first < 0 or first + stop > len(self.ids):
             raise InputError(
                 f"{idx_path(self.prefix)}: document {document} lies at byte {pointer}, tokens {start} to {stop - 1} "
                 f"of it outside of {bin_path(self.prefix).name}; make the dataset again"
@@ -143,16 +143,17 @@ class IndexedDataset:
         position = 0
         for start in range(0, len(self), BLOCK_DOCUMENTS):
             sizes, pointers = (array[start : start + BLOCK_DOCUMENTS] for array in (self.sizes, self.pointers))
-            ends = position + np.cumsum(sizes, dtype=np.int64) * self.dtype.itemsize
-            starts = np.concatenate([[position], ends[:-1]])
-            bad = np.flatnonzero((sizes < least_tokens) | (pointers != starts))
-            if len(bad):
-                place = bad[0]
+            byte_ends = position + np.cumsum(sizes, dtype=np.int64) * self.dtype.itemsize
+            starts = np.concatenate([[position], byte_ends[:-1]])
+            misplaced = np.flatnonzero((sizes < least_tokens) | (pointers != starts))
+            if len(misplaced):
+                document = misplaced[0]
                 return (
-                    f"document {start + place} has {sizes[place]} tokens from byte {pointers[place]} on, expected "
-                    f"{least_tokens} or more from byte {starts[place]} on, where the document before it ends"
+                    f"document {start + document} has {sizes[document]} tokens from byte {pointers[document]} on, "
+                    f"expected {least_tokens} or more from byte {starts[document]} on, where the document before it "
+                    "ends"
                 )
-            position = int(ends[-1])
+            position = int(byte_ends[-1])
         return None
 
     def require_whole(self) -> None:
@@ -214,9 +215,9 @@ class IndexedDatasetWriter:
         for start in range(0, self.num_documents, BLOCK_DOCUMENTS):
             count = min(BLOCK_DOCUMENTS, self.num_documents - start)
             sizes = np.fromfile(idx_path(self.prefix), "<i4", count, offset=HEADER.size + 4 * start)
-            ends = position + np.cumsum(sizes, dtype="<i8") * self.dtype.itemsize
-            self._idx.write(np.concatenate([[position], ends[:-1]]).astype("<i8").data)
-            position = int(ends[-1])
+            byte_ends = position + np.cumsum(sizes, dtype="<i8") * self.dtype.itemsize
+            self._idx.write(np.concatenate([[position], byte_ends[:-1]]).astype("<i8").data)
+            position = int(byte_ends[-1])
         for start in range(0, self.num_documents + 1, BLOCK_DOCUMENTS):
             stop = min(start + BLOCK_DOCUMENTS, self.num_documents + 1)
             self._idx.write(np.arange(start, stop, dtype="<i8").data)

@@ -24,7 +24,7 @@ def token_problem(path: Path, dtype: np.dtype[Any], vocab_size: int) -> str | No
         starts = range(0, size, BLOCK_BYTES)
         if len(starts) > BLOCKS:
             starts = range(0, last_start + 1, max(1, last_start // (BLOCKS - 1)))
-        for start in sorted({*(place // dtype.itemsize * dtype.itemsize for place in starts), last_start}):
+        for start in sorted({*(offset // dtype.itemsize * dtype.itemsize for offset in starts), last_start}):
             block = os.pread(file.fileno(), BLOCK_BYTES, start)
             ids = np.frombuffer(block[: len(block) // dtype.itemsize * dtype.itemsize], dtype)
             if len(block) == BLOCK_BYTES and not ids.any():
@@ -33,9 +33,9 @@ def token_problem(path: Path, dtype: np.dtype[Any], vocab_size: int) -> str | No
                     "is damaged or was not copied whole"
                 )
             if ids.size and not 0 <= int(ids.min()) <= int(ids.max()) < vocab_size:
-                bad = int(ids.max()) if int(ids.max()) >= vocab_size else int(ids.min())
+                token = int(ids.max()) if int(ids.max()) >= vocab_size else int(ids.min())
                 return (
-                    f"{path}: holds token {bad}, but the vocabulary has {vocab_size}: it was made with another "
+                    f"{path}: holds token {token}, but the vocabulary has {vocab_size}: it was made with another "
                     "tokenizer, or is damaged"
                 )
     return None

@@ -189,10 +189,10 @@ class NormalizerTable:
     def _children(self, nodes: Int64) -> tuple[Int64, Int64]:
         """Return the children of ``nodes``, and the children's labels (1 to 255)."""
         bases = nodes ^ self._offsets(nodes)
-        first, last = (np.searchsorted(self._bases, bases, side) for side in ("left", "right"))
-        counts = last - first
-        places = np.arange(counts.sum()) + np.repeat(last - np.cumsum(counts), counts)  # first to last of each node
-        children = self._units_by_base[places]
+        first, stop = (np.searchsorted(self._bases, bases, side) for side in ("left", "right"))
+        counts = stop - first
+        positions = np.arange(counts.sum()) + np.repeat(stop - np.cumsum(counts), counts)  # first to last of each node
+        children = self._units_by_base[positions]
         return children, self._units[children] & 0xFF
 
     def _offsets(self, nodes: Int64) -> Int64:
@@ -202,16 +202,16 @@ class NormalizerTable:
     def _results(self, nodes: Int64) -> Int64:
         """Return the start in ``outputs`` of the result of each node's entry; -1 if no entry ends at the node."""
         results = np.full(len(nodes), -1, np.int64)
-        ends = (self._units[nodes] & HAS_RESULT) != 0
-        places = nodes[ends] ^ self._offsets(nodes[ends])
-        if (places >= len(self._units)).any():
+        has_entry = (self._units[nodes] & HAS_RESULT) != 0
+        positions = nodes[has_entry] ^ self._offsets(nodes[has_entry])
+        if (positions >= len(self._units)).any():
             raise NoGuarantee(f"{DAMAGED}: an entry lies outside of it")
-        found = self._units[places]
-        results[ends] = found & ~VALUE
-        if not (found & VALUE).all() or (results >= len(self.outputs)).any():
+        value_units = self._units[positions]
+        results[has_entry] = value_units & ~VALUE
+        if not (value_units & VALUE).all() or (results >= len(self.outputs)).any():
             raise NoGuarantee(f"{DAMAGED}: the result of an entry lies outside of it")
         return results
 
     def _end_of(self, result: int) -> int:
-        end = self.outputs.find(b"\0", result)
-        return end if end >= 0 else len(self.outputs)
+        stop = self.outputs.find(b"\0", result)
+        return stop if stop >= 0 else len(self.outputs)

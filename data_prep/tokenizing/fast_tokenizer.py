@@ -54,11 +54,13 @@ class FastTokenizer:
         text = b" ".join((b"", *documents, b""))
         if _can_be_cut(text, max(map(len, documents), default=0)):
             return self._encode_cut(documents, text)
-        apart = [number for number, document in enumerate(documents) if not _can_be_cut(document, len(document))]
+        whole_documents = [
+            number for number, document in enumerate(documents) if not _can_be_cut(document, len(document))
+        ]
         ids: list[Ids] = []
         sizes: list[Int64] = []
-        for before, number in pairwise([-1, *apart, len(documents)]):
-            between = documents[before + 1 : number]
+        for previous, number in pairwise([-1, *whole_documents, len(documents)]):
+            between = documents[previous + 1 : number]
             cut = self._encode_cut(between, b" ".join((b"", *between, b"")))
             for part in (cut, self._encode_whole(documents[number : number + 1])):
                 ids.append(part[0])
@@ -87,9 +89,9 @@ class FastTokenizer:
         pairs = np.ndarray((len(text) - 1,), ">u2", text, 0, (1,)).astype(np.uint16)
         cut = self._rules.between.take(pairs)
         cut[:-1] = cut[:-1] > np.frombuffer(text.translate(self._does_not_follow), np.uint8)[2:]
-        ends = np.flatnonzero(cut.view(np.bool_)) + 1
-        lengths = np.diff(ends, prepend=0)  # the last space of the text starts nothing
-        starts = ends - lengths
+        segment_ends = np.flatnonzero(cut.view(np.bool_)) + 1
+        lengths = np.diff(segment_ends, prepend=0)  # the last space of the text starts nothing
+        starts = segment_ends - lengths
         if (pairs == TWO_SPACES).any():
             redundant = pairs.take(starts) == TWO_SPACES
             starts, lengths = starts[~redundant], lengths[~redundant]

@@ -50,17 +50,17 @@ class SegmentIds:
         for character in np.flatnonzero(rules.plain).tolist():
             self._tokens_alone[character] = len(tokenizer.encode(chr(character)))
         self._tokens_alone[SPACE] = 1
-        ones = (1 << 64) - 1
-        used = range(LONGEST_KEY + 1)
-        self._low_bytes = np.array([*(ones >> 8 * max(0, 8 - n) if n else 0 for n in used), 0], np.uint64)
-        self._high_bytes = np.array([*(ones >> 8 * (16 - n) if n > 8 else 0 for n in used), 0], np.uint64)
-        self._length_byte = np.array([*(n << 56 for n in used), 0], np.uint64)
+        all_bits = (1 << 64) - 1
+        lengths = range(LONGEST_KEY + 1)
+        self._low_bytes = np.array([*(all_bits >> 8 * max(0, 8 - n) if n else 0 for n in lengths), 0], np.uint64)
+        self._high_bytes = np.array([*(all_bits >> 8 * (16 - n) if n > 8 else 0 for n in lengths), 0], np.uint64)
+        self._length_byte = np.array([*(n << 56 for n in lengths), 0], np.uint64)
         self._pool = np.zeros(MOST_KEPT_IDS, dtype)
-        self._kept = SegmentTable()
+        self._frequent = SegmentTable()
         # A space that is cut off from what follows, which no text for SentencePiece could show on its own.
         self._pool[0] = tokenizer.piece_id(SPACE_SYMBOL)
-        self._kept.insert(np.array([SPACE], np.uint64), np.array([1 << 56], np.uint64), np.array([1]))
-        self._kept_ids = 1
+        self._frequent.insert(np.array([SPACE], np.uint64), np.array([1 << 56], np.uint64), np.array([1]))
+        self._frequent_ids = 1
         self._forget_recent()
 
     def _forget_recent(self) -> None:
@@ -74,10 +74,10 @@ class SegmentIds:
             self._forget_recent()
         low, high = self._keys(text, starts, lengths)
         spans = self._find(low, high)
-        missing = np.flatnonzero(spans == 0)
-        if len(missing):
-            fits_a_key = high[missing] != 0
-            short, long = missing[fits_a_key], missing[~fits_a_key]
+        unknown = np.flatnonzero(spans == 0)
+        if len(unknown):
+            fits_a_key = high[unknown] != 0
+            short, long = unknown[fits_a_key], unknown[~fits_a_key]
             spans[short] = self._learn(text, starts[short], lengths[short], low[short], high[short])
             spans[long] = self._find_long(text, starts[long], lengths[long])
         return read_spans(self._pool, spans)
@@ -102,10 +102,10 @@ class SegmentIds:
 
     def _find(self, low: Uint64, high: Uint64) -> Spans:
         """Return the span of each key, or 0 if there is none."""
-        spans = self._kept.find(low, high)
+        spans = self._frequent.find(low, high)
         if self._recent is not None:
-            missing = np.flatnonzero(spans == 0)
-            spans[missing] = self._recent.find(low[missing], high[missing])
+            unknown = np.flatnonzero(spans == 0)
+            spans[unknown] = self._recent.find(low[unknown], high[unknown])
         return spans
 
     def _learn(self, text: bytes, starts: Int64, lengths: Int64, low: Uint64, high: Uint64) -> Spans:
@@ -116,18 +116,18 @@ class SegmentIds:
         is_new[1:] = (low_sorted[1:] != low_sorted[:-1]) | (high_sorted[1:] != high_sorted[:-1])
         first = order[is_new]
         low, high = low[first], high[first]
-        new = self._remember(low, high, *self._encode(text, starts[first], lengths[first]))
+        new_spans = self._remember(low, high, *self._encode(text, starts[first], lengths[first]))
         spans = np.empty(len(order), np.int64)
-        spans[order] = new[np.cumsum(is_new) - 1]
+        spans[order] = new_spans[np.cumsum(is_new) - 1]
         return spans
 
     def _remember(self, low: Uint64, high: Uint64, spans: Spans, ids: Ids) -> Spans:
         """Put segments whose ``spans`` count from the first of ``ids`` into a table; return their spans in the pool."""
-        if self._kept.count + len(spans) <= MOST_KEPT_SEGMENTS and self._kept_ids + len(ids) <= MOST_KEPT_IDS:
-            placed = spans + (self._kept_ids << FIRST_BITS)
-            self._pool[self._kept_ids : self._kept_ids + len(ids)] = ids
-            self._kept_ids += len(ids)
-            self._kept.insert(low, high, placed)
+        if self._frequent.count + len(spans) <= MOST_KEPT_SEGMENTS and self._frequent_ids + len(ids) <= MOST_KEPT_IDS:
+            placed = spans + (self._frequent_ids << FIRST_BITS)
+            self._pool[self._frequent_ids : self._frequent_ids + len(ids)] = ids
+            self._frequent_ids += len(ids)
+            self._frequent.insert(low, high, placed)
             return placed
         placed = self._add_to_pool(spans, ids)
         self._recent = self._recent or SegmentTable()
@@ -141,10 +141,10 @@ class SegmentIds:
         """Return the spans of segments that do not fit a key, after encoding those that are not remembered."""
         segments = _slices(text, starts, starts + lengths)
         spans = np.fromiter((self._long.get(segment, 0) for segment in segments), np.int64, len(segments))
-        missing = np.flatnonzero(spans == 0)
-        if len(missing):
-            spans[missing] = self._add_to_pool(*self._encode(text, starts[missing], lengths[missing]))
-            for number in missing.tolist():
+        unknown = np.flatnonzero(spans == 0)
+        if len(unknown):
+            spans[unknown] = self._add_to_pool(*self._encode(text, starts[unknown], lengths[unknown]))
+            for number in unknown.tolist():
                 if len(segments[number]) <= LONGEST_REMEMBERED:
                     self._long[segments[number]] = int(spans[number])
         return spans
@@ -167,13 +167,13 @@ class SegmentIds:
     def _add_to_pool(self, spans: Spans, ids: Ids) -> Spans:
         """Append ids after the kept ones; return their spans there."""
         placed = spans + (self._pool_end << FIRST_BITS)
-        end = self._pool_end + len(ids)
-        if end > len(self._pool):
-            grown = np.zeros(end + end // 2, self._dtype)
+        new_end = self._pool_end + len(ids)
+        if new_end > len(self._pool):
+            grown = np.zeros(new_end + new_end // 2, self._dtype)
             grown[: len(self._pool)] = self._pool
             self._pool = grown
-        self._pool[self._pool_end : end] = ids
-        self._pool_end = end
+        self._pool[self._pool_end : new_end] = ids
+        self._pool_end = new_end
         return placed
 
 
@@ -185,9 +185,9 @@ def _slices(text: bytes, starts: Int64, ends: Int64) -> list[bytes]:
 def read_spans(pool: Ids, spans: Spans) -> tuple[Ids, Int64]:
     """Return the ids of ``spans`` [n] end to end, and the number of ids of each [n].
 
-    For example two spans, of three ids from place 4 on and of two from place 1 on::
+    For example two spans, of three ids from position 4 on and of two from position 1 on::
 
-        place in pool        0   1   2   3   4   5   6
+        position in pool     0   1   2   3   4   5   6
         pool                 .  21  22   .  11  12  13
 
         first                4           1
@@ -195,8 +195,8 @@ def read_spans(pool: Ids, spans: Spans) -> tuple[Ids, Int64]:
         ends                 3           5              where each span's ids end in the result
         shifts               4          -2              first - (end - count): from result to pool
         shifts, repeated     4   4   4  -2  -2
-        places in result     0   1   2   3   4
-        sum: places in pool  4   5   6   1   2
+        positions in result  0   1   2   3   4
+        sum: pool positions  4   5   6   1   2
         result              11  12  13  21  22
     """
     counts = spans & COUNT_MASK
@@ -204,9 +204,9 @@ def read_spans(pool: Ids, spans: Spans) -> tuple[Ids, Int64]:
     shifts = spans >> FIRST_BITS
     shifts += counts
     shifts -= ends
-    places = np.repeat(shifts, counts)
-    places += np.arange(len(places))
-    return pool.take(places), counts
+    positions = np.repeat(shifts, counts)
+    positions += np.arange(len(positions))
+    return pool.take(positions), counts
 
 
 class SegmentTable:
@@ -225,17 +225,17 @@ class SegmentTable:
         slots = _first_slots(low, high)
         rows = self._rows.take(slots, axis=0)
         values = rows[:, 2].astype(np.int64)
-        others = np.flatnonzero((rows[:, 0] != low) | (rows[:, 1] != high))
-        values[others] = 0
-        others = others[rows[others, 1] != 0]
-        slots = slots[others]
-        while len(others):
+        unmatched = np.flatnonzero((rows[:, 0] != low) | (rows[:, 1] != high))
+        values[unmatched] = 0
+        unmatched = unmatched[rows[unmatched, 1] != 0]
+        slots = slots[unmatched]
+        while len(unmatched):
             slots = (slots + 1) & (SLOTS - 1)
             rows = self._rows.take(slots, axis=0)
-            hit = (rows[:, 0] == low[others]) & (rows[:, 1] == high[others])
-            values[others[hit]] = rows[hit, 2]
+            hit = (rows[:, 0] == low[unmatched]) & (rows[:, 1] == high[unmatched])
+            values[unmatched[hit]] = rows[hit, 2]
             goes_on = ~hit & (rows[:, 1] != 0)
-            others, slots = others[goes_on], slots[goes_on]
+            unmatched, slots = unmatched[goes_on], slots[goes_on]
         return values
 
     def insert(self, low: Uint64, high: Uint64, values: Int64) -> None:

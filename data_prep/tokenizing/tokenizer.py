@@ -17,7 +17,7 @@ from typing import Any
 import sentencepiece
 
 from data_prep.corpus.c4 import documents_of
-from data_prep.corpus.input_files import InputFile, InputOptions, Place, described, local_paths
+from data_prep.corpus.input_files import InputFile, InputOptions, Location, describe_inputs, local_paths
 from foundation.errors import InputError, first_line
 from foundation.file_formats.json_files import LARGEST_JSON, read_bounded
 from foundation.optional_packages import import_optional
@@ -133,11 +133,11 @@ class JsonTokenizer:
         self.vocab_size: int = max(ids) + 1
         """Rows that a model needs for the largest id; an id below may be no token."""
 
-    def _refused(self, what: str, error: BaseException) -> BaseException:
+    def _refused(self, reason: str, error: BaseException) -> BaseException:
         """Return the error to raise for one of the library, which has no class of its own, not even for panics."""
         if isinstance(error, (KeyboardInterrupt, SystemExit, MemoryError)):
             return error
-        return InputError(f"{self.path}: {what} ({first_line(error)})")
+        return InputError(f"{self.path}: {reason} ({first_line(error)})")
 
     def end_of_document(self) -> int:
         """Raise InputError: the file does not tell which of its tokens ends a text."""
@@ -173,7 +173,7 @@ def open_tokenizer(path: Path) -> AnyTokenizer:
 
 
 def train_tokenizer(
-    inputs: Sequence[Place],
+    inputs: Sequence[Location],
     output: Path,
     *,
     vocab_size: int = VOCAB_SIZE,
@@ -189,17 +189,17 @@ def train_tokenizer(
     """
     require_between(vocab_size, 1, LARGEST_ID, "--vocab-size")
     require_between(documents, 1, math.inf, "--documents")
-    files = described(inputs, bandwidth_limit=bandwidth_limit)
+    files = describe_inputs(inputs, bandwidth_limit=bandwidth_limit)
     options = {**TRAINING_OPTIONS, "vocab_size": vocab_size}
     made_with = {**options, "documents": documents}
     recipe = Recipe("train-tokenizer", made_with, [file.source for file in files], versions_of("sentencepiece"))
     with resumable_output(output, recipe, inputs=local_paths(files), force=force) as job:
         if job is None:
             return False
-        model, place = _trained_model(files, documents, options), job.new_path()
-        place.write_bytes(model)
+        model, new_path = _trained_model(files, documents, options), job.new_path()
+        new_path.write_bytes(model)
         md5 = hashlib.md5(model, usedforsecurity=False).hexdigest()
-        job.publish({output: (place, md5)}, [file.source_now() for file in files], {})
+        job.publish({output: (new_path, md5)}, [file.source_now() for file in files], {})
     return True
 
 
@@ -243,8 +243,8 @@ class TrainTokenizerCommand(InputOptions):
     """Number of documents to train on, from the first on."""
 
     def run(self) -> None:
-        made = train_tokenizer(
-            self.places(),
+        is_new = train_tokenizer(
+            self.locations(),
             self.output,
             vocab_size=self.vocab_size,
             bandwidth_limit=self.bandwidth_limit,
@@ -252,6 +252,6 @@ class TrainTokenizerCommand(InputOptions):
             force=self.force,
         )
         self.tell(
-            {"output": str(self.output), "made": made, "vocab_size": self.vocab_size},
-            f"{self.output}: {self.vocab_size} pieces" if made else f"{self.output}: already made from these inputs",
+            {"output": str(self.output), "made": is_new, "vocab_size": self.vocab_size},
+            f"{self.output}: {self.vocab_size} pieces" if is_new else f"{self.output}: already made from these inputs",
         )

@@ -9,7 +9,14 @@ import pytest
 import zstandard
 
 from data_prep.corpus.c4 import documents_of
-from data_prep.corpus.input_files import Place, decompressed, described, local_paths, parse_inputs, require_files
+from data_prep.corpus.input_files import (
+    Location,
+    decompressed,
+    describe_inputs,
+    local_paths,
+    parse_inputs,
+    require_files,
+)
 from foundation.errors import InputError
 from foundation.outputs.digest import md5_file
 from tests.data_prep.shards import write_shard
@@ -20,7 +27,7 @@ def test_files_and_addresses_give_the_same_bytes(tmp_path: Path, capsys: pytest.
     shard = write_shard(tmp_path / "a.json.gz", 20, seed=1)
     with FaultyServer(tmp_path) as server:
         places = parse_inputs([str(shard), f"{server.url.replace('//', '//me:SECRET@')}/ckpt/a.json.gz?sig=SECRET"])
-        files = described(places, bandwidth_limit="8MB", at_once=4)
+        files = describe_inputs(places, bandwidth_limit="8MB", at_once=4)
         read = []
         for file in files:
             with file.open() as source:
@@ -38,7 +45,7 @@ def test_files_and_addresses_give_the_same_bytes(tmp_path: Path, capsys: pytest.
 def test_a_file_that_changes_is_noticed(tmp_path: Path) -> None:
     shard = write_shard(tmp_path / "a.json.gz", 20, seed=1)
     with FaultyServer(tmp_path) as server:
-        local, remote = described(parse_inputs([str(shard), f"{server.url}/ckpt/a.json.gz"]))
+        local, remote = describe_inputs(parse_inputs([str(shard), f"{server.url}/ckpt/a.json.gz"]))
         assert local.source_now() == local.source
         write_shard(shard, 20, seed=2)
         assert local.source_now() != local.source
@@ -49,7 +56,7 @@ def test_a_file_that_changes_is_noticed(tmp_path: Path) -> None:
 def test_a_server_that_cannot_tell_contents_apart_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_shard(tmp_path / "a.json.gz", 1, seed=1)
     with FaultyServer(tmp_path, tags=False) as server:
-        described(parse_inputs([f"{server.url}/ckpt/a.json.gz"]))
+        describe_inputs(parse_inputs([f"{server.url}/ckpt/a.json.gz"]))
     assert "a.json.gz: sends neither ETag nor time of modification" in capsys.readouterr().err
 
 
@@ -63,7 +70,7 @@ def test_a_server_that_cannot_tell_contents_apart_is_named(tmp_path: Path, capsy
 )
 def test_bad_usage(text: str, endpoint_url: str | None, limit: str | None, complaint: str) -> None:
     with pytest.raises(InputError, match=complaint) as error:
-        described(parse_inputs([text], endpoint_url), bandwidth_limit=limit)
+        describe_inputs(parse_inputs([text], endpoint_url), bandwidth_limit=limit)
     assert "SECRET" not in str(error.value)
 
 
@@ -74,9 +81,9 @@ def test_inputs_that_are_no_files(tmp_path: Path) -> None:
         (Path("/dev/null"), "not a regular file"),
         (Path("a\0b"), "no such file"),
     ):
-        places: list[Place] = [path]
+        places: list[Location] = [path]
         with pytest.raises(InputError, match=reason):
-            described(places)
+            describe_inputs(places)
         with pytest.raises(InputError, match=reason):
             require_files([path])
 

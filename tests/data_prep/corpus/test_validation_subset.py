@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from data_prep.corpus.validation_subset import chosen_places
+from data_prep.corpus.validation_subset import chosen_indices
 from foundation.outputs.manifest import read_manifest
 from tests.support import assert_refused, command
 
@@ -28,10 +28,10 @@ def inputs(tmp_path: Path) -> list[Path]:
 
 
 def test_the_rule_is_the_references() -> None:
-    assert chosen_places(10, 4) == [0, 2, 5, 7]
-    assert chosen_places(5, 5) == [0, 1, 2, 3, 4]
-    assert chosen_places(30, 22)[11] == 14  # 11 * (30 / 22) in floating point; exactly it would be 15
-    places = chosen_places(364_608, 24_567)
+    assert chosen_indices(10, 4) == [0, 2, 5, 7]
+    assert chosen_indices(5, 5) == [0, 1, 2, 3, 4]
+    assert chosen_indices(30, 22)[11] == 14  # 11 * (30 / 22) in floating point; exactly it would be 15
+    places = chosen_indices(364_608, 24_567)
     assert (len(set(places)), places[:3], places[-1]) == (24_567, [0, 14, 29], 364_593)
 
 
