@@ -19,7 +19,7 @@ from foundation.errors import CheckFailed, InputError
 from foundation.file_formats.md5_list import read_list
 from foundation.outputs.digest import md5_file
 
-What = Literal[
+ArtifactKind = Literal[
     "train",
     "validation-subset",
     "tokenizer",
@@ -172,7 +172,7 @@ def require_size(path: Path, expected: int) -> None:
         raise CheckFailed(f"{path}: {size:,} bytes, expected {expected:,}; download it again")
 
 
-ARTIFACTS: dict[What, Artifact] = {
+ARTIFACTS: dict[ArtifactKind, Artifact] = {
     "train": Artifact(
         files=tuple(train_shard(number) for number in TRAIN_SHARDS),
         bytes=76e9,
@@ -234,12 +234,12 @@ ARTIFACTS: dict[What, Artifact] = {
         downloads=(LLAMA31_TOKENIZER,),
     ),
 }
-NEEDED: tuple[What, ...] = ("train", "validation-subset", "tokenizer", "checkpoint")
+NEEDED: tuple[ArtifactKind, ...] = ("train", "validation-subset", "tokenizer", "checkpoint")
 """The files of GPT-3 175B."""
 
 
-def wanted_files(kinds: Sequence[What], shards: str | None) -> dict[str, What]:
-    """Return the files of ``what``, as paths below the output folder.
+def needed_files(kinds: Sequence[ArtifactKind], shards: str | None) -> dict[str, ArtifactKind]:
+    """Return the files of ``kinds``, as paths below the output folder.
 
     ``shards``: other training shards than the benchmark's, as FIRST-LAST or one number. Raises InputError for any other
     text.

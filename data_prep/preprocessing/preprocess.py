@@ -3,8 +3,8 @@
 The dataset equals what the reference's preprocessing writes for the concatenation of the files (docs/facts/reference.md
 a.4): one sequence per document, no EOD token, documents without any token left out.
 
-Each file gives a piece (``token_piece``), made in any order; the dataset is the pieces one after the other
-(``join_pieces``). ``foundation.outputs.resumable_output`` keeps the pieces of a command that is killed, and of several
+Each file gives a part (``token_part``), made in any order; the dataset is the parts one after the other
+(``join_parts``). ``foundation.outputs.resumable_output`` keeps the parts of a command that is killed, and of several
 machines.
 """
 
@@ -20,8 +20,8 @@ import numpy as np
 
 from data_prep.corpus.c4 import TEXT_KEY
 from data_prep.corpus.input_files import InputFile, InputOptions, Location, describe_inputs, local_paths, require_files
-from data_prep.preprocessing.token_piece import OnBadLine, PieceFacts, PieceMaker, Reading, facts_of, join_pieces
-from data_prep.preprocessing.tokenize_workers import make_pieces
+from data_prep.preprocessing.token_part import OnBadLine, PartFacts, PartMaker, Reading, facts_of, join_parts
+from data_prep.preprocessing.tokenize_workers import make_parts
 from data_prep.token_files.indexed_dataset import bin_path, idx_path, token_dtype
 from data_prep.tokenizing.fast_tokenizer import FastTokenizer
 from data_prep.tokenizing.tokenizer import AnyTokenizer, open_tokenizer
@@ -41,7 +41,7 @@ BENCHMARK = Reading()
 
 @dataclass(frozen=True)
 class PreprocessResult:
-    """Figures of the dataset, or of a shard's pieces, that a call has made."""
+    """Figures of the dataset, or of a shard's parts, that a call has made."""
 
     documents: int
     tokens: int
@@ -66,7 +66,7 @@ def preprocess(
     shard: Shard | None = None,
     force: bool = False,
 ) -> PreprocessResult | None:
-    """Tokenise ``inputs`` into ``output_prefix.bin/.idx`` and its manifest, or with ``shard`` its share of the pieces.
+    """Tokenise ``inputs`` into ``output_prefix.bin/.idx`` and its manifest, or with ``shard`` its share of the parts.
 
     Returns None if the dataset is already there, from the same inputs, tokenizer and options. Raises InputError for a
     line that is not a document (naming file and line), a damaged file, a file whose MD5 differs from ``md5_list``, no
@@ -80,13 +80,13 @@ def preprocess(
     sums = None if md5_list is None else _listed_sums(md5_list, files)
     dtype = token_dtype(model.vocab_size)
     recipe = _recipe(files, model, dtype, reading)
-    names = [_piece_name(number, file) for number, file in enumerate(files)]
-    made = [bin_path(output_prefix), idx_path(output_prefix), skipped_path(output_prefix)]
+    names = [_part_name(number, file) for number, file in enumerate(files)]
+    paths = [bin_path(output_prefix), idx_path(output_prefix), skipped_path(output_prefix)]
     local = [*local_paths(files), tokenizer]
     with resumable_output(
         output_prefix,
         recipe,
-        paths=made,
+        paths=paths,
         inputs=local,
         shard=shard,
         force=force,
@@ -99,24 +99,24 @@ def preprocess(
         encoder = FastTokenizer(model, dtype)
         if encoder.why_slow is not None:
             print(f"{tokenizer}: {encoder.why_slow}; its texts are encoded whole, which is slow", file=sys.stderr)
-        chosen = dict(zip(names, files, strict=True))
-        chosen = chosen if shard is None else dict(shard.of(list(chosen.items())))
-        missing = {name: chosen[name] for name in job.missing(chosen)}
+        file_by_part = dict(zip(names, files, strict=True))
+        file_by_part = file_by_part if shard is None else dict(shard.of(list(file_by_part.items())))
+        missing_files = {name: file_by_part[name] for name in job.missing(file_by_part)}
         with progress(
-            "tokenise", sum(file.source.bytes for file in chosen.values()), "bytes", files=len(chosen)
+            "tokenise", sum(file.source.bytes for file in file_by_part.values()), "bytes", files=len(file_by_part)
         ) as meter:
-            done = [file.source.bytes for name, file in chosen.items() if name not in missing]
-            meter.done_before(sum(done), files=len(done))
-            make_pieces(PieceMaker(job, encoder, reading), missing, workers, meter)
-        job.reload()  # workers have noted their pieces themselves
-        facts = [facts_of(job.done[name]) for name in chosen]
-        _require_listed(list(chosen.values()), [one.source_md5 for one in facts], sums)
+            finished_bytes = [file.source.bytes for name, file in file_by_part.items() if name not in missing_files]
+            meter.done_before(sum(finished_bytes), files=len(finished_bytes))
+            make_parts(PartMaker(job, encoder, reading), missing_files, workers, meter)
+        job.reload()  # workers have noted their parts themselves
+        facts = [facts_of(job.done[name]) for name in file_by_part]
+        _require_listed(list(file_by_part.values()), [part_facts.source_md5 for part_facts in facts], sums)
         if shard is None:
-            _join_and_publish(job, chosen, facts, dtype, recipe.inputs[-1])
+            _join_and_publish(job, file_by_part, facts, dtype, recipe.inputs[-1])
     return PreprocessResult(
-        sum(one.documents for one in facts),
-        sum(one.tokens for one in facts),
-        sum(len(one.skipped) for one in facts),
+        sum(part_facts.documents for part_facts in facts),
+        sum(part_facts.tokens for part_facts in facts),
+        sum(len(part_facts.skipped) for part_facts in facts),
         time.monotonic() - started,
     )
 
@@ -127,37 +127,39 @@ def _recipe(files: Sequence[InputFile], model: AnyTokenizer, dtype: np.dtype[Any
     options = {
         "vocab_size": model.vocab_size,
         "dtype": dtype.name,
-        "tokenizer": tokenizer.identity,  # in the options, too: pieces of another tokenizer are of no use
+        "tokenizer": tokenizer.identity,  # in the options, too: parts of another tokenizer are of no use
         **asdict(reading),
     }
     return Recipe(STAGE, options, [*(file.source for file in files), tokenizer], versions_of(model.package))
 
 
-def _piece_name(number: int, file: InputFile) -> str:
-    """Name a piece by its file's number and content, so that a mended file gets a new piece."""
+def _part_name(number: int, file: InputFile) -> str:
+    """Name a part by its file's number and content, so that a mended file gets a new part."""
     return f"{number:05d}-{md5_text(f'{file.source.bytes} {file.source.identity}')[:16]}"
 
 
 def _join_and_publish(
     job: ResumableOutput,
     files: Mapping[str, InputFile],
-    facts: Sequence[PieceFacts],
+    facts: Sequence[PartFacts],
     dtype: np.dtype[Any],
     tokenizer: Source,
 ) -> None:
     prefix = job.output
-    if not any(one.documents for one in facts):
+    if not any(part_facts.documents for part_facts in facts):
         raise InputError(f"{prefix}: no document with a token in {len(files)} files; nothing was written")
-    joined = join_pieces(job, list(files), dtype)
+    joined = join_parts(job, list(files), dtype)
     outputs: dict[Path, tuple[Path, str | None]] = {
         bin_path(prefix): (bin_path(joined.prefix), joined.bin_md5.hexdigest()),
         idx_path(prefix): (idx_path(joined.prefix), joined.idx_md5),
     }
-    skipped = [(file, line) for file, one in zip(files.values(), facts, strict=True) for line in one.skipped]
+    skipped = [
+        (file, line) for file, part_facts in zip(files.values(), facts, strict=True) for line in part_facts.skipped
+    ]
     if skipped:
-        listed = job.new_path()
-        write_text(listed, "".join(f"{file}:{number}: {why}\n" for file, (number, why) in skipped))
-        outputs[skipped_path(prefix)] = listed, md5_file(listed)
+        list_path = job.new_path()
+        write_text(list_path, "".join(f"{file}:{number}: {reason}\n" for file, (number, reason) in skipped))
+        outputs[skipped_path(prefix)] = list_path, md5_file(list_path)
     job.publish(
         outputs,
         [*(file.source_now() for file in files.values()), tokenizer],
@@ -165,7 +167,7 @@ def _join_and_publish(
             "documents": joined.num_documents,
             "tokens": joined.num_tokens,
             "skipped_lines": len(skipped),
-            "input_md5": [one.source_md5 for one in facts],
+            "input_md5": [part_facts.source_md5 for part_facts in facts],
         },
     )
     if not skipped:
@@ -177,15 +179,15 @@ def _listed_sums(md5_list: Path, files: Sequence[InputFile]) -> dict[str, str]:
 
     Raises InputError for an input that is not listed.
     """
-    sums, found = read_list(md5_list), {}
+    sums, sums_by_input = read_list(md5_list), {}
     for name in map(str, files):
         parts = name.split("/")
-        ends = ("/".join(parts[first:]) for first in range(len(parts)))
-        listed = next((end for end in ends if end in sums), None)
-        if listed is None:
+        path_ends = ("/".join(parts[first:]) for first in range(len(parts)))
+        listed_name = next((path_end for path_end in path_ends if path_end in sums), None)
+        if listed_name is None:
             raise InputError(f"--md5-list {md5_list}: has no sum of {name}; leave the option out, or the file")
-        found[name] = sums[listed]
-    return found
+        sums_by_input[name] = sums[listed_name]
+    return sums_by_input
 
 
 def _require_listed(files: Sequence[InputFile], md5s: Sequence[str], sums: Mapping[str, str] | None) -> None:
@@ -243,10 +245,10 @@ class PreprocessCommand(InputOptions):
         if result is None:
             self.tell(None, f"{self.output_prefix}: already made from these inputs")
             return
-        what = "" if self.shard is None else f", shard {self.shard}"
+        shard_text = "" if self.shard is None else f", shard {self.shard}"
         skipped = f", {result.skipped_lines:,} lines skipped" if result.skipped_lines else ""
         self.tell(
             asdict(result),
-            f"{self.output_prefix}{what}: {result.documents:,} documents, {result.tokens:,} tokens{skipped} "
+            f"{self.output_prefix}{shard_text}: {result.documents:,} documents, {result.tokens:,} tokens{skipped} "
             f"in {result.wall_s:.1f} s ({result.tokens / result.wall_s:,.0f} tokens/s)",
         )

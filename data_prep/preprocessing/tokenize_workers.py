@@ -8,7 +8,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 from data_prep.corpus.input_files import InputFile
-from data_prep.preprocessing.token_piece import PieceMaker
+from data_prep.preprocessing.token_part import PartMaker
 from foundation.child_processes import begin_worker
 from foundation.errors import InputError
 from foundation.progress import Meter
@@ -23,26 +23,26 @@ class Stopped(Exception):
     """Another worker has failed."""
 
 
-def make_pieces(maker: PieceMaker, files: Mapping[str, InputFile], workers: int, meter: Meter) -> None:
-    """Make the pieces of ``files``, by the pieces' names, in up to ``workers`` processes.
+def make_parts(maker: PartMaker, files: Mapping[str, InputFile], workers: int, meter: Meter) -> None:
+    """Make the parts of ``files``, by the parts' names, in up to ``workers`` processes.
 
     The processes are forked, so they begin with the tokenizer loaded. Raises the first error of a worker; the other
-    workers then stop, and finished pieces stay.
+    workers then stop, and finished parts stay.
     """
     if not files:
         return
-    done, stop = FORK.Array("d", 1 + len(DOING)), FORK.Event()  # bytes, and the seconds of each of DOING
-    told = done[:]
-    pool = ProcessPoolExecutor(min(workers, len(files)), FORK, initializer=_begin, initargs=(maker, done, stop))
+    work_done, stop = FORK.Array("d", 1 + len(DOING)), FORK.Event()  # bytes, and the seconds of each of DOING
+    reported = work_done[:]
+    pool = ProcessPoolExecutor(min(workers, len(files)), FORK, initializer=_begin, initargs=(maker, work_done, stop))
     try:
         running = {pool.submit(_make, name, file) for name, file in files.items()}
         while running:
             ended, running = wait(running, SECONDS_BETWEEN_LOOKS, FIRST_COMPLETED)
-            now = done[:]
-            for place, what in enumerate(DOING, 1):
-                meter.spent(what, now[place] - told[place])
-            meter(now[0] - told[0])
-            told = now
+            amounts = work_done[:]
+            for position, activity in enumerate(DOING, 1):
+                meter.spent(activity, amounts[position] - reported[position])
+            meter(amounts[0] - reported[0])
+            reported = amounts
             for future in ended:
                 future.result()
                 meter(0, files=1)
@@ -53,15 +53,15 @@ def make_pieces(maker: PieceMaker, files: Mapping[str, InputFile], workers: int,
         pool.shutdown(cancel_futures=True)
 
 
-_maker: PieceMaker
-_done: Any
+_maker: PartMaker
+_work_done: Any
 _stop: Any
-"""What a worker process makes pieces with, adds its work to, and asks whether it has to end."""
+"""What a worker process makes parts with, adds its work to, and asks whether it has to end."""
 
 
-def _begin(maker: PieceMaker, done: Any, stop: Any) -> None:
-    global _maker, _done, _stop
-    _maker, _done, _stop = maker, done, stop
+def _begin(maker: PartMaker, work_done: Any, stop: Any) -> None:
+    global _maker, _work_done, _stop
+    _maker, _work_done, _stop = maker, work_done, stop
     begin_worker()
     _keep_freed_memory()
 
@@ -86,6 +86,6 @@ def _tell(*amounts: float) -> None:
     """Add up work of all processes. Raises Stopped if another one has failed."""
     if _stop.is_set():
         raise Stopped
-    with _done.get_lock():
-        for place, amount in enumerate(amounts):
-            _done[place] += amount
+    with _work_done.get_lock():
+        for position, amount in enumerate(amounts):
+            _work_done[position] += amount

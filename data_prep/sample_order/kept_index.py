@@ -89,14 +89,14 @@ class KeptIndex:
     def arrays(self, name: str, recipe: Recipe, arrays: Mapping[str, NewArray]) -> Mapping[str, IndexArray]:
         """Return the arrays in the folder ``name``; missing ones are built and written first."""
         output = self.folder / name
-        opened = self._tried(lambda: _opened(output, recipe, arrays))
+        opened = self._attempt(lambda: _opened(output, recipe, arrays))
         if opened is None:
             self._before_building()
             if self.problem is None:
-                opened = self._tried(lambda: _made(output, recipe, arrays))
+                opened = self._attempt(lambda: _built(output, recipe, arrays))
         return opened or in_memory(name, recipe, arrays)
 
-    def _tried(self, get: Callable[[], Mapping[str, FileArray] | None]) -> Mapping[str, FileArray] | None:
+    def _attempt(self, get: Callable[[], Mapping[str, FileArray] | None]) -> Mapping[str, FileArray] | None:
         """Return the result of ``get``; if files cannot be read or written, return None and note the reason."""
         try:
             return get()
@@ -119,7 +119,7 @@ def _opened(output: Path, recipe: Recipe, arrays: Mapping[str, NewArray]) -> Map
     return {key: array.opened(output / f"{key}.npy", mend) for key, array in arrays.items()}
 
 
-def _made(output: Path, recipe: Recipe, arrays: Mapping[str, NewArray]) -> Mapping[str, FileArray] | None:
+def _built(output: Path, recipe: Recipe, arrays: Mapping[str, NewArray]) -> Mapping[str, FileArray] | None:
     """Make the folder ``output`` of the arrays' files, and open them; return None if another process is making it.
 
     Raises OSError and InputError if that fails.

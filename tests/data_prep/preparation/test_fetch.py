@@ -14,8 +14,9 @@ import pytest
 from sentencepiece import sentencepiece_model_pb2
 
 from data_prep.preparation import artifacts
-from data_prep.preparation.artifacts import ARTIFACTS, LLAMA31_DATASET_BYTES, wanted_files
-from data_prep.preparation.fetch import fetch, files_there, require_all
+from data_prep.preparation.artifact_table import artifact_rows, require_all
+from data_prep.preparation.artifacts import ARTIFACTS, LLAMA31_DATASET_BYTES, needed_files
+from data_prep.preparation.fetch import fetch
 from foundation.errors import CheckFailed, InputError
 from foundation.outputs.digest import md5_file
 from foundation.outputs.manifest import read_manifest
@@ -62,6 +63,11 @@ def test_another_revision_is_never_told_of_old_files(hub: FakeHub, tmp_path: Pat
     assert all("/resolve/" + COMMITS["older"] in path for _, path in hub.requests if "/resolve/" in path)
     new = gzip.compress(b'{"text": "new"}\n', mtime=0)
     hub.files[NAMES[0]], hub.announced[NAMES[0]] = new, hashlib.sha256(new).hexdigest()
+    same = ["--output", output, "--what", "train", "--shards", "769", "--revision", "main"]
+    assert forked_command("data_prep", "fetch", *same).returncode == 0  # no byte is another in the new commit
+    manifest = read_manifest(output / NAMES[1])
+    assert manifest is not None and manifest.options["commit"] == COMMITS["main"]
+    assert manifest.outputs[0].md5 == md5_file(output / NAMES[1])
     refused = fetched(output, "--revision", "main")
     assert_refused(refused, "was made otherwise (commit is aaaa", "not bbbb", "--force")
     assert (output / NAMES[0]).read_bytes() == FILES[NAMES[0]]
@@ -175,25 +181,25 @@ def test_damaged_files_are_not_taken(name: str, content: bytes, complaint: str, 
     else:
         damaged.write_bytes(content)
     what = next(kind for kind, artifact in ARTIFACTS.items() if name in (*artifact.files, artifact.published_name))
-    wanted = wanted_files([what], "768")
+    wanted = needed_files([what], "768")
     with pytest.raises((InputError, CheckFailed), match=damaged.name) as failure:
         fetch(tmp_path / "c4", wanted, source=stored)
     assert complaint in str(failure.value)
     assert all_files(tmp_path / "c4") == []
     with pytest.raises(CheckFailed, match="1 of 1 files are missing"):
-        require_all(tmp_path / "c4", files_there(tmp_path / "c4", wanted))
+        require_all(tmp_path / "c4", artifact_rows(tmp_path / "c4", wanted))
 
 
 def test_token_files_are_compared_with_the_published_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = "c4_en_validation_subset_c4_spm_text_document.idx"
     (tmp_path / name).write_bytes(b"tokens")
     path = f"preprocessed_c4_spm/{name}"
-    wanted: dict[str, artifacts.What] = {path: "dataset"}
+    wanted: dict[str, artifacts.ArtifactKind] = {path: "dataset"}
     with pytest.raises(CheckFailed, match="expected f76050809d0b42611eeef31d67d04224"):
         fetch(tmp_path / "c4", wanted, source=tmp_path)
     monkeypatch.setitem(artifacts.DATASET_MD5, name, md5_file(tmp_path / name))
     fetch(tmp_path / "c4", wanted, source=tmp_path)
-    require_all(tmp_path / "c4", files_there(tmp_path / "c4", wanted))
+    require_all(tmp_path / "c4", artifact_rows(tmp_path / "c4", wanted))
     manifest = read_manifest(tmp_path / "c4" / path)
     assert manifest is not None
     assert manifest.outputs[0].md5 == md5_file(tmp_path / name)
@@ -307,7 +313,7 @@ def test_no_network_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_shards_that_do_not_exist_are_refused() -> None:
     for shards in ("1024", "5-4", "-3", "a-b", "1-2-3", ""):
         with pytest.raises(InputError, match=f"--shards {shards}: expected FIRST-LAST or one number, from 0 to 1023"):
-            wanted_files(["train"], shards)
+            needed_files(["train"], shards)
 
 
 def test_the_list_as_json_has_the_published_commands(tmp_path: Path) -> None:

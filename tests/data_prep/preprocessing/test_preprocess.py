@@ -12,7 +12,7 @@ import sentencepiece
 
 from data_prep.corpus import c4
 from data_prep.preprocessing.preprocess import preprocess
-from data_prep.preprocessing.token_piece import PieceMaker, Reading, join_pieces
+from data_prep.preprocessing.token_part import PartMaker, Reading, join_parts
 from data_prep.token_files.indexed_dataset import IndexedDataset
 from data_prep.tokenizing.tokenizer import train_tokenizer
 from foundation.errors import InputError
@@ -129,7 +129,7 @@ def test_what_tasks_have_read_is_joined_and_compared_with_a_list(
         result = preprocess(shards, tokenizer, tmp_path / "x", workers=2, shard=Shard(index, 2))
         assert result is not None and result.documents == DOCUMENTS * len(shards[index::2])
         assert list(tmp_path.glob("x*")) == [tmp_path / "x.partial"]
-    monkeypatch.setattr(PieceMaker, "make", None)  # all is made
+    monkeypatch.setattr(PartMaker, "make", None)  # all is made
     with pytest.raises(InputError, match=wrong):
         preprocess(shards, tokenizer, tmp_path / "x", workers=1, md5_list=bad)
     assert not manifest_path(tmp_path / "x").exists()
@@ -163,7 +163,7 @@ def test_a_damaged_file_costs_only_itself(shards: list[Path], tokenizer: Path, e
 def test_a_worker_that_is_killed(
     shards: list[Path], tokenizer: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(PieceMaker, "make", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    monkeypatch.setattr(PartMaker, "make", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
     with pytest.raises(InputError, match="a worker was killed"):
         preprocess(shards, tokenizer, tmp_path / "x", workers=2)
 
@@ -205,6 +205,6 @@ def test_a_spoilt_piece_is_removed_to_be_made_again(spoilt: bytes, tmp_path: Pat
         job.add([NewPart("0", path, md5_file(path), {"source_md5": "0", "documents": 1, "tokens": 4})])
         job.path("0").write_bytes(spoilt)
         with pytest.raises(InputError, match="does not hold what was written"):
-            join_pieces(job, ["0"], np.dtype("<u2"))
+            join_parts(job, ["0"], np.dtype("<u2"))
         assert not job.path("0").exists()
         assert list((job.folder / "writing").iterdir()) == []

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from data_prep.preprocessing.preprocess import preprocess
-from data_prep.preprocessing.token_piece import Reading
+from data_prep.preprocessing.token_part import Reading
 from data_prep.sample_order.token_windows import open_token_windows
 from data_prep.tokenizing.tokenizer import train_tokenizer
 from foundation.errors import InputError

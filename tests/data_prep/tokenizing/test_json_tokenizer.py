@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from data_prep.preprocessing.preprocess import preprocess
-from data_prep.preprocessing.token_piece import Reading
+from data_prep.preprocessing.token_part import Reading
 from data_prep.token_files.indexed_dataset import IndexedDataset
 from data_prep.tokenizing.tokenizer import open_tokenizer
 from foundation.errors import InputError

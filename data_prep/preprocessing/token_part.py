@@ -1,7 +1,7 @@
-"""The piece of a dataset that one input file gives: the ids of all its tokens, then the lengths of its documents.
+"""The part of a dataset that one input file gives: the ids of all its tokens, then the lengths of its documents.
 
 Ids have the dataset's dtype and lengths are int32, both little-endian, as in ``.bin`` and ``.idx``; so a dataset is its
-pieces' ids one after the other, and an index of their lengths. :class:`PieceMaker` makes a piece, :func:`join_pieces`
+parts' ids one after the other, and an index of their lengths. :class:`PartMaker` makes a part, :func:`join_parts`
 the dataset.
 """
 
@@ -25,7 +25,7 @@ from foundation.outputs.resumable_output import NewPart, OutputPart, ResumableOu
 from foundation.progress import Meter, progress
 
 BLOCK_BYTES = 1 << 22
-"""Bytes of a piece that are joined at once."""
+"""Bytes of a part that are joined at once."""
 LENGTH = np.dtype("<i4")
 
 Tell = Callable[[float, float, float], None]
@@ -45,8 +45,8 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class PieceFacts:
-    """The facts of a piece that the journal keeps."""
+class PartFacts:
+    """The facts of a part that the journal keeps."""
 
     source_md5: str
     """MD5 of the input file's bytes as they were read."""
@@ -56,68 +56,68 @@ class PieceFacts:
     """Number of each skipped line, and the reason."""
 
 
-def facts_of(piece: OutputPart) -> PieceFacts:
-    """Read a piece's facts from its line in the journal."""
-    return msgspec.convert(piece.facts, PieceFacts)
+def facts_of(part: OutputPart) -> PartFacts:
+    """Read a part's facts from its line in the journal."""
+    return msgspec.convert(part.facts, PartFacts)
 
 
-class PieceMaker:
-    """Tokenise input files into pieces of ``job``."""
+class PartMaker:
+    """Tokenise input files into parts of ``job``."""
 
     def __init__(self, job: ResumableOutput, encoder: FastTokenizer, reading: Reading) -> None:
         self._job, self._encoder, self._reading = job, encoder, reading
-        self._end = encoder.plain.end_of_document() if reading.append_eod else None
+        self._end_of_document = encoder.plain.end_of_document() if reading.append_eod else None
 
     def make(self, name: str, file: InputFile, tell: Tell) -> None:
-        """Make the piece ``name`` of one file, and note it in the journal.
+        """Make the part ``name`` of one file, and note it in the journal.
 
         Raises InputError, and leaves nothing, if the file is damaged or changes while it is read, and BadLine for a
         line that is no document, unless such lines are skipped.
         """
         path = self._job.new_path()
         try:
-            with path.open("wb") as piece, file.open() as source:
-                facts, md5 = self._write(piece, file, source, tell)
+            with path.open("wb") as part, file.open() as source:
+                facts, md5 = self._write(part, file, source, tell)
             if file.source_now() != file.source:
                 raise InputError(f"{file}: changed while it was read; run the command again")
             self._job.add([NewPart(name, path, md5, asdict(facts))])
         finally:
             path.unlink(missing_ok=True)
 
-    def _write(self, piece: BinaryIO, file: InputFile, source: HashedFile, tell: Tell) -> tuple[PieceFacts, str]:
-        """Write the piece; return its facts and its MD5."""
+    def _write(self, part: BinaryIO, file: InputFile, source: HashedFile, tell: Tell) -> tuple[PartFacts, str]:
+        """Write the part; return its facts and its MD5."""
         digest = hashlib.md5(usedforsecurity=False)
         skipped: list[tuple[int, str]] = []
         lengths: list[np.ndarray[Any, Any]] = []
-        tokens = told = 0
+        tokens = reported_bytes = 0
 
         def write(array: np.ndarray[Any, Any]) -> None:
             try:
-                piece.write(array.data)
+                part.write(array.data)
             except OSError as error:  # a full disk; the error itself does not name the file
-                raise OSError(error.errno, error.strerror, piece.name) from error
+                raise OSError(error.errno, error.strerror, part.name) from error
             digest.update(array.data)
 
         with decompressed(str(file), source) as text:
             blocks = line_blocks(str(file), text)
-            started = time.perf_counter()
+            started_at_s = time.perf_counter()
             while (block := next(blocks, None)) is not None:
-                read = time.perf_counter()
+                read_at_s = time.perf_counter()
                 ids, sizes = self._encoder.encode_documents(self._documents(block, file, skipped))
                 # The reference leaves documents without tokens out (docs/facts/reference.md a.4).
                 sizes = sizes[sizes > 0].astype(LENGTH)
-                if self._end is not None:
-                    ids = np.insert(ids, np.cumsum(sizes), self._end)
+                if self._end_of_document is not None:
+                    ids = np.insert(ids, np.cumsum(sizes), self._end_of_document)
                     sizes += 1
                 write(ids)
                 lengths.append(sizes)
                 tokens += len(ids)
-                done = time.perf_counter()
-                tell(source.position - told, read - started, done - read)
-                told, started = source.position, done
+                finished_at_s = time.perf_counter()
+                tell(source.position - reported_bytes, read_at_s - started_at_s, finished_at_s - read_at_s)
+                reported_bytes, started_at_s = source.position, finished_at_s
         for sizes in lengths:
             write(sizes)
-        return PieceFacts(source.md5.hexdigest(), sum(map(len, lengths)), tokens, skipped), digest.hexdigest()
+        return PartFacts(source.md5.hexdigest(), sum(map(len, lengths)), tokens, skipped), digest.hexdigest()
 
     def _documents(self, block: tuple[int, bytes], file: InputFile, skipped: list[tuple[int, str]]) -> list[bytes]:
         """Return the documents of a block, and add the lines that hold none to ``skipped``."""
@@ -132,47 +132,47 @@ class PieceMaker:
         return documents
 
 
-def join_pieces(job: ResumableOutput, names: Sequence[str], dtype: np.dtype[Any]) -> IndexedDatasetWriter:
-    """Write the dataset of the finished pieces ``names``, in this order, below the folder of ``job``.
+def join_parts(job: ResumableOutput, names: Sequence[str], dtype: np.dtype[Any]) -> IndexedDatasetWriter:
+    """Write the dataset of the finished parts ``names``, in this order, below the folder of ``job``.
 
-    Returns the writer, which knows what it has written. Raises InputError for a piece that was damaged, for example by
-    a crash of the machine; such a piece is removed, so that the same command makes it again.
+    Returns the writer, which knows what it has written. Raises InputError for a part that was damaged, for example by
+    a crash of the machine; such a part is removed, so that the same command makes it again.
     """
-    pieces = [job.done[name] for name in names]
+    parts = [job.done[name] for name in names]
     with (
-        progress("join", sum(piece.bytes for piece in pieces), "bytes", files=len(pieces)) as meter,
+        progress("join", sum(part.bytes for part in parts), "bytes", files=len(parts)) as meter,
         ThreadPoolExecutor(1) as hashing,
         IndexedDatasetWriter(job.new_path(), dtype) as writer,
     ):
-        for piece in pieces:
-            _append(writer, job.path(piece.name), piece, hashing, meter)
+        for part in parts:
+            _append(writer, job.path(part.name), part, hashing, meter)
             meter(0, files=1)
     return writer
 
 
 def _append(
-    writer: IndexedDatasetWriter, path: Path, piece: OutputPart, hashing: ThreadPoolExecutor, meter: Meter
+    writer: IndexedDatasetWriter, path: Path, part: OutputPart, hashing: ThreadPoolExecutor, meter: Meter
 ) -> None:
-    """Copy one piece. A thread computes its MD5 while the dataset's is computed."""
-    facts, digest = facts_of(piece), hashlib.md5(usedforsecurity=False)
+    """Copy one part. A thread computes its MD5 while the dataset's is computed."""
+    facts, digest = facts_of(part), hashlib.md5(usedforsecurity=False)
     waiting: list[Future[None]] = []
 
     def blocks(dtype: np.dtype[Any], count: int) -> Iterator[np.ndarray[Any, Any]]:
-        while len(found := np.fromfile(file, dtype, min(count, BLOCK_BYTES // dtype.itemsize))):
+        while len(block := np.fromfile(file, dtype, min(count, BLOCK_BYTES // dtype.itemsize))):
             if waiting:
                 waiting.pop().result()  # so that no more than two blocks are in memory
-            waiting.append(hashing.submit(digest.update, found.data))
-            yield found
-            count -= len(found)
-            meter(found.nbytes)
+            waiting.append(hashing.submit(digest.update, block.data))
+            yield block
+            count -= len(block)
+            meter(block.nbytes)
 
     with path.open("rb", buffering=0) as file:
         for ids in blocks(writer.dtype, facts.tokens):
             writer.append(ids, np.empty(0, LENGTH))
         for lengths in blocks(LENGTH, facts.documents):
             writer.append(np.empty(0, writer.dtype), lengths)
-        hashing.submit(digest.update, file.read(1)).result()  # nothing, unless the piece is longer than it was
-    if digest.hexdigest() != piece.md5:
+        hashing.submit(digest.update, file.read(1)).result()  # nothing, unless the part is longer than it was
+    if digest.hexdigest() != part.md5:
         path.unlink()
         raise InputError(
             f"{path}: does not hold what was written (did the machine crash?); it was removed, run the command again"
