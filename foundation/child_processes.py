@@ -74,16 +74,16 @@ def reserved_port() -> Iterator[int]:
     A socket is bound to it and does not listen: the kernel then does not give the port to programs that ask for any
     port, but a program that names it with SO_REUSEADDR, as PyTorch's store does, can bind it, too.
     """
-    with _reusable_socket() as held:
-        held.bind(("", 0))
-        yield held.getsockname()[1]
+    with _reusable_socket() as reservation:
+        reservation.bind(("", 0))
+        yield reservation.getsockname()[1]
 
 
 def _reusable_socket() -> socket.socket:
     """Return an unbound socket for IPv4 and, if the machine has it, IPv6."""
-    dual = socket.has_dualstack_ipv6()
-    made = socket.socket(socket.AF_INET6 if dual else socket.AF_INET)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if dual:
-        made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-    return made
+    is_dual = socket.has_dualstack_ipv6()
+    endpoint = socket.socket(socket.AF_INET6 if is_dual else socket.AF_INET)
+    endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if is_dual:
+        endpoint.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    return endpoint

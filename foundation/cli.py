@@ -51,7 +51,9 @@ def run_subcommand(package: str, description: str | None, commands: Mapping[str,
     """Parse ``sys.argv`` as ``python -m PACKAGE COMMAND …`` and run the command; return its exit status, None for 0."""
     words = sys.argv[1:]
     if (
-        status := told_of_program(package, description, {name: summary(one) for name, one in commands.items()}, words)
+        status := told_of_program(
+            package, description, {name: summary(command) for name, command in commands.items()}, words
+        )
     ) is not None:
         return status
     name = choose(words[0], commands, "command")
@@ -87,12 +89,12 @@ def told_of_program(
 
 def choose(name: str, table: Iterable[str], kind: str) -> str:
     """Return ``name`` if it is in ``table``. Otherwise raise InputError with the nearest name."""
-    known = list(table)
-    if name in known:
+    names = list(table)
+    if name in names:
         return name
-    close = difflib.get_close_matches(name, known, 1)
+    close = difflib.get_close_matches(name, names, 1)
     hint = f"did you mean {close[0]}? There are" if close else "there are"
-    raise InputError(f"unknown {kind} {name!r}; {hint} {', '.join(known)}")
+    raise InputError(f"unknown {kind} {name!r}; {hint} {', '.join(names)}")
 
 
 def _require_values(command: Any) -> None:
@@ -105,13 +107,13 @@ def _require_values(command: Any) -> None:
 
 def one_line_usage_error(parse: Callable[[], Parsed]) -> Parsed:
     """Call tyro, and turn the usage error that it would draw in a box into an InputError of one line."""
-    drawn = io.StringIO()
+    output = io.StringIO()
     try:
-        with contextlib.redirect_stderr(drawn):
+        with contextlib.redirect_stderr(output):
             return parse()
     except SystemExit as leaving:
         if not leaving.code:  # --help
             raise
-    inside = " ".join(drawn.getvalue().splitlines()[1:])  # the first line has the title, which says no more
-    told = " ".join(re.sub("[╭╮╰╯│|]|[─-]{3,}", " ", inside).split())
-    raise InputError(f"{told.partition(' For full helptext')[0]} (see --help)")
+    text = " ".join(output.getvalue().splitlines()[1:])  # the first line has the title, which says no more
+    message = " ".join(re.sub("[╭╮╰╯│|]|[─-]{3,}", " ", text).split())
+    raise InputError(f"{message.partition(' For full helptext')[0]} (see --help)")

@@ -83,16 +83,19 @@ def summary(command: type[Any]) -> str:
 def _description(command: type[Any]) -> str:
     """Return the command's docstring; the lines of an example end in backslashes, so that it can be pasted."""
     paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
-    joined = (one.replace("\n", " \\\n    ") if one.startswith("Example: ") else one for one in paragraphs)
+    joined = (
+        paragraph.replace("\n", " \\\n    ") if paragraph.startswith("Example: ") else paragraph
+        for paragraph in paragraphs
+    )
     return "\n\n".join(joined)
 
 
 def _lines(option: Option) -> list[str]:
     head = f"  {option.name} {option.value}".rstrip()
     text = f"{option.text} [{option.default}]" if option.default else option.text
-    told = textwrap.wrap(" ".join(text.split()), WIDTH - INDENT, break_on_hyphens=False) or [""]
-    lines = [f"{'':{INDENT}}{line}" for line in told]
-    return [head, *lines] if len(head) >= INDENT - 1 else [f"{head:{INDENT}}{told[0]}", *lines[1:]]
+    paragraphs = textwrap.wrap(" ".join(text.split()), WIDTH - INDENT, break_on_hyphens=False) or [""]
+    lines = [f"{'':{INDENT}}{line}" for line in paragraphs]
+    return [head, *lines] if len(head) >= INDENT - 1 else [f"{head:{INDENT}}{paragraphs[0]}", *lines[1:]]
 
 
 def options_of(
@@ -143,8 +146,8 @@ def _option(section: str, name: str, hint: Any, default: Any, text: str, positio
         value = _value(hint, name)
     if positional:
         flag, value = f"{value}", ""
-    told = "" if default in (None, (), "") else _shown(default)
-    return Option(section, flag, value, text, told, positional)
+    default_text = "" if default in (None, (), "") else _shown(default)
+    return Option(section, flag, value, text, default_text, positional)
 
 
 def _shown(default: Any) -> str:
@@ -155,20 +158,20 @@ def _shown(default: Any) -> str:
 
 def _value(hint: Any, name: str) -> str:
     """Return the placeholder of an option's value."""
-    arguments = [one for one in get_args(hint) if one is not NoneType]
+    arguments = [argument for argument in get_args(hint) if argument is not NoneType]
     if get_origin(hint) is Literal:
         return f"{{{','.join(map(str, arguments))}}}"
     if get_origin(hint) in (Union, UnionType):
         return _value(arguments[0], name)
     if get_origin(hint) in (tuple, list):
-        each = _value(arguments[0], name)
-        return f"{each} …" if Ellipsis in arguments or len(arguments) == 1 else " ".join([each] * len(arguments))
+        value = _value(arguments[0], name)
+        return f"{value} …" if Ellipsis in arguments or len(arguments) == 1 else " ".join([value] * len(arguments))
     return METAVARS.get(hint, name.upper())
 
 
 def _texts(command: type[Any]) -> dict[str, str]:
     """Return the strings below the fields of a dataclass, by field."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for kind in reversed(command.__mro__[:-1]):
         if not dataclasses.is_dataclass(kind):
             continue
@@ -181,5 +184,5 @@ def _texts(command: type[Any]) -> dict[str, str]:
                 and isinstance(below, ast.Expr)
                 and isinstance(below.value, ast.Constant)
             ):
-                found[line.target.id] = str(below.value.value)
-    return found
+                texts[line.target.id] = str(below.value.value)
+    return texts

@@ -34,12 +34,12 @@ def missing(extra: str | None) -> list[str]:
             continue
         name = f"{requirement.name}{requirement.specifier}"
         try:
-            found = importlib.metadata.version(requirement.name)
+            installed = importlib.metadata.version(requirement.name)
         except importlib.metadata.PackageNotFoundError:
             problems.append(f"{name}, not installed")
             continue
-        if not requirement.specifier.contains(Version(found).base_version):  # containers have PyTorch 2.11.0a0
-            problems.append(f"{name}, found {found}")
+        if not requirement.specifier.contains(Version(installed).base_version):  # containers have PyTorch 2.11.0a0
+            problems.append(f"{name}, found {installed}")
     return problems
 
 
@@ -50,8 +50,8 @@ def _of_pyproject(extra: str | None) -> list[str] | None:
     project = tomllib.loads(PYPROJECT.read_text()).get("project", {})
     if project.get("name") != DISTRIBUTION:
         return None
-    found: list[str] = project["dependencies"] + (project["optional-dependencies"][extra] if extra else [])
-    return found
+    requirements: list[str] = project["dependencies"] + (project["optional-dependencies"][extra] if extra else [])
+    return requirements
 
 
 if __name__ == "__main__":

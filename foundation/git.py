@@ -20,19 +20,19 @@ def commit_of(repository: Path = REPOSITORY) -> str | None:
     noted = repository / COMMIT_FILE
     if noted.is_file():
         return noted.read_text(encoding="utf-8").strip() or None
-    found = _git(repository, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
-    return found.decode().strip() if found is not None else None
+    description = _git(repository, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+    return description.decode().strip() if description is not None else None
 
 
 def tracked_files(repository: Path = REPOSITORY) -> list[Path]:
     """Return the files under version control, relative to ``repository``. Raises InputError if it is not a checkout."""
-    copied = (repository / COMMIT_FILE).is_file()
-    found = None if copied else _git(repository, "ls-files", "-z")
-    if found is None:
+    is_copy = (repository / COMMIT_FILE).is_file()
+    listing = None if is_copy else _git(repository, "ls-files", "-z")
+    if listing is None:
         raise InputError(
             f"{repository}: not a git checkout, so the files of the code are unknown; clone the repository"
         )
-    return [Path(name.decode("utf-8", "surrogateescape")) for name in found.split(b"\0") if name]
+    return [Path(name.decode("utf-8", "surrogateescape")) for name in listing.split(b"\0") if name]
 
 
 def _git(repository: Path, *arguments: str) -> bytes | None:

@@ -17,7 +17,7 @@ def import_optional(module: str, package: str, purpose: str) -> Any:
 
 def require_optional(module: str, package: str, purpose: str) -> None:
     """Raise InputError if ``package`` is not installed, without importing ``module``, which another process will do."""
-    found = importlib.util.find_spec(module)
+    spec = importlib.util.find_spec(module)
     # a folder of that name, as the package itself may leave one, is found, too, but has no file
-    if found is None or found.origin is None:
+    if spec is None or spec.origin is None:
         raise InputError(f"{purpose} needs {package}: pip install {package}")

@@ -24,9 +24,9 @@ def table_text(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Col
         table.add_column(Text(title), justify="right" if number in right else "left", no_wrap=True)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    drawn = io.StringIO()
-    Console(file=drawn, width=WIDEST, color_system=None, legacy_windows=False).print(table)
-    return "\n".join(line.rstrip() for line in drawn.getvalue().rstrip("\n").split("\n"))
+    output = io.StringIO()
+    Console(file=output, width=WIDEST, color_system=None, legacy_windows=False).print(table)
+    return "\n".join(line.rstrip() for line in output.getvalue().rstrip("\n").split("\n"))
 
 
 def printable(text: str) -> str:

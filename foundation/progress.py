@@ -57,13 +57,13 @@ class Meter:
             self._spent[doing] += seconds
 
     @contextmanager
-    def doing(self, what: str) -> Iterator[None]:
+    def doing(self, activity: str) -> Iterator[None]:
         """Add the duration of the block, as ``spent`` does."""
         started = time.perf_counter()
         try:
             yield
         finally:
-            self.spent(what, time.perf_counter() - started)
+            self.spent(activity, time.perf_counter() - started)
 
     def line(self) -> str:
         """Return the share done, the rate, the time left and the limiting activity, as far as they are known."""

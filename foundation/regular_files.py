@@ -83,11 +83,11 @@ def walk(folder: Path) -> Iterator[Entry]:
     """
     waiting = [folder]
     while waiting:
-        here = waiting.pop()
+        folder_path = waiting.pop()
         try:
-            paths = sorted(here.iterdir())
+            paths = sorted(folder_path.iterdir())
         except OSError:
-            yield Entry(here, "unreadable", 0)
+            yield Entry(folder_path, "unreadable", 0)
             continue
         folders = []
         for path in paths:

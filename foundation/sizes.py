@@ -34,8 +34,8 @@ def parse_bytes(text: str, option: str) -> int:
 def require_between(value: float, low: float, high: float, option: str) -> None:
     """Raise InputError, naming ``option``, if a number is below ``low``, above ``high`` or NaN."""
     if not low <= value <= high:  # neither holds of NaN
-        shown = f"{low:.15g} or more" if high == math.inf else f"{low:.15g} to {high:.15g}"
-        raise InputError(f"{option} {value}: expected {shown}")
+        bounds = f"{low:.15g} or more" if high == math.inf else f"{low:.15g} to {high:.15g}"
+        raise InputError(f"{option} {value}: expected {bounds}")
 
 
 def require_workers(workers: int) -> None:
@@ -64,8 +64,8 @@ def duration(seconds: float) -> str:
     """Return a duration such as "28.47 s", "12 min 30 s" or "1 h 12 min"; a negative one counts as zero."""
     if seconds < 60:
         return f"{max(0.0, seconds):.2f} s"
-    whole = round(seconds)
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
+    seconds_rounded = round(seconds)
+    if seconds_rounded < 3600:
+        return f"{seconds_rounded // 60} min {seconds_rounded % 60} s"
     minutes = round(seconds / 60)
     return f"{minutes // 60:,} h {minutes % 60} min"

@@ -30,7 +30,8 @@ from checkpoint_convert.formats.stored_array import copy_in_order
 from checkpoint_convert.formats.summed_output import FileTask
 from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, ZarrArray, metadata_text
 from foundation.errors import InputError
-from foundation.outputs.resumable_output import NewPart, ResumableOutput
+from foundation.outputs.output_parts import NewPart
+from foundation.outputs.resumable_output import ResumableOutput
 from foundation.progress import Meter
 from foundation.sizes import require_workers
 

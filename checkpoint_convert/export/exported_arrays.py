@@ -22,7 +22,8 @@ from checkpoint_convert.formats.summed_output import FileTask
 from checksums.common_file import COMMON, METADATA
 from foundation.errors import InputError
 from foundation.outputs.manifest import files_below, require_intact
-from foundation.outputs.resumable_output import NewPart, ResumableOutput
+from foundation.outputs.output_parts import NewPart
+from foundation.outputs.resumable_output import ResumableOutput
 from foundation.progress import Meter
 
 MODEL = "model"

@@ -21,8 +21,9 @@ from foundation.errors import InputError
 from foundation.file_formats.md5_list import format_list
 from foundation.outputs.digest import md5_text
 from foundation.outputs.manifest import Recipe, source_of, versions_of
+from foundation.outputs.output_parts import NewPart
 from foundation.outputs.publish import sibling
-from foundation.outputs.resumable_output import NewPart, ResumableOutput, resumable_output
+from foundation.outputs.resumable_output import ResumableOutput, resumable_output
 from foundation.outputs.shards import Shard
 from foundation.progress import Meter, progress
 

@@ -41,7 +41,8 @@ from foundation.outputs.manifest import (
     source_of,
     write_manifest,
 )
-from foundation.outputs.resumable_output import NewPart, resumable_output
+from foundation.outputs.output_parts import NewPart
+from foundation.outputs.resumable_output import resumable_output
 from foundation.progress import progress
 
 STAGE = "fetch"

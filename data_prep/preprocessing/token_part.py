@@ -21,7 +21,8 @@ from data_prep.corpus.input_files import HashedFile, InputFile, decompressed
 from data_prep.token_files.indexed_dataset import IndexedDatasetWriter
 from data_prep.tokenizing.fast_tokenizer import FastTokenizer
 from foundation.errors import InputError
-from foundation.outputs.resumable_output import NewPart, OutputPart, ResumableOutput
+from foundation.outputs.output_parts import NewPart, OutputPart
+from foundation.outputs.resumable_output import ResumableOutput
 from foundation.progress import Meter, progress
 
 BLOCK_BYTES = 1 << 22

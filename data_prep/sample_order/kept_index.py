@@ -20,8 +20,9 @@ from data_prep.token_files.file_array import FileArray
 from foundation.errors import InputError
 from foundation.outputs.digest import md5_file, md5_text
 from foundation.outputs.manifest import Recipe, read_manifest
+from foundation.outputs.output_parts import NewPart
 from foundation.outputs.publish import sibling
-from foundation.outputs.resumable_output import NewPart, resumable_output
+from foundation.outputs.resumable_output import resumable_output
 
 Array = npt.NDArray[Any]
 IndexArray = Array | FileArray

@@ -107,9 +107,9 @@ class RemoteFolder:
         if self._rate is None:
             return
         with self._lock:
-            now = time.monotonic()
-            self._free_at = max(self._free_at, now) + count / self._rate
-            wait = self._free_at - now
+            time_s = time.monotonic()
+            self._free_at = max(self._free_at, time_s) + count / self._rate
+            wait = self._free_at - time_s
         self._sleep(wait)
 
     def _where(self, key: str) -> str:

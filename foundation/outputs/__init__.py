@@ -1,1 +1,1 @@
-"""Make outputs of pieces, record them in a manifest, and publish them whole."""
+"""Make outputs in parts, record them in a manifest, and publish them whole."""

@@ -36,8 +36,8 @@ def md5_samples(path: Path, samples: int = SAMPLES) -> str:
             digest.update(file.read())
             return digest.hexdigest()
         for number in range(samples):
-            place = number * (size - SAMPLE_BYTES) // max(1, samples - 1)
-            digest.update(os.pread(file.fileno(), SAMPLE_BYTES, place))
+            position = number * (size - SAMPLE_BYTES) // max(1, samples - 1)
+            digest.update(os.pread(file.fileno(), SAMPLE_BYTES, position))
     return digest.hexdigest()
 
 

@@ -58,34 +58,47 @@ class Recipe:
     """The inputs, in an order that counts."""
     versions: Mapping[str, str] = field(default_factory=dict)
     """Versions of the packages that change bytes."""
+    bytes_version: int = 1
+    """Version of the command's own bytes: raised when it can make other bytes of the same inputs and options. The
+    manifests of versions 0.1 to 0.3 have none, which stands for 1."""
 
-    def differences(self, other: "Recipe") -> list[str]:
-        """Describe the differences from ``other``, naming both sides; return nothing if both make the same output."""
-        if self.stage != other.stage:
-            return [f"the command is {self.stage}, not {other.stage}"]
-        found = _differences("", self.options, other.options)
-        found += _differences("version of ", self.versions, other.versions)
-        if len(self.inputs) != len(other.inputs):
-            found.append(f"there are {len(self.inputs):,} inputs, not {len(other.inputs):,}")
-        found += [
-            f"the content of {mine.name} is not that of {theirs.name} as it was"
-            for mine, theirs in zip(self.inputs, other.inputs, strict=False)
-            if (mine.files, mine.bytes, mine.identity) != (theirs.files, theirs.bytes, theirs.identity)
+    def differences(self, former: "Recipe") -> list[str]:
+        """Describe the differences from ``former``, naming both sides; return nothing if both make the same output."""
+        if self.stage != former.stage:
+            return [f"the command is {self.stage}, not {former.stage}"]
+        differences = _differences("", self.options, former.options)
+        differences += _differences("version of ", self.versions, former.versions)
+        if self.bytes_version != former.bytes_version:
+            differences.append(
+                f"version {self.bytes_version} of the bytes that {self.stage} makes, not {former.bytes_version}"
+            )
+        if len(self.inputs) != len(former.inputs):
+            differences.append(f"there are {len(self.inputs):,} inputs, not {len(former.inputs):,}")
+        differences += [
+            difference
+            for mine, theirs in zip(self.inputs, former.inputs, strict=False)
+            if (difference := _input_difference(mine, theirs))
         ]
-        return found
+        return differences
+
+
+def _input_difference(mine: Source, theirs: Source) -> str | None:
+    if (mine.files, mine.bytes, mine.identity) == (theirs.files, theirs.bytes, theirs.identity):
+        return None
+    return f"the content of {mine.name} is not that of {theirs.name} as it was"
 
 
 def _differences(kind: str, mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
     """Compare values in the form of JSON, in which a tuple is a list."""
-    one, other = msgspec.json.decode(msgspec.json.encode([mine, theirs]))
+    mine, theirs = msgspec.json.decode(msgspec.json.encode([mine, theirs]))
     return [
-        f"{kind}{name} is {_shown(one.get(name))}, not {_shown(other.get(name))}"
-        for name in sorted(one.keys() | other.keys())
-        if one.get(name) != other.get(name)
+        f"{kind}{name} is {_shortened(mine.get(name))}, not {_shortened(theirs.get(name))}"
+        for name in sorted(mine.keys() | theirs.keys())
+        if mine.get(name) != theirs.get(name)
     ]
 
 
-def _shown(value: Any) -> str:
+def _shortened(value: Any) -> str:
     text = str(value)
     return text if len(text) <= 60 else f"{text[:60]}…"
 
@@ -132,6 +145,7 @@ def made_by(
         recipe.options,
         recipe.inputs,
         recipe.versions,
+        recipe.bytes_version,
         outputs=outputs,
         wall_s=round(wall_s, 3),
         environment={"python": platform.python_version()},
@@ -175,48 +189,51 @@ def record_problem(path: Path, record: Record) -> str | None:
     """Describe how ``path`` differs from its record, beginning with its name; return None if it does not."""
     if not path.exists():
         return f"{path}: missing"
-    now = record_of(path, record.name, None)
-    if (now.files, now.bytes) != (record.files, record.bytes):
-        return f"{path}: {now.files:,} files of {now.bytes:,} bytes instead of {record.files:,} of {record.bytes:,}"
-    if record.md5 is not None and now.bytes <= SMALL_BYTES and path.is_file() and md5_file(path) != record.md5:
+    present = record_of(path, record.name, None)
+    if (present.files, present.bytes) != (record.files, record.bytes):
+        return (
+            f"{path}: {present.files:,} files of {present.bytes:,} bytes instead of {record.files:,} of "
+            f"{record.bytes:,}"
+        )
+    if record.md5 is not None and present.bytes <= SMALL_BYTES and path.is_file() and md5_file(path) != record.md5:
         return f"{path}: its MD5 is another"
     return None
 
 
 def record_of(path: Path, name: str, md5: str | None) -> Record:
     """Return the record of a file or folder in its present state on disk."""
-    stats = [found for _, found in files_below(path)] if path.is_dir() else [path.stat()]
-    newest = max((found.st_mtime_ns for found in stats), default=0)
-    return Record(name, len(stats), sum(found.st_size for found in stats), md5, newest)
+    stats = [status for _, status in files_below(path)] if path.is_dir() else [path.stat()]
+    newest = max((status.st_mtime_ns for status in stats), default=0)
+    return Record(name, len(stats), sum(status.st_size for status in stats), md5, newest)
 
 
 def source_of(path: Path, name: str | None = None) -> Source:
     """Return the input ``path``, a file or a folder, in its present state on disk."""
     name = str(path) if name is None else name
     if not path.is_dir():
-        found = path.stat()
-        return Source(name, 1, found.st_size, identity_of(path, found))
+        status = path.stat()
+        return Source(name, 1, status.st_size, identity_of(path, status))
     below = sorted(files_below(path), key=lambda item: item[0])
     with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
         identities = pool.map(lambda item: identity_of(path / item[0], item[1]), below)
         lines = [f"{identity}  {inner}\n" for (inner, _), identity in zip(below, identities, strict=True)]
-    return Source(name, len(below), sum(found.st_size for _, found in below), f"md5:{md5_text(''.join(lines))}")
+    return Source(name, len(below), sum(status.st_size for _, status in below), f"md5:{md5_text(''.join(lines))}")
 
 
-def identity_of(path: Path, found: os.stat_result) -> str:
+def identity_of(path: Path, status: os.stat_result) -> str:
     """Return the identity of a file's content: for small files, the MD5.
 
     For large files it is the MD5 of the size, the time of modification, the middle and both ends, where gzip and zip
     keep sums of everything.
     """
-    if found.st_size <= 1 << 20:
+    if status.st_size <= 1 << 20:
         return f"md5:{md5_file(path)}"
-    return f"head:{md5_text(f'{found.st_mtime_ns} {md5_samples(path, samples=3)}')}"
+    return f"head:{md5_text(f'{status.st_mtime_ns} {md5_samples(path, samples=3)}')}"
 
 
 def files_below(folder: Path) -> list[tuple[str, os.stat_result]]:
     """Return all regular files below ``folder``, following links: the path relative to it, and the file's status."""
-    return [(name, found) for name, found in entries_below(folder) if found is not None]
+    return [(name, status) for name, status in entries_below(folder) if status is not None]
 
 
 def entries_below(folder: Path) -> list[tuple[str, os.stat_result | None]]:
@@ -226,17 +243,17 @@ def entries_below(folder: Path) -> list[tuple[str, os.stat_result | None]]:
     the same time.
     """
     with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
-        found = [one for some in pool.map(_stats_of, walked(folder)) for one in some]
-    return [(os.path.relpath(path, folder), one) for path, one in found]
+        entries = [status for group in pool.map(_stats_of, walked(folder)) for status in group]
+    return [(os.path.relpath(path, folder), status) for path, status in entries]
 
 
 def _stats_of(files: tuple[str, Iterable[str]]) -> list[tuple[str, os.stat_result | None]]:
-    found: list[tuple[str, os.stat_result | None]] = []
+    entries: list[tuple[str, os.stat_result | None]] = []
     for path in (os.path.join(files[0], name) for name in files[1]):
         try:
-            one = os.stat(path)  # noqa: PTH116  # a Path for each of 100,000 files takes longer
+            status = os.stat(path)  # noqa: PTH116  # a Path for each of 100,000 files takes longer
         except FileNotFoundError:
-            found.append((path, None))
+            entries.append((path, None))
         else:
-            found.append((path, one if stat.S_ISREG(one.st_mode) else None))
-    return found
+            entries.append((path, status if stat.S_ISREG(status.st_mode) else None))
+    return entries

@@ -138,9 +138,9 @@ def sync_folder(path: Path) -> None:
     if not path.is_dir():
         sync_to_disk(path)
         return
-    found = list(walked(path))
-    sync_all(Path(folder, name) for folder, names in found for name in names)
-    sync_all(Path(folder) for folder, _ in found)
+    folders = list(walked(path))
+    sync_all(Path(folder, name) for folder, names in folders for name in names)
+    sync_all(Path(folder) for folder, _ in folders)
 
 
 def sync_all(paths: Iterable[Path]) -> None:

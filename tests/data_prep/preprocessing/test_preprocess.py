@@ -18,7 +18,8 @@ from data_prep.tokenizing.tokenizer import train_tokenizer
 from foundation.errors import InputError
 from foundation.outputs.digest import md5_file
 from foundation.outputs.manifest import Recipe, manifest_path, read_manifest
-from foundation.outputs.resumable_output import NewPart, resumable_output
+from foundation.outputs.output_parts import NewPart
+from foundation.outputs.resumable_output import resumable_output
 from foundation.outputs.shards import Shard
 from tests.data_prep.english_text import WORDS
 from tests.data_prep.shards import DOCUMENTS, Sums, sums, write_shard

@@ -47,6 +47,7 @@ def test_a_manifest_holds_the_recipe(tmp_path: Path) -> None:
         ({"options": {"mode": 1}}, r"axes is None, not \[1, 2\]"),
         ({"versions": {"numpy": "1.0"}}, "version of numpy is 1.0, not"),
         ({"inputs": []}, "there are 0 inputs, not 1"),
+        ({"bytes_version": 2}, "version 2 of the bytes that copy makes, not 1"),
     ],
 )
 def test_a_recipe_that_differs_says_how(change: dict[str, object], told: str, tmp_path: Path) -> None:
@@ -120,3 +121,4 @@ def test_a_manifest_of_an_earlier_version_still_says_what_was_made(tmp_path: Pat
     manifest = require_intact(tmp_path / "out")
     assert manifest is not None
     assert Recipe("copy", {}, [source_of(tmp_path / "out")]).differences(manifest)
+    assert manifest.bytes_version == 1  # versions of before bytes were numbered make the bytes of version 1

@@ -19,7 +19,8 @@ from foundation.errors import InputError
 from foundation.outputs import resumable_output
 from foundation.outputs.digest import md5_file
 from foundation.outputs.manifest import Recipe, read_manifest, source_of
-from foundation.outputs.resumable_output import NewPart, ResumableOutput
+from foundation.outputs.output_parts import NewPart
+from foundation.outputs.resumable_output import ResumableOutput
 from foundation.outputs.resumable_output import resumable_output as begin
 from foundation.outputs.shards import parse_shard
 
@@ -116,6 +117,58 @@ def test_a_kill_at_any_moment_costs_one_piece(moment: str, job: Job) -> None:
     made = job.run()
     assert made == (0 if moment == "publish" else 8 - int(moment[-1]))
     assert (job.result(), names(job)) == (LETTERS, WHOLE)
+
+
+def test_three_kills_leave_no_file_that_was_being_written(job: Job) -> None:
+    """Each process writes to a path of its own, which nobody finishes."""
+
+    def kill(now: str) -> None:
+        if now == "add 0/0":
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    for _ in range(3):
+        child = FORK.Process(target=job.run, kwargs={"at": kill})
+        child.start()
+        child.join()
+    writing = job.output.with_name("out.partial") / "writing"
+    (killed,) = writing.iterdir()
+    alive = writing / killed.name.replace(killed.name.split("-")[1], str(os.getpid()))
+    recent, stale = writing / "another-machine", writing / "0123456789abcdef"
+    for path in (alive, recent):
+        path.write_text("")
+    (stale / "below").mkdir(parents=True)
+    for path in (stale / "below", stale):
+        os.utime(path, (0, 0))
+    assert job.run("0/2") == 4
+    assert sorted(writing.iterdir()) == sorted([alive, recent])
+
+
+def kill_at_rename(number: int, job: Job) -> None:
+    """Replace the output in a process that kills itself before its rename number ``number`` of the publication."""
+    assert killed_at(number, job) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_what_a_user_has_put_in_the_place_since_a_kill_is_kept(old: bool, tmp_path: Path) -> None:
+    """The kill left a publication without its renames."""
+    job, number = Job(tmp_path, "abc"), 0
+    if old:
+        job.run()
+    while not (tmp_path / "out.partial" / "publish.json").exists() or job.output.exists():
+        if old and not (tmp_path / "out.manifest.json").exists():
+            job.run()
+        kill_at_rename(number, job)
+        number += 1
+    job.output.mkdir()
+    (job.output / "notes").write_text("mine")
+    job.input.write_text("xyz")
+    with pytest.raises(InputError, match=r"out.*waits for its name, after a kill; move .*out away"):
+        job.run()
+    assert (job.output / "notes").read_text() == "mine"
+    job.output.rename(tmp_path / "moved")
+    job.input.write_text("abc")
+    assert job.run(case="upper") is None
+    assert job.result() == "abc"
 
 
 CHANGES = ((Path, "rename"), (os, "replace"), (shutil, "rmtree"))
