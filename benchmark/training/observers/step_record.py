@@ -5,8 +5,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from benchmark.config.target_forecast import forecast
 from benchmark.run_record.events.event_log import EventLog
+from benchmark.run_record.status.target_forecast import forecast
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.observer import Observer, StepDone
 from benchmark.training.step import EvaluationResult

@@ -6,19 +6,17 @@ standard deviations of the 117 distinct published logs. Sources: docs/facts/mlpe
 7.8.
 """
 
-import bisect
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from benchmark.config.reference_curves import REFERENCE_CURVES, ReferenceCurve
+from benchmark.config.reference_curves import REFERENCE_CURVES
 from benchmark.judging.results.judged import GPT3
 from benchmark.judging.review.findings import Deviation, Run, at
+from benchmark.run_record.status.reference_curve import curve_at
 
 CURVES = {GPT3.name: REFERENCE_CURVES["gpt3_175b"]}
 """Median curves of published runs; those of other benchmarks are only searched for a value that recurs."""
-LAST_VALUES = 6
-"""Number of a curve's last values that extrapolate it for a longer run."""
 FEWEST_VALUES = 6
 MOST_FALL = (0.03, 0.012)
 """Largest fall below the best value so far, in the first five evaluations and later. Published logs fall at most 0.0152
@@ -39,7 +37,7 @@ class Feature:
 
 FIRST = Feature("the first value", 1.3e-3, 4)  # published: at most 2.5 deviations
 LEVEL = Feature("the middle of all values after the second", 6.2e-4, 5)  # 3.8
-LAST = Feature("the last value", 6.9e-4, 5)  # 3.1
+LAST = Feature("the last value", 6.9e-4, 5)  # 2.9
 
 
 def values(run: Run) -> Iterator[Deviation]:
@@ -127,7 +125,8 @@ def envelope(run: Run) -> Iterator[Deviation]:
         for evaluation in run.evaluations
         if evaluation.log_perplexity is not None and evaluation.tokens
     ]
-    offsets = [value - reference_value(curves, size, evaluation.tokens or 0) for evaluation, value in logged]
+    reference = curve_at(curves, size)
+    offsets = [value - reference.log_perplexity(evaluation.tokens or 0) for evaluation, value in logged]
     features = [(FIRST, logged[0][0], offsets[0], f"{logged[0][1]:.4f}")] if logged else []
     if len(logged) >= FEWEST_VALUES:
         (last, value), level = logged[-1], statistics.median(offsets[2:])
@@ -141,28 +140,6 @@ def envelope(run: Run) -> Iterator[Deviation]:
         observed = f"{feature.words} {words}: {times:.1f} standard deviations off published runs"
         limit = f"within {feature.far:g} of the median curve at batch size {size:g}"
         yield at(run, evaluation, observed, limit)
-
-
-def reference_value(curves: Sequence[ReferenceCurve], batch_size: float, tokens: float) -> float:
-    """Return the reference's log perplexity at this number of tokens."""
-    sizes = [curve.global_batch_size for curve in curves]
-    index = bisect.bisect_left(sizes, batch_size)
-    if index == 0 or index == len(sizes):
-        return _on_curve(curves[min(index, len(sizes) - 1)], tokens)
-    low, high = curves[index - 1], curves[index]
-    share = (batch_size - low.global_batch_size) / (high.global_batch_size - low.global_batch_size)
-    return (1 - share) * _on_curve(low, tokens) + share * _on_curve(high, tokens)
-
-
-def _on_curve(curve: ReferenceCurve, tokens: float) -> float:
-    """Interpolate a curve linearly; beyond its last value extrapolate, but no farther than twice the curve's length."""
-    values = curve.log_perplexities
-    index = min(max(tokens / curve.tokens_per_value - 1, 0), 2 * len(values))
-    if index >= len(values) - 1:
-        slope = (values[-1] - values[-1 - LAST_VALUES]) / LAST_VALUES
-        return values[-1] + slope * (index - (len(values) - 1))
-    whole = int(index)
-    return values[whole] + (index - whole) * (values[whole + 1] - values[whole])
 
 
 def sudden(run: Run) -> Iterator[Deviation]:

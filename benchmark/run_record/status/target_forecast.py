@@ -14,7 +14,8 @@ from typing import Literal
 
 from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.benchmarks import BENCHMARKS
-from benchmark.config.reference_curves import REFERENCE_CURVES, ReferenceCurve
+from benchmark.config.reference_curves import REFERENCE_CURVES
+from benchmark.run_record.status.reference_curve import CurveAtBatchSize, curve_at
 
 LATEST = 8
 """Evaluations that say how far a run stands from its reference curve; their median, as one may be a spike."""
@@ -72,62 +73,28 @@ def _at_evaluation(benchmark: Benchmark, tokens: float) -> int:
     return math.ceil(tokens / interval - 1e-9) * interval
 
 
-Curve = Callable[[float], float]
-"""Log perplexity after so many values of the curve, a number of them that need not be whole."""
-
-
-@dataclass(frozen=True)
-class _Reference:
-    """The reference curve of a run's batch size."""
-
-    at: Curve
-    tokens_per_value: int
-    length: int
-    """Values until the reference runs met their target."""
-
-
-def _reference(benchmark: Benchmark) -> _Reference | None:
-    """Interpolated between the batch sizes on either side; None where no run was like this one."""
-    known = BENCHMARKS.get(benchmark.name)
+def _reference(benchmark: Benchmark) -> CurveAtBatchSize | None:
+    """Return the reference curve of a run; None where no run was like this one."""
+    published = BENCHMARKS.get(benchmark.name)
     curves = REFERENCE_CURVES.get(benchmark.name)
     size = benchmark.global_batch_size
-    if known is None or curves is None or known.model != benchmark.model:
+    if published is None or curves is None or published.model != benchmark.model:
         return None
     if not curves[0].global_batch_size / SIZE_MARGIN <= size <= curves[-1].global_batch_size * SIZE_MARGIN:
         return None
-    low = max((one for one in curves if one.global_batch_size <= size), key=_size, default=curves[0])
-    high = min((one for one in curves if one.global_batch_size >= size), key=_size, default=curves[-1])
-    apart = high.global_batch_size - low.global_batch_size
-    share = (size - low.global_batch_size) / apart if apart > 0 else 0.0
-    length = max(len(low.log_perplexities), len(high.log_perplexities))
-    return _Reference(
-        lambda count: (1 - share) * _value(low, count) + share * _value(high, count), low.tokens_per_value, length
-    )
-
-
-def _size(curve: ReferenceCurve) -> int:
-    return curve.global_batch_size
-
-
-def _value(curve: ReferenceCurve, count: float) -> float:
-    """Between the values on a line; beyond the last in a line over the logarithm of tokens, as the last six go."""
-    values = curve.log_perplexities
-    last = len(values)
-    if count <= last:
-        below = min(max(int(count), 1), last - 1)
-        return values[below - 1] + max(count - below, 0.0) * (values[below] - values[below - 1])
-    slope = (values[-1] - values[-7]) / math.log(last / (last - 6))
-    return values[-1] + slope * math.log(count / last)
+    return curve_at(curves, size)
 
 
 def _by_curve(
-    reference: _Reference, evaluations: Sequence[tuple[int, float]], target: float, trained_tokens: int
+    reference: CurveAtBatchSize, evaluations: Sequence[tuple[int, float]], target: float, trained_tokens: int
 ) -> tuple[float, float, float] | None:
     """Tokens: middle, lower and upper end."""
     unit, count = reference.tokens_per_value, len(evaluations)
-    distances = [value - reference.at(tokens / unit) for tokens, value in evaluations[-LATEST:]]
+    distances = [value - reference.log_perplexity(tokens) for tokens, value in evaluations[-LATEST:]]
     distance = statistics.median(distances) * count / (count + DOUBT) if distances else 0.0
-    crossing = _crossing(lambda at: reference.at(at) + distance, target, FARTHEST * reference.length)
+    crossing = _crossing(
+        lambda count: reference.log_perplexity(count * unit) + distance, target, FARTHEST * reference.num_values
+    )
     if crossing is None:
         return None
     # evaluations so far were above the target, wherever the curve may stand
@@ -136,7 +103,7 @@ def _by_curve(
     return crossing * unit, (crossing - spread) * unit, (crossing + spread) * unit
 
 
-def _crossing(curve: Curve, target: float, farthest: int) -> float | None:
+def _crossing(curve: Callable[[float], float], target: float, farthest: int) -> float | None:
     """Return the place where ``curve`` first is at or below ``target``; 0 if the curve begins there."""
     before = math.inf
     for count in range(1, farthest + 1):

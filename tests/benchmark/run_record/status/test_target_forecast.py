@@ -9,8 +9,8 @@ import pytest
 from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.benchmarks import GPT3_175B, REHEARSAL, REHEARSAL_LLAMA
 from benchmark.config.reference_curves import REFERENCE_CURVES
-from benchmark.config.target_forecast import forecast
 from benchmark.judging.results.frames import published_frame
+from benchmark.run_record.status.target_forecast import forecast
 from tests.support import REPOSITORY
 
 INTERVAL = 24576 * 2048
