@@ -9,7 +9,8 @@ import tyro
 
 from benchmark.config.run_config import RunConfig
 from benchmark.planning.run_plan.plan_options import PlannedRun, PlanOptions, require_possible
-from benchmark.planning.slice.slice_config import SliceOptions
+from benchmark.planning.slice.gpu_presence import require_gpu
+from benchmark.planning.slice.slice_config import ON_CPU, SliceOptions
 from foundation.errors import InputError
 
 
@@ -77,6 +78,7 @@ class SliceCommand:
     """Print JSON."""
 
     def run(self) -> int:
+        require_gpu(self.options.device, ON_CPU)  # before the seconds that PyTorch takes to import
         from benchmark.planning.run_plan.plan_command import whole_system
         from benchmark.planning.slice.run_slice import run_slice
         from benchmark.planning.slice.slice_result import slice_lines
@@ -149,6 +151,7 @@ class FirstContactCommand:
     """Also print contact.json at the end."""
 
     def run(self) -> int:
+        require_gpu(self.device, "--device cpu")  # before the seconds that PyTorch takes to import
         from benchmark.planning.first_contact.first_contact import RESULT, first_contact
 
         if not 0 < self.minutes <= 1440:

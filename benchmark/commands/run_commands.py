@@ -37,8 +37,9 @@ class TrainCommand:
     def _dry_run(self) -> int:
         from benchmark.planning.dry_run.dry_run import dry_run, format_dry_run
 
-        result = dry_run(self.config)
-        text = format_dry_run(result, self.config.system, self.config.num_microbatches)
+        config = self.config
+        result = dry_run(config.benchmark, config.system, config.precision)
+        text = format_dry_run(result, config.system, config.num_microbatches)
         print(json.dumps(asdict(result)) if self.json else text)
         if result.complaint is not None:
             raise CheckFailed(result.complaint)

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
 
-from benchmark.config.run_config import RunConfig
+from benchmark.config.benchmark_config import Benchmark
+from benchmark.config.run_config import Precision
 from benchmark.config.system_config import System
 from benchmark.planning.dry_run.examine_rank import examine, layers_of_rank
 from benchmark.planning.dry_run.rank_report import RankReport, messages_of_step
@@ -39,16 +40,16 @@ class DryRun:
     """Reason why the run does not fit the devices' memory; None if it fits."""
 
 
-def dry_run(config: RunConfig) -> DryRun:
-    """Examine one rank of each kind; the configuration must have passed ``RunConfig.require_fit``.
+def dry_run(benchmark: Benchmark, system: System, precision: Precision) -> DryRun:
+    """Examine one rank of each kind; the run must have passed ``RunConfig.require_fit``.
 
     Raises DeviceFault if the code does something that a real device would refuse (fake_device/device_rules.py), and
     InputError if this version of PyTorch asks the fake device for something that it does not know.
     """
-    system, layers = config.system, config.benchmark.model.num_layers
     if system.device == "cpu":
         importlib.import_module("torch._dynamo")  # fake tensors need it: imported here, not in each process below
-    examinations = [partial(examine, config, kind, rank) for kind, rank in kinds_of_ranks(system, layers).items()]
+    kinds = kinds_of_ranks(system, benchmark.model.num_layers)
+    examinations = [partial(examine, benchmark, system, precision, kind, rank) for kind, rank in kinds.items()]
     reports = _examine_apart(examinations)
     return DryRun(reports, max(max(report.counted) for report in reports), _complaint(system, reports))
 

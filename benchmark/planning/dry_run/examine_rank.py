@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch.distributed.tensor import DTensor
 
-from benchmark.config.run_config import RunConfig
+from benchmark.config.benchmark_config import Benchmark
+from benchmark.config.run_config import Precision
 from benchmark.config.system_config import Collectives, System
 from benchmark.planning.dry_run.rank_report import RankReport, split, traffic_of_step
 from benchmark.planning.dry_run.tracker import OperatorCounts, Tracker
@@ -63,7 +64,7 @@ class _Stepped:
     waits: list[HostWait]
 
 
-def examine(config: RunConfig, kind: str, rank: int) -> RankReport:
+def examine(benchmark: Benchmark, system: System, precision: Precision, kind: str, rank: int) -> RankReport:
     """Examine one rank, in a process that has no world yet. Whatever carries its collectives, NCCL's are counted.
 
     Raises DeviceFault if the code does something that a real device would refuse (fake_device/device_rules.py).
@@ -71,9 +72,10 @@ def examine(config: RunConfig, kind: str, rank: int) -> RankReport:
     torch.set_num_threads(1)
     gc.disable()  # as in training: it is collected between steps
     gc.freeze()
-    system, model = replace(config.system, collectives=Collectives()), config.benchmark.model
+    system, model = replace(system, collectives=Collectives()), benchmark.model
+    micro_batches = system.num_microbatches(benchmark.global_batch_size)
     pipeline_rank = rank * system.pipeline_parallel // system.num_devices
-    fewer, more = counted_micro_batches(system, config.num_microbatches, pipeline_rank)
+    fewer, more = counted_micro_batches(system, micro_batches, pipeline_rank)
     group = more - fewer
     with ExitStack() as stack:
         gpu = stack.enter_context(fake_gpu_of(system)) if system.device == "cuda" else None
@@ -83,11 +85,11 @@ def examine(config: RunConfig, kind: str, rank: int) -> RankReport:
         )
         # one for the whole examination: tensors of another would be copied, and counted twice
         fake = fake_tensors() if gpu is None else nullcontext()
-        progress = starting_progress(config.benchmark, 0)
-        state = empty_state(config.benchmark, system, config.precision, world, progress, within=_counted(tracker, fake))
+        progress = starting_progress(benchmark, 0)
+        state = empty_state(benchmark, system, precision, world, progress, within=_counted(tracker, fake))
         with _counted(tracker, fake):
             shards, gathered = _sizes(state)
-            state.optimizer.start_at(config.benchmark.start_iterations)
+            state.optimizer.start_at(benchmark.start_iterations)
             _step(state, tracker, max(2, group), strict=False)  # makes what later steps use again
             first = _step(state, tracker, fewer, strict=True)
             second = _step(state, tracker, more, strict=True)
@@ -98,9 +100,9 @@ def examine(config: RunConfig, kind: str, rank: int) -> RankReport:
             gc.collect()
             after_evaluation = tracker.live_bytes - second.after
     per_micro_batch, per_step = split(first.counts, second.counts, fewer, group)
-    layers, beyond = layers_of_rank(system, model.num_layers, pipeline_rank), config.num_microbatches - fewer
+    layers, beyond = layers_of_rank(system, model.num_layers, pipeline_rank), micro_batches - fewer
     peak_growth, growth = (second.peak - first.peak) // group, (second.after - first.after) // group
-    peak, values_bytes = first.peak + beyond * peak_growth, (2 if config.precision == "bf16" else 4) * gathered
+    peak, values_bytes = first.peak + beyond * peak_growth, (2 if precision == "bf16" else 4) * gathered
     has_output = pipeline_rank == system.pipeline_parallel - 1
     per_token = part_flops_per_token(
         model, num_layers=layers, output_columns=model.padded_vocab_size if has_output else 0
@@ -122,7 +124,7 @@ def examine(config: RunConfig, kind: str, rank: int) -> RankReport:
         after_step_bytes_per_micro_batch=growth,
         flops_per_micro_batch=per_micro_batch.flops,
         formula_flops_per_micro_batch=per_token * (system.micro_batch_size * model.seq_length) / system.tensor_parallel,
-        traffic=traffic_of_step(per_micro_batch, per_step, config.num_microbatches),
+        traffic=traffic_of_step(per_micro_batch, per_step, micro_batches),
         per_micro_batch=per_micro_batch,
         per_step=per_step,
         host_waits=first.waits,

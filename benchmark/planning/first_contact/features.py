@@ -51,14 +51,14 @@ def numbers(*shape: int, dtype: torch.dtype = FP32, seed: int = 1) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
-def require_close(what: str, found: Tensor, due: Tensor, most: float) -> str:
-    """Raise CheckFailed if the relative error of ``found`` exceeds ``most`` in the L2 norm, or if a value is
+def require_close(name: str, result: Tensor, expected: Tensor, limit: float) -> str:
+    """Raise CheckFailed if the relative error of ``result`` exceeds ``limit`` in the L2 norm, or if a value is
     not a number."""
-    wide = due.double()
-    error = float((found.cpu().double() - wide).norm() / wide.norm())
-    if not error <= most:
-        raise CheckFailed(f"{what}: relative error {error:.2g}, where at most {most:.2g} is due")
-    return f"{what} {error:.1g}"
+    wide = expected.double()
+    error = float((result.cpu().double() - wide).norm() / wide.norm())
+    if not error <= limit:
+        raise CheckFailed(f"{name}: relative error {error:.2g}, expected at most {limit:.2g}")
+    return f"{name} {error:.1g}"
 
 
 def held_against(
@@ -73,17 +73,17 @@ def held_against(
     ``ours`` takes the inputs and ``gradient`` and returns the output and the gradients of the inputs by name, in the
     order of the inputs.
     """
-    wide = [one.double().requires_grad_() for one in inputs]
-    due = plain(*wide)
-    due.backward(gradient.double())  # type: ignore[no-untyped-call]
-    found = ours(*(one.to(device) for one in (*inputs, gradient)))
-    expected = [due.detach(), *(one.grad for one in wide if one.grad is not None)]
-    said = []
-    for (name, one), other in zip(found.items(), expected, strict=True):
+    wide = [tensor.double().requires_grad_() for tensor in inputs]
+    output = plain(*wide)
+    output.backward(gradient.double())  # type: ignore[no-untyped-call]
+    results = ours(*(tensor.to(device) for tensor in (*inputs, gradient)))
+    expected = [output.detach(), *(tensor.grad for tensor in wide if tensor.grad is not None)]
+    errors = []
+    for (name, result), reference in zip(results.items(), expected, strict=True):
         # Sums in FP32: a CPU rounds each product before it adds it.
-        summed = one.dtype == FP32 and inputs[0].dtype == BF16 and device.type == "cuda"
-        said.append(require_close(name, one, other, SUMMED if summed else ROUNDED[inputs[0].dtype]))
-    return f"errors: {', '.join(said)}"
+        summed = result.dtype == FP32 and inputs[0].dtype == BF16 and device.type == "cuda"
+        errors.append(require_close(name, result, reference, SUMMED if summed else ROUNDED[inputs[0].dtype]))
+    return f"errors: {', '.join(errors)}"
 
 
 def products(device: torch.device) -> str:
@@ -154,16 +154,16 @@ def adams(device: torch.device) -> str:
     rate, beta1, beta2, epsilon, decay = 1e-2, 0.9, 0.95, 1e-8, 0.1
     on = weight.clone().to(device)
     optimizer = adam([on], lr=rate, betas=(beta1, beta2), eps=epsilon, weight_decay=decay)
-    due, first, second = weight.double(), torch.zeros(100_000).double(), torch.zeros(100_000).double()
+    expected, first, second = weight.double(), torch.zeros(100_000).double(), torch.zeros(100_000).double()
     for step in range(1, 4):
         on.grad = (gradient * step).to(device)
         optimizer.step()
         wide = gradient.double() * step
         first, second = beta1 * first + (1 - beta1) * wide, beta2 * second + (1 - beta2) * wide**2
         moved = first / (1 - beta1**step) / ((second / (1 - beta2**step)).sqrt() + epsilon)
-        due = due * (1 - rate * decay) - rate * moved
+        expected = expected * (1 - rate * decay) - rate * moved
     by = "apex" if device.type == "cuda" and apex_adam() is not None else "PyTorch"
-    return f"{by}'s; errors: {require_close('weights', on, due, EXACT)}"
+    return f"{by}'s; errors: {require_close('weights', on, expected, EXACT)}"
 
 
 def repeatable(device: torch.device) -> str:
@@ -172,12 +172,12 @@ def repeatable(device: torch.device) -> str:
     use_deterministic_kernels()
     qkv, gradient = (numbers(512, size, dtype=torch.bfloat16).to(device) for size in (2 * 3 * 128, 2 * 128))
     rows = torch.arange(512, device=device) % 16
-    found = []
+    results = []
     for _ in range(2):
         backward = attend(qkv, 1, 2).backward(gradient)
         sums = torch.zeros(16, backward.shape[1], device=device).index_add_(0, rows, backward.float())
-        found.append((backward, sums))
-    if not all(torch.equal(one, other) for one, other in zip(*found, strict=True)):
+        results.append((backward, sums))
+    if not all(torch.equal(one, other) for one, other in zip(*results, strict=True)):
         raise CheckFailed("the same kernels gave other bits the second time")
     return "the same bits twice"
 
@@ -212,10 +212,10 @@ FEATURES = {
 def try_feature(name: str, device: str) -> None:
     """Try the feature, print the result, and end this process."""
     try:
-        found, status = FEATURES[name].attempt(torch.device(device, 0) if device == "cuda" else torch.device(device)), 0
-    except Exception as error:  # whatever it is, it is what was to be found out
-        found, status = f"{type(error).__name__}: {' '.join(str(error).split())}", 1
-    print(f"\n{found}", flush=True)
+        line, status = FEATURES[name].attempt(torch.device(device, 0) if device == "cuda" else torch.device(device)), 0
+    except Exception as error:  # any exception is the result
+        line, status = f"{type(error).__name__}: {' '.join(str(error).split())}", 1
+    print(f"\n{line}", flush=True)
     os._exit(status)  # threads of libraries may hang at the end of a spoilt process
 
 

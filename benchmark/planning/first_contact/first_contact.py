@@ -23,7 +23,7 @@ from benchmark.config.benchmarks import BENCHMARKS
 from benchmark.planning.first_contact import contention
 from benchmark.planning.first_contact.features import FEATURES
 from benchmark.planning.slice.slice_devices import DeviceFacts, device_facts
-from benchmark.planning.slice.tuned_collectives import told
+from benchmark.planning.slice.tuned_collectives import tuning_lines
 from foundation.cli import choose
 from foundation.errors import InputError
 from foundation.git import REPOSITORY
@@ -49,7 +49,7 @@ class ContactPart:
     limit_s: float
     result: str = ""
     """JSON file that the command leaves in the output folder; empty if it leaves none."""
-    tell: Callable[[Any], str] | None = None
+    line_of: Callable[[Any], str] | None = None
     """Function that makes a line from that file; with None, the command's last line is used."""
     without: str = ""
     """Substitute that a run uses without this part's feature; empty if there is none."""
@@ -130,15 +130,15 @@ def parts(facts: DeviceFacts, output: Path, benchmark: str = "gpt3_175b") -> Ite
             words = ("benchmark.planning.first_contact.features", name, "cuda" if on_gpu else "cpu")
             yield ContactPart(name, words, FEATURE_S, without=feature.without)
     snapshot = ("benchmark.machine.environment_snapshot", str(output / "environment.json"))
-    yield ContactPart("environment", snapshot, 120.0, "environment.json", _tell_of_environment)
+    yield ContactPart("environment", snapshot, 120.0, "environment.json", _environment_line)
     sliced = partial(_slice, benchmark, output)
     yield sliced("slice", 600.0, *(() if on_gpu else SMALL))
-    yield ContactPart("preflight", ("benchmark", "preflight", "--json"), 300.0, "preflight.log", _tell_of_preflight)
+    yield ContactPart("preflight", ("benchmark", "preflight", "--json"), 300.0, "preflight.log", _preflight_line)
     if not on_gpu:
         return
     yield sliced("slice of two", 400.0, "--micro-batch-size", "2")
-    beside = ("benchmark.planning.first_contact.contention", str(output / "contention.json"))
-    yield ContactPart("contention", beside, 120.0, "contention.json", contention.contention_line)
+    contending = ("benchmark.planning.first_contact.contention", str(output / "contention.json"))
+    yield ContactPart("contention", contending, 120.0, "contention.json", contention.contention_line)
     if facts.count > 1:
         size = max(size for size in (2, 4, 8) if size <= facts.count)
         yield sliced("tensor slice", 1200.0, "--tensor-parallel", str(size), "--tune-collectives")
@@ -148,35 +148,35 @@ def parts(facts: DeviceFacts, output: Path, benchmark: str = "gpt3_175b") -> Ite
 def _slice(benchmark: str, output: Path, name: str, limit_s: float, *options: str) -> ContactPart:
     folder = name.replace(" ", "_")
     arguments = ("benchmark", "slice", benchmark, "--output", str(output / folder), "--profile", *options)
-    return ContactPart(name, arguments, limit_s, f"{folder}/slice.json", _tell_of_slice)
+    return ContactPart(name, arguments, limit_s, f"{folder}/slice.json", _slice_line)
 
 
-def _tell_of_environment(found: Any) -> str:
-    return ", ".join(f"{name} {found['versions'].get(name, '-')}" for name in ("torch", "cuda", "nccl"))
+def _environment_line(environment: Any) -> str:
+    return ", ".join(f"{name} {environment['versions'].get(name, '-')}" for name in ("torch", "cuda", "nccl"))
 
 
-def _tell_of_slice(found: Any) -> str:
-    mfu = "" if found["mfu"] is None else f", MFU {found['mfu']:.1%}"
-    problems = "".join(f"; NOT measured: {problem}" for problem in found["problems"])
-    step = f"{found['step_s']:.4g} s a step, {found['tflops_per_device']:.4g} TFLOP/s per device{mfu}"
-    ways = "".join(f"; {line}" for line in told(found.get("collectives", ()), "system.toml"))
-    return f"{found['layers']} layers, {step}{ways}{problems}"
+def _slice_line(result: Any) -> str:
+    mfu = "" if result["mfu"] is None else f", MFU {result['mfu']:.1%}"
+    problems = "".join(f"; NOT measured: {problem}" for problem in result["problems"])
+    step = f"{result['step_s']:.4g} s a step, {result['tflops_per_device']:.4g} TFLOP/s per device{mfu}"
+    ways = "".join(f"; {line}" for line in tuning_lines(result.get("collectives", ()), "system.toml"))
+    return f"{result['layers']} layers, {step}{ways}{problems}"
 
 
-def _tell_of_preflight(found: Any) -> str:
-    bad = [check for check in found["checks"] if check["outcome"] in ("FAILED", "warning")]
-    told = "; ".join(f"{check['outcome']} {check['name']}: {check['found']}" for check in bad)
-    return told or f"{len(found['checks'])} checks"
+def _preflight_line(result: Any) -> str:
+    bad = [check for check in result["checks"] if check["outcome"] in ("FAILED", "warning")]
+    line = "; ".join(f"{check['outcome']} {check['name']}: {check['found']}" for check in bad)
+    return line or f"{len(result['checks'])} checks"
 
 
 def _run(part: ContactPart, output: Path, limit_s: float) -> PartResult:
     """Run the command in a process group of its own; end the group when its time is over."""
     started, log, errors = time.perf_counter(), output / f"{part.stem}.log", output / f"{part.stem}.err"
     if part.result:
-        (output / part.result).unlink(missing_ok=True)  # an earlier contact's
-    with log.open("w") as said, errors.open("w") as complained:
+        (output / part.result).unlink(missing_ok=True)  # an earlier first contact's
+    with log.open("w") as output_file, errors.open("w") as error_file:
         words = [sys.executable, "-m", *part.arguments]
-        process = subprocess.Popen(words, cwd=REPOSITORY, stdout=said, stderr=complained, start_new_session=True)
+        process = subprocess.Popen(words, cwd=REPOSITORY, stdout=output_file, stderr=error_file, start_new_session=True)
         try:
             status: int | None = process.wait(limit_s)
         except subprocess.TimeoutExpired:
@@ -186,18 +186,18 @@ def _run(part: ContactPart, output: Path, limit_s: float) -> PartResult:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
     seconds = round(time.perf_counter() - started, 1)
-    details, found = None, last_line(log)
-    if part.tell is not None:
+    details, line = None, last_line(log)
+    if part.line_of is not None:
         try:
             details = json.loads((output / part.result).read_text())
-            found = part.tell(details)
+            line = part.line_of(details)
         except (OSError, ValueError, KeyError, TypeError):
-            status = 1 if status == 0 else status  # it left nothing
+            status = 1 if status == 0 else status  # there is no such result
     if status == 0:
-        return PartResult(part.name, "ok", found, seconds, details=details)
-    why = f"not finished within {limit_s:.0f} s" if status is None else f"status {status}"
-    told = [found or "it said nothing", last_line(errors)]
-    return PartResult(part.name, "failed", f"{why}: {'; '.join(filter(None, told))}", seconds, part.without, details)
+        return PartResult(part.name, "ok", line, seconds, details=details)
+    reason = f"not finished within {limit_s:.0f} s" if status is None else f"status {status}"
+    lines = "; ".join(filter(None, (line or "it printed nothing", last_line(errors))))
+    return PartResult(part.name, "failed", f"{reason}: {lines}", seconds, part.without, details)
 
 
 def last_line(log: Path) -> str:

@@ -2,7 +2,7 @@
 agree, and loading must restore every bit."""
 
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmark.config.run_config import RunConfig
+from benchmark.config.run_config import Precision
+from benchmark.config.run_sections import SaveOptions
 from benchmark.planning.slice.made_up_state import made_up_batches, made_up_state
 from benchmark.planning.slice.slice_config import SliceOptions, slice_config
 from benchmark.run_record.file_names import checkpoint_path
@@ -23,7 +24,6 @@ from benchmark.training.engine.train_state import TrainState
 from benchmark.training.step import train_step
 from foundation.errors import CheckFailed
 
-Precision = Literal["fp32", "bf16"]
 STEPS = 4
 MODELS = ("rehearsal", "rehearsal_llama")
 """Benchmarks whose models train: one of each architecture."""
@@ -45,25 +45,26 @@ class TrainedSteps:
 def trained_as_on_a_cpu(precision: Precision, device: torch.device) -> str:
     """Train the rehearsals' models with fewer layers on the CPU, then on the device. Raises CheckFailed."""
     kind: Literal["cuda", "cpu"] = "cuda" if device.type == "cuda" else "cpu"
-    said = []
+    differences = []
     for name in MODELS:
         with tempfile.TemporaryDirectory() as folder:
-            due = _train(name, "cpu", torch.device("cpu"), precision, Path(folder), None)
-            found = _train(name, kind, device, precision, Path(folder), due.start)
-        said.append(f"{name}: {compared(found, due, precision)}")
-    return f"{'; '.join(said)}; saved and loaded to the bit"
+            on_cpu = _train(name, "cpu", torch.device("cpu"), precision, Path(folder), None)
+            on_device = _train(name, kind, device, precision, Path(folder), on_cpu.start)
+        differences.append(f"{name}: {compared(on_device, on_cpu, precision)}")
+    return f"{'; '.join(differences)}; saved and loaded to the bit"
 
 
-def compared(found: TrainedSteps, due: TrainedSteps, precision: Precision) -> str:
+def compared(trained: TrainedSteps, expected: TrainedSteps, precision: Precision) -> str:
     """Return the difference of the steps from the CPU's; raise CheckFailed if it is too large, or not a number."""
-    said = []
-    for name, most in zip(("losses", "norms"), TOLERANCES[precision], strict=True):
-        theirs = getattr(due, name)
-        error = float(np.max(np.abs(np.subtract(getattr(found, name), theirs) / theirs)))  # NaN where any is
-        if not error <= most:
-            raise CheckFailed(f"{name} of {STEPS} steps are off by {error:.2g} of the CPU's; at most {most:.2g} is due")
-        said.append(f"{name} within {error:.1g}")
-    return f"{STEPS} steps, {', '.join(said)} of the CPU's"
+    differences = []
+    for name, limit in zip(("losses", "norms"), TOLERANCES[precision], strict=True):
+        theirs = getattr(expected, name)
+        error = float(np.max(np.abs(np.subtract(getattr(trained, name), theirs) / theirs)))  # NaN where any is
+        if not error <= limit:
+            limits = f"expected at most {limit:.2g}"
+            raise CheckFailed(f"{name} of {STEPS} steps are off by {error:.2g} of the CPU's; {limits}")
+        differences.append(f"{name} within {error:.1g}")
+    return f"{STEPS} steps, {', '.join(differences)} of the CPU's"
 
 
 def _train(
@@ -78,39 +79,39 @@ def _train(
     options = SliceOptions(
         benchmark, device=kind, precision=precision, micro_batches=4, micro_batch_size=2, seq_length=64
     )
-    config = replace(slice_config(options, LAYERS, ""), run_dir=folder)
+    config = slice_config(options, LAYERS, "")
     with joined_world(config.system, Environment(0, 1, device.index or 0, visible_gpus=1)) as world:
-        state = made_up_state(config, world)
+        state = made_up_state(config.benchmark, config.system, precision, world)
         for name, value in (start or {}).items():
-            _own(state)[name].copy_(value)
-        begun = {name: tensor.cpu().clone() for name, tensor in _own(state).items()}
-        batches, results = made_up_batches(config, world), []
+            _local_tensors(state)[name].copy_(value)
+        begun = {name: tensor.cpu().clone() for name, tensor in _local_tensors(state).items()}
+        batches, results = made_up_batches(config.benchmark, config.system, world), []
         for _ in range(STEPS):
             results.append(train_step(state, batches))
             state.progress.steps += 1
         if start:
-            _save_and_load(state, config)
-        return TrainedSteps([one.loss for one in results], [one.grad_norm for one in results], begun)
+            _save_and_load(state, precision, folder)
+        return TrainedSteps([result.loss for result in results], [result.grad_norm for result in results], begun)
 
 
-def _save_and_load(state: TrainState, config: RunConfig) -> None:
+def _save_and_load(state: TrainState, precision: Precision, run_dir: Path) -> None:
     """Raise CheckFailed if a saved and loaded checkpoint differs from the state in any bit."""
-    writer = Checkpointer(state, config.run_dir, config.checkpoints)
+    writer = Checkpointer(state, run_dir, SaveOptions())
     writer.save()
-    written = writer.wait(SAVE_LIMIT_S)
-    if written is None or written.failure is not None:
-        raise CheckFailed(f"a checkpoint could not be written: {written.failure if written else 'it takes too long'}")
-    loaded = made_up_state(config, state.world)
+    saved = writer.wait(SAVE_LIMIT_S)
+    if saved is None or saved.failure is not None:
+        raise CheckFailed(f"a checkpoint could not be written: {saved.failure if saved else 'it takes too long'}")
+    loaded = made_up_state(state.benchmark, state.system, precision, state.world)
     loaded.progress.steps = state.progress.steps
-    for tensor in _own(loaded).values():
+    for tensor in _local_tensors(loaded).values():
         tensor.fill_(torch.nan)
-    load_checkpoint(loaded, checkpoint_path(config.run_dir, state.progress.steps))
-    theirs = _own(loaded)
-    wrong = [name for name, tensor in _own(state).items() if not torch.equal(tensor, theirs[name])]
+    load_checkpoint(loaded, checkpoint_path(run_dir, state.progress.steps))
+    theirs = _local_tensors(loaded)
+    wrong = [name for name, tensor in _local_tensors(state).items() if not torch.equal(tensor, theirs[name])]
     if wrong:
         raise CheckFailed(f"{len(wrong)} tensors are not what was saved, such as {wrong[0]}")
 
 
-def _own(state: TrainState) -> dict[str, Tensor]:
+def _local_tensors(state: TrainState) -> dict[str, Tensor]:
     """Return weights and moments of this process, by name."""
     return {name: local(tensor) for name, tensor in state.tensors().items()}

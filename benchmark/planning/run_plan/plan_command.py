@@ -40,7 +40,7 @@ def print_plan(
     examined = None
     if options.stack == "ours":
         _progress("running a step of each kind of rank on tensors without memory …")
-        examined = dry_run(run)
+        examined = dry_run(benchmark, system, "fp32" if run.precision == "fp32" else "bf16")
     plan = make_plan(run, options, rates, examined)
     if as_json:
         planned_for = {  # by which report --plan recognises the run

@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from benchmark.config.run_config import RunConfig
+from benchmark.config.run_config import Precision
 from benchmark.planning.run_plan.calibration import (
     AttentionTime,
     CollectiveKind,
@@ -72,10 +72,9 @@ class MeasuredRates:
     launch: LaunchTime
 
 
-def device_rates(config: RunConfig, device: torch.device) -> MeasuredRates:
-    """Measure all rates, in the precision of the run and for its micro-batch."""
-    model, samples = config.benchmark.model, config.system.micro_batch_size
-    dtype = torch.bfloat16 if config.precision == "bf16" else torch.float32
+def device_rates(model: DecoderSizes, samples: int, precision: Precision, device: torch.device) -> MeasuredRates:
+    """Measure all rates, in the precision of the run and for micro-batches of ``samples``."""
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     tokens = samples * model.seq_length
     return MeasuredRates(
         matmuls=tuple(matmul_times(model, tokens, device, dtype)),
@@ -248,16 +247,16 @@ def collective_times(world: World) -> list[CollectiveTime]:
     returns none. All ranks must call it."""
     if world.size == 1:
         return []
-    found = []
+    times = []
     for size in MESSAGE_BYTES[world.device.type]:
-        each = size // 2 // world.size
-        whole = torch.zeros(each * world.size, dtype=torch.bfloat16, device=world.device)
-        part = torch.zeros(each, dtype=torch.bfloat16, device=world.device)
+        shard_size = size // 2 // world.size
+        gathered = torch.zeros(shard_size * world.size, dtype=torch.bfloat16, device=world.device)
+        shard = torch.zeros(shard_size, dtype=torch.bfloat16, device=world.device)
         calls: dict[CollectiveKind, Callable[[], object]] = {
-            "all-gather": partial(all_gather_single, whole, part),
-            "reduce-scatter": partial(reduce_scatter_single, part, whole),
-            "all-reduce": partial(dist.all_reduce, whole),
-            "send": partial(_send, world, whole),
+            "all-gather": partial(all_gather_single, gathered, shard),
+            "reduce-scatter": partial(reduce_scatter_single, shard, gathered),
+            "all-reduce": partial(dist.all_reduce, gathered),
+            "send": partial(_send, world, gathered),
         }
         for kind, call in calls.items():
             call()
@@ -266,8 +265,8 @@ def collective_times(world: World) -> list[CollectiveTime]:
             seconds = seconds_for(world.device, MESSAGES, call) / MESSAGES
             slowest = torch.tensor(seconds, dtype=torch.float64, device=world.device)
             dist.all_reduce(slowest, dist.ReduceOp.MAX)
-            found.append(CollectiveTime(kind, 2 if kind == "send" else world.size, size, slowest.item()))
-    return found
+            times.append(CollectiveTime(kind, 2 if kind == "send" else world.size, size, slowest.item()))
+    return times
 
 
 def _send(world: World, message: Tensor) -> None:

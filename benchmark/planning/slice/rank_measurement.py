@@ -11,7 +11,9 @@ from typing import Any
 import msgspec
 import torch
 
-from benchmark.config.run_config import RunConfig
+from benchmark.config.benchmark_config import Benchmark
+from benchmark.config.run_config import Precision
+from benchmark.config.system_config import System
 from benchmark.machine.gpus import DeviceReading, watch_device
 from benchmark.planning.run_plan.calibration import CollectiveTime
 from benchmark.planning.slice.device_rates import (
@@ -58,40 +60,54 @@ class RankMeasurement:
     """Rates of rank 0's device; None on other ranks."""
 
 
-def run_rank(config: RunConfig, steps: int, folder: Path, trace: Path | None, *, only_steps: bool = False) -> None:
+@dataclass(frozen=True)
+class SlicePlan:
+    """The steps that a slice runs."""
+
+    benchmark: Benchmark
+    system: System
+    precision: Precision
+    steps: int
+    """Timed steps."""
+
+
+def run_rank(plan: SlicePlan, folder: Path, trace: Path | None, *, only_steps: bool = False) -> None:
     """Join the slice's processes, measure, and end this process."""
-    attention = config.benchmark.model, config.precision
-    with training_world(config.system, read_environment(), attention=attention) as world:
+    attention = plan.benchmark.model, plan.precision
+    with training_world(plan.system, read_environment(), attention=attention) as world:
         if only_steps:
-            measured_steps(config, world, steps, folder, trace, profiled=False)
+            measured_steps(plan, world, folder, trace, profiled=False)
             world.barrier()
         else:
-            measure(config, world, steps, folder, trace)
+            measure(plan, world, folder, trace)
     end_process(0)
 
 
-def measure(config: RunConfig, world: World, steps: int, folder: Path, trace: Path | None) -> RankMeasurement:
+def measure(plan: SlicePlan, world: World, folder: Path, trace: Path | None) -> RankMeasurement:
     """Measure, and write the measurements to ``folder`` after each part, so that the steps stay if a later part fails.
 
     The profiler's trace of rank 0's step goes to ``trace``. All ranks must call it.
     """
-    found = measured_steps(config, world, steps, folder, trace)
-    gc.collect()  # the state, whatever still points at it
+    measurement = measured_steps(plan, world, folder, trace)
+    gc.collect()  # the state, and every reference to it
     if world.device.type == "cuda":
         torch.cuda.empty_cache()
-    found = replace(found, collectives=tuple(collective_times(world)))
+    measurement = replace(measurement, collectives=tuple(collective_times(world)))
     if world.rank == 0:
-        _leave(found, world, folder)
-        found = replace(found, rates=device_rates(config, world.device))
-    _leave(found, world, folder)
+        _write(measurement, world, folder)
+        measurement = replace(
+            measurement,
+            rates=device_rates(plan.benchmark.model, plan.system.micro_batch_size, plan.precision, world.device),
+        )
+    _write(measurement, world, folder)
     world.barrier()
-    return found
+    return measurement
 
 
-def _leave(found: RankMeasurement, world: World, folder: Path) -> None:
+def _write(measurement: RankMeasurement, world: World, folder: Path) -> None:
     """Write the measurements whole or not at all: the process may be ended meanwhile."""
     partial = folder / f".rank_{world.rank}"
-    partial.write_bytes(msgspec.msgpack.encode(found))
+    partial.write_bytes(msgspec.msgpack.encode(measurement))
     partial.rename(folder / f"rank_{world.rank}")
 
 
@@ -108,11 +124,12 @@ def slowest_steps(ranks: Sequence[RankMeasurement]) -> tuple[float, ...]:
 
 
 def measured_steps(
-    config: RunConfig, world: World, steps: int, folder: Path, trace: Path | None, *, profiled: bool = True
+    plan: SlicePlan, world: World, folder: Path, trace: Path | None, *, profiled: bool = True
 ) -> RankMeasurement:
     """Time the steps, and run one more under the profiler if it is to be ``profiled``. All ranks must call it."""
-    started, before, on_gpu = time.perf_counter(), world.peak_memory_bytes(), world.device.type == "cuda"
-    state, batches = made_up_state(config, world), made_up_batches(config, world)
+    started, bytes_at_start, on_gpu = time.perf_counter(), world.peak_memory_bytes(), world.device.type == "cuda"
+    state = made_up_state(plan.benchmark, plan.system, plan.precision, world)
+    batches = made_up_batches(plan.benchmark, plan.system, world)
     synchronize(world.device)
     init_s = time.perf_counter() - started
 
@@ -133,26 +150,26 @@ def measured_steps(
     synchronize(world.device)
     # From the end of each step's work to that of the next; nothing waits between them that does not in a run.
     ends: list[Any] = [event_now() if on_gpu else time.perf_counter()]
-    for _ in range(steps):
+    for _ in range(plan.steps):
         results.append(step())
         ends.append(event_now() if on_gpu else time.perf_counter())
     synchronize(world.device)
     if watch is not None:
         watch.close()
-    found = RankMeasurement(
+    measurement = RankMeasurement(
         init_s=init_s,
         steps_s=tuple(first.elapsed_time(last) / 1000 if on_gpu else last - first for first, last in pairwise(ends)),
         readings=() if watch is None else tuple(reading for _, reading in watch.readings),
         losses=tuple(result.loss for result in results),
         skipped=sum(result.skipped for result in results),
-        peak_bytes=world.peak_memory_bytes() - (0 if on_gpu else before),
+        peak_bytes=world.peak_memory_bytes() - (0 if on_gpu else bytes_at_start),
         reserved_bytes=torch.cuda.max_memory_reserved(world.device) if on_gpu else None,
     )
-    _leave(found, world, folder)
+    _write(measurement, world, folder)
     if profiled:
-        found = replace(found, times=profiled_step(world, step, trace))
+        measurement = replace(measurement, times=profiled_step(world, step, trace))
     pauses.end()
-    return found
+    return measurement
 
 
 def profiled_step(world: World, step: Callable[[], object], trace: Path | None) -> StepTimes:

@@ -8,11 +8,15 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import system_text
 from benchmark.planning.run_plan.calibration import Calibration, write_calibration
-from benchmark.planning.slice.rank_measurement import RankMeasurement, read_measurements, run_rank
-from benchmark.planning.slice.slice_config import SliceOptions, slice_config
+from benchmark.planning.slice.rank_measurement import (
+    RankMeasurement,
+    SlicePlan,
+    read_measurements,
+    run_rank,
+)
+from benchmark.planning.slice.slice_config import ON_CPU, SliceOptions, slice_config
 from benchmark.planning.slice.slice_devices import (
     DeviceFacts,
     chosen_layers,
@@ -41,7 +45,7 @@ def run_slice(options: SliceOptions) -> tuple[dict[str, Any], Calibration | None
     before the steps are done; unless it lacked memory, ``LOG`` is then in the output folder.
     """
     slice_config(options, options.layers or options.least_layers, "")  # complains before anything starts
-    facts = device_facts(options.device, "--device cpu --hidden-size 512 --seq-length 256")
+    facts = device_facts(options.device, ON_CPU)
     if options.device == "cuda" and options.devices > facts.count:
         raise InputError(
             f"tensor {options.tensor_parallel} x pipeline {options.pipeline_parallel} x data {options.data_parallel} "
@@ -52,8 +56,9 @@ def run_slice(options: SliceOptions) -> tuple[dict[str, Any], Calibration | None
     config = slice_config(options, layers, facts.accelerator)
     options.output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=options.output) as folder:
-        ranks, problem = _measured(config, options, facts, Path(folder))
-    result = slice_result(options, config, facts, ranks, counted_memory(options, facts, layers), problem)
+        plan = SlicePlan(config.benchmark, config.system, config.precision, options.steps)
+        ranks, problem = _measured(plan, options, facts, Path(folder))
+    result = slice_result(options, plan, facts, ranks, counted_memory(options, facts, layers), problem)
     (options.output / RESULT).write_text(json.dumps(result, indent=1) + "\n")
     for name in (CALIBRATION, SYSTEM):
         (options.output / name).unlink(missing_ok=True)  # another slice's would be taken for this one's
@@ -61,46 +66,46 @@ def run_slice(options: SliceOptions) -> tuple[dict[str, Any], Calibration | None
     if calibration is not None:
         write_calibration(calibration, options.output / CALIBRATION)
     if options.tune_collectives:
-        _tune(config, options, result)
+        _tune(plan, options.output, result)
     return result, calibration
 
 
-def _tune(config: RunConfig, options: SliceOptions, result: dict[str, Any]) -> None:
+def _tune(plan: SlicePlan, output: Path, result: dict[str, Any]) -> None:
     """Time every way to send tensor-parallel messages, into ``RESULT``, and write the fastest to ``SYSTEM``."""
-    timed: list[TimedCollectives] = []
-    for one in timed_ways(config, options.steps, options.output):
-        timed.append(one)
-        result["collectives"] = [each.as_json() for each in timed]
-        write_text(options.output / RESULT, json.dumps(result, indent=1) + "\n")
-        best = dataclasses.replace(config.system, collectives=fastest(timed))
-        write_text(options.output / SYSTEM, system_text(best))
+    timings: list[TimedCollectives] = []
+    for timing in timed_ways(plan, output):
+        timings.append(timing)
+        result["collectives"] = [timing.as_json() for timing in timings]
+        write_text(output / RESULT, json.dumps(result, indent=1) + "\n")
+        best = dataclasses.replace(plan.system, collectives=fastest(timings))
+        write_text(output / SYSTEM, system_text(best))
 
 
 def _measured(
-    config: RunConfig, options: SliceOptions, facts: DeviceFacts, folder: Path
+    plan: SlicePlan, options: SliceOptions, facts: DeviceFacts, folder: Path
 ) -> tuple[list[RankMeasurement], str]:
     """Return the measurements of all processes by rank, and the failure after the steps, if any."""
-    processes, log = config.system.num_devices, folder / "log.txt"
+    processes, log = plan.system.num_devices, folder / "log.txt"
     trace = options.output / TRACE if options.profile else None
-    status = run_ranks(run_rank, [config, options.steps, folder, trace], processes=processes, environment={}, log=log)
-    measured = read_measurements(folder, processes)
+    status = run_ranks(run_rank, [plan, folder, trace], processes=processes, environment={}, log=log)
+    measurements = read_measurements(folder, processes)
     if status == 0:
-        return measured, ""
-    said = log.read_text(errors="replace").strip().splitlines() or ["it said nothing"]
+        return measurements, ""
+    lines = log.read_text(errors="replace").strip().splitlines() or ["it printed nothing"]
     shutil.copy(log, options.output / LOG)
-    last = f"{said[-1]} ({options.output / LOG} has all)"
-    if len(measured) == processes:
-        return measured, f"after the steps a process ended with status {status}: {last}"
-    layers = config.benchmark.model.num_layers
-    for line in filter(NO_MEMORY.search, said):
+    last_line = f"{lines[-1]} ({options.output / LOG} has all)"
+    if len(measurements) == processes:
+        return measurements, f"after the steps a process ended with status {status}: {last_line}"
+    layers = plan.benchmark.model.num_layers
+    for line in filter(NO_MEMORY.search, lines):
         raise CheckFailed(f"layers {layers}: out of memory, {_counted(options, facts, layers)}; {line[:300]}")
-    raise CheckFailed(f"a process of the slice ended with status {status}: {last}")
+    raise CheckFailed(f"a process of the slice ended with status {status}: {last_line}")
 
 
 def _counted(options: SliceOptions, facts: DeviceFacts, layers: int) -> str:
     """Return the memory that the dry run counts for these layers, and for fewer."""
-    said = f"where the dry run counts {fullest_bytes(options, facts, layers) / 1e9:.1f} GB"
+    counted = f"where the dry run counts {fullest_bytes(options, facts, layers) / 1e9:.1f} GB"
     fewer = layers - options.pipeline_parallel
     if fewer < options.least_layers:
-        return f"{said}: raise --tensor-parallel or choose --recompute full"
-    return f"{said}: --layers {fewer} takes {fullest_bytes(options, facts, fewer) / 1e9:.1f} GB"
+        return f"{counted}: raise --tensor-parallel or choose --recompute full"
+    return f"{counted}: --layers {fewer} takes {fullest_bytes(options, facts, fewer) / 1e9:.1f} GB"

@@ -14,13 +14,14 @@ from benchmark.config.system_config import Collectives, System
 from foundation.errors import InputError
 from model.decoder_sizes import Recompute
 
+ON_CPU = "--device cpu --hidden-size 512 --seq-length 256"
+"""Options of a slice for a machine without a GPU."""
 MICRO_BATCHES_PER_STAGE = 4
 """Micro-batches for each stage of a pipeline: enough to show the steady state of a full pipeline."""
 MICRO_BATCHES = 8
 """Micro-batches of a step without a pipeline."""
-PARTS = 8
-"""Stages to which the benchmark's default system deals its layers: none of its ranks has more than this share of
-them."""
+PIPELINE_STAGES = 8
+"""Pipeline stages of the benchmark's default system: none of its ranks has more than this share of the layers."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +36,9 @@ class SliceOptions:
     tensor_parallel: int = 1
     """Devices over which each layer is cut."""
     pipeline_parallel: int = 1
-    """Devices to which the layers are dealt out."""
+    """Devices among which the layers are divided."""
     pipeline_chunks: int = 1
-    """Pieces of the pipeline on each device (interleaving)."""
+    """Model chunks on each device (interleaving)."""
     data_parallel: int = 1
     """Devices, or groups of devices, that read different samples."""
     micro_batch_size: int = 1
@@ -89,18 +90,18 @@ class SliceOptions:
 
     @property
     def least_layers(self) -> int:
-        """Return the fewest layers: one for each piece of the pipeline."""
+        """Return the fewest layers: one for each model chunk."""
         return self.pipeline_parallel * self.pipeline_chunks
 
     @property
     def most_layers(self) -> int:
         """Return the most layers: on each of the pipeline's devices as many as a rank of the whole benchmark has."""
-        per_device = max(1, BENCHMARKS[self.benchmark].model.num_layers // PARTS)
+        per_device = max(1, BENCHMARKS[self.benchmark].model.num_layers // PIPELINE_STAGES)
         return max(self.least_layers, per_device * self.pipeline_parallel)
 
 
 def slice_config(options: SliceOptions, layers: int, accelerator: str) -> RunConfig:
-    """Return the configuration of the run; raise InputError if the model cannot be dealt out to the devices."""
+    """Return the configuration of the run; raise InputError if the model cannot be divided among the devices."""
     system = System(
         name="slice",
         device=options.device,
@@ -120,26 +121,26 @@ def slice_config(options: SliceOptions, layers: int, accelerator: str) -> RunCon
 
 
 def _benchmark(options: SliceOptions, layers: int) -> Benchmark:
-    whole = BENCHMARKS[options.benchmark]
-    hidden = options.hidden_size or whole.model.hidden_size
-    head = whole.model.hidden_size // whole.model.num_attention_heads
+    benchmark = BENCHMARKS[options.benchmark]
+    hidden = options.hidden_size or benchmark.model.hidden_size
+    head = benchmark.model.hidden_size // benchmark.model.num_attention_heads
     if hidden % (head * options.tensor_parallel):
         raise InputError(
             f"hidden_size {hidden}: expected a multiple of {head * options.tensor_parallel}, the size of a head for "
             "each tensor-parallel device; change --hidden-size"
         )
     widths = {
-        name: max(1, getattr(whole.model, name) * hidden // whole.model.hidden_size)
-        for name in whole.model.cut_by_tensor_parallelism
+        name: max(1, getattr(benchmark.model, name) * hidden // benchmark.model.hidden_size)
+        for name in benchmark.model.cut_by_tensor_parallelism
         if name not in ("seq_length", "padded_vocab_size")
     }
     model = dataclasses.replace(
-        whole.model,
+        benchmark.model,
         num_layers=layers,
         hidden_size=hidden,
-        seq_length=options.seq_length or whole.model.seq_length,
+        seq_length=options.seq_length or benchmark.model.seq_length,
         **widths,
     )
     usual = MICRO_BATCHES_PER_STAGE * options.pipeline_parallel if options.pipeline_parallel > 1 else MICRO_BATCHES
     size = (options.micro_batches or usual) * options.micro_batch_size * options.data_parallel
-    return dataclasses.replace(whole, model=model, global_batch_size=size, start_global_batch_size=size)
+    return dataclasses.replace(benchmark, model=model, global_batch_size=size, start_global_batch_size=size)

@@ -1,4 +1,4 @@
-"""Ask for this machine's devices, and find by dry run how many layers one of them holds."""
+"""Ask for this machine's devices, and count by dry run how many layers one of them holds."""
 
 import os
 from concurrent.futures import ProcessPoolExecutor
@@ -11,6 +11,7 @@ import torch
 from benchmark.config.accelerators import accelerator_named
 from benchmark.planning.dry_run.dry_run import RESERVE, dry_run
 from benchmark.planning.dry_run.rank_report import RankReport
+from benchmark.planning.slice.gpu_presence import require_gpu
 from benchmark.planning.slice.slice_config import SliceOptions, slice_config
 from benchmark.training.engine.forked_ranks import fork_server
 from foundation.errors import InputError
@@ -28,7 +29,7 @@ class DeviceFacts:
     name: str
     """Name from the driver; "cpu" for a CPU."""
     count: int
-    """Number of devices; one CPU stands for as many processes as are wanted."""
+    """Number of devices; one CPU stands for any number of processes."""
     memory_bytes: int
     """Free bytes of one device; on a CPU, of all processes together."""
 
@@ -43,19 +44,18 @@ def device_facts(device: str, on_cpu: str = "--device cpu") -> DeviceFacts:
 
     The words ``on_cpu`` name the options for a machine without a GPU. Raises InputError if PyTorch sees no GPU.
     """
+    require_gpu(device, on_cpu)
     if device == "cpu":
         return DeviceFacts("cpu", os.cpu_count() or 1, available_memory_bytes())
     with ProcessPoolExecutor(1, mp_context=fork_server()) as pool:
-        found = pool.submit(_gpu_facts).result()
-    if isinstance(found, str):
-        raise InputError(f"device cuda: {found}, or measure something small on this machine's CPU: {on_cpu}")
-    return found
+        facts = pool.submit(_gpu_facts).result()
+    if isinstance(facts, str):
+        raise InputError(f"device cuda: {facts}, or measure something small on this machine's CPU: {on_cpu}")
+    return facts
 
 
 def _gpu_facts() -> DeviceFacts | str:
     """Return the facts, or the reason why there are none."""
-    if torch.version.cuda is None:
-        return f"PyTorch was built without CUDA (version {torch.__version__}); install its CUDA build"
     if not torch.cuda.is_available():
         return f"PyTorch sees no CUDA device (version {torch.__version__}); mend the driver"
     free, _ = torch.cuda.mem_get_info(0)
@@ -71,12 +71,13 @@ def available_memory_bytes() -> int:
 @cache
 def counted_memory(options: SliceOptions, facts: DeviceFacts, layers: int) -> list[RankReport]:
     """Return the dry run's reports, one for each kind of rank. This takes some seconds."""
-    return list(dry_run(slice_config(options, layers, facts.accelerator)).reports)
+    config = slice_config(options, layers, facts.accelerator)
+    return list(dry_run(config.benchmark, config.system, config.precision).reports)
 
 
 def fullest_bytes(options: SliceOptions, facts: DeviceFacts, layers: int) -> int:
     """Return the peak bytes of the fullest rank."""
-    return max(one.peak_bytes for one in counted_memory(options, facts, layers))
+    return max(report.peak_bytes for report in counted_memory(options, facts, layers))
 
 
 def budget_bytes(options: SliceOptions, facts: DeviceFacts) -> int:
@@ -86,9 +87,9 @@ def budget_bytes(options: SliceOptions, facts: DeviceFacts) -> int:
 
 
 def chosen_layers(options: SliceOptions, facts: DeviceFacts) -> int:
-    """Return the layers that were asked for, or as many as fit.
+    """Return the layers of the options, or as many as fit.
 
-    Raises InputError if the layers asked for do not fit, with the number that does.
+    Raises InputError if the layers of the options do not fit, with the number that does.
     """
     budget = budget_bytes(options, facts)
     if options.layers is not None and fullest_bytes(options, facts, options.layers) <= budget:
@@ -104,18 +105,18 @@ def chosen_layers(options: SliceOptions, facts: DeviceFacts) -> int:
     )
 
 
-def largest_fitting(options: SliceOptions, facts: DeviceFacts, most: int) -> int:
-    """Return the largest number of layers that fits, at most ``most``, equal on all devices; 0 if not even the fewest
+def largest_fitting(options: SliceOptions, facts: DeviceFacts, limit: int) -> int:
+    """Return the largest number of layers that fits, at most ``limit``, equal on all devices; 0 if not even the fewest
     fit.
 
     The number is guessed from the memory of one more layer on each device, then checked by dry run.
     """
-    budget, least, stages = budget_bytes(options, facts), options.least_layers, options.pipeline_parallel
-    first = fullest_bytes(options, facts, least)
-    if first > budget:
+    budget, fewest, stages = budget_bytes(options, facts), options.least_layers, options.pipeline_parallel
+    base_bytes = fullest_bytes(options, facts, fewest)
+    if base_bytes > budget:
         return 0
-    more = max(1, fullest_bytes(options, facts, least + stages) - first)
-    layers = least + min((budget - first) // more, (most - least) // stages) * stages
-    while layers > least and fullest_bytes(options, facts, layers) > budget:
+    layer_bytes = max(1, fullest_bytes(options, facts, fewest + stages) - base_bytes)
+    layers = fewest + min((budget - base_bytes) // layer_bytes, (limit - fewest) // stages) * stages
+    while layers > fewest and fullest_bytes(options, facts, layers) > budget:
         layers -= stages
     return layers

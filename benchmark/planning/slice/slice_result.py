@@ -11,15 +11,14 @@ from typing import Any
 import torch
 
 from benchmark.config.benchmarks import BENCHMARKS
-from benchmark.config.run_config import RunConfig
 from benchmark.machine.gpus import DeviceReading
 from benchmark.planning.dry_run.rank_report import RankReport
 from benchmark.planning.run_plan.calibration import FORMAT, Calibration, MatmulTime, SliceStep
-from benchmark.planning.slice.rank_measurement import RankMeasurement, slowest_steps
+from benchmark.planning.slice.rank_measurement import RankMeasurement, SlicePlan, slowest_steps
 from benchmark.planning.slice.slice_config import SliceOptions
 from benchmark.planning.slice.slice_devices import DeviceFacts
 from benchmark.planning.slice.step_times import StepTimes
-from benchmark.planning.slice.tuned_collectives import told
+from benchmark.planning.slice.tuned_collectives import tuning_lines
 from model.flops import train_flops_per_token
 
 GIB = 2**30
@@ -28,7 +27,7 @@ LAYOUT = ("tensor_parallel", "pipeline_parallel", "pipeline_chunks", "data_paral
 
 def slice_result(
     options: SliceOptions,
-    config: RunConfig,
+    plan: SlicePlan,
     facts: DeviceFacts,
     ranks: Sequence[RankMeasurement],
     counted: Sequence[RankReport],
@@ -39,11 +38,12 @@ def slice_result(
     The measurements ``ranks`` are in the order of ranks; ``counted`` holds the dry run's reports; ``problem`` names the
     failure after the steps and is empty without one.
     """
-    system, model, first = config.system, config.benchmark.model, ranks[0]
+    system, model, first = plan.system, plan.benchmark.model, ranks[0]
+    micro_batches = system.num_microbatches(plan.benchmark.global_batch_size)
     steps = slowest_steps(ranks)
     step_s = statistics.median(steps)
     flops = train_flops_per_token(model)
-    tokens_per_s = config.benchmark.tokens_per_step / step_s
+    tokens_per_s = plan.benchmark.tokens_per_step / step_s
     tflops = tokens_per_s * flops / system.num_devices / 1e12
     times = asdict(first.times or StepTimes({}))
     host_s = times.pop("host_s")
@@ -57,9 +57,9 @@ def slice_result(
         "device": facts.name,
         "devices": system.num_devices,
         **{name: getattr(system, name) for name in LAYOUT},
-        "micro_batches": config.num_microbatches,
+        "micro_batches": micro_batches,
         "recompute": system.recompute,
-        "precision": config.precision,
+        "precision": plan.precision,
         "init_s": max(rank.init_s for rank in ranks),
         "step_s": step_s,
         "steps_s": steps,
@@ -70,16 +70,16 @@ def slice_result(
         "mfu": None if system.peak_tflops is None else tflops / system.peak_tflops,
         "memory": [
             {
-                "rank": one.rank,
-                "kind": one.kind,
-                "peak_bytes": ranks[one.rank].peak_bytes,
-                "dry_run_bytes": one.peak_bytes,
-                "reserved_bytes": ranks[one.rank].reserved_bytes,
+                "rank": report.rank,
+                "kind": report.kind,
+                "peak_bytes": ranks[report.rank].peak_bytes,
+                "dry_run_bytes": report.peak_bytes,
+                "reserved_bytes": ranks[report.rank].reserved_bytes,
             }
-            for one in counted
+            for report in counted
         ],
         **times,
-        "host_s_per_micro_batch": None if host_s is None else host_s / config.num_microbatches,
+        "host_s_per_micro_batch": None if host_s is None else host_s / micro_batches,
         "clocks": clocks_of([reading for rank in ranks for reading in rank.readings]),
         "first_loss": first.losses[0],
         "last_loss": first.losses[-1],
@@ -90,15 +90,15 @@ def slice_result(
 
 def clocks_of(readings: Sequence[DeviceReading]) -> dict[str, float] | None:
     """Return the extremes over all GPUs while the steps ran; None if no GPU reported its clocks and power."""
-    seen = [one for one in readings if one.clock_mhz + one.power_w >= 0]  # neither is NaN
-    if not seen:
+    full = [reading for reading in readings if reading.clock_mhz + reading.power_w >= 0]  # neither is NaN
+    if not full:
         return None
     return {
-        "lowest_clock_mhz": min(one.clock_mhz for one in seen),
-        "most_clock_mhz": max(one.most_clock_mhz for one in seen),
-        "highest_power_w": max(one.power_w for one in seen),
-        "most_power_w": max(one.most_power_w for one in seen),
-        "highest_temperature_c": max(one.temperature_c for one in seen),
+        "lowest_clock_mhz": min(reading.clock_mhz for reading in full),
+        "most_clock_mhz": max(reading.most_clock_mhz for reading in full),
+        "highest_power_w": max(reading.power_w for reading in full),
+        "most_power_w": max(reading.most_power_w for reading in full),
+        "highest_temperature_c": max(reading.temperature_c for reading in full),
     }
 
 
@@ -107,7 +107,7 @@ def calibration_of(result: dict[str, Any], facts: DeviceFacts, first: RankMeasur
     if first.rates is None:
         return None
     on_gpu, clocks = facts.name != "cpu", result["clocks"] or {}
-    step: dict[str, Any] = {one.name: result.get(one.name) for one in fields(SliceStep)}
+    step: dict[str, Any] = {field.name: result.get(field.name) for field in fields(SliceStep)}
     step |= {"clock_mhz": clocks.get("lowest_clock_mhz"), "power_w": clocks.get("highest_power_w")}
     if not on_gpu:
         step["by_kind_s"] = {}
@@ -130,17 +130,17 @@ def calibration_of(result: dict[str, Any], facts: DeviceFacts, first: RankMeasur
 
 def slice_lines(result: dict[str, Any], calibration: Calibration | None) -> Iterator[str]:
     """Yield the lines for the terminal, of less than 120 columns; without a calibration, there are none on rates."""
-    whole = BENCHMARKS[result["benchmark"]].model
+    model = BENCHMARKS[result["benchmark"]].model
     yield (
         "{benchmark}: {layers} of {of} layers on {devices} x {device}; hidden {hidden_size:,}, {heads} heads, sequence "
         "{seq_length:,}, {precision}"
-    ).format(**result, of=whole.num_layers)
+    ).format(**result, of=model.num_layers)
     yield (
         "tensor {tensor_parallel} x pipeline {pipeline_parallel} (chunks {pipeline_chunks}) x data {data_parallel}; "
         "{micro_batches} micro-batches of {micro_batch_size}; recompute {recompute}"
     ).format(**result)
     if not result["true_width"]:
-        yield f"NOT the true width, which is {whole.hidden_size:,}: these figures say nothing of the benchmark's speed"
+        yield f"NOT the true width, which is {model.hidden_size:,}: these figures say nothing of the benchmark's speed"
     if result["skipped_steps"]:
         yield f"NOT a sound step: the gradient was not finite in {result['skipped_steps']} steps"
     yield ""
@@ -151,7 +151,7 @@ def slice_lines(result: dict[str, Any], calibration: Calibration | None) -> Iter
     if calibration is not None:
         yield ""
         yield from _rates(calibration)
-    yield from told(result.get("collectives", ()), "system.toml")
+    yield from tuning_lines(result.get("collectives", ()), "system.toml")
     yield from (f"NOT measured: {problem}" for problem in result["problems"])
 
 
@@ -173,26 +173,26 @@ def _speed(result: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _memory(result: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for one in result["memory"]:
-        peak, counted = one["peak_bytes"] / GIB, f"dry run {one['dry_run_bytes'] / GIB:.2f} GiB"
-        place = f"rank {one['rank']}, {one['kind']}"
-        if one["reserved_bytes"] is None:
-            yield "memory", f"the process grew by {peak:.2f} GiB, libraries included; {counted}; {place}"
+    for rank in result["memory"]:
+        peak, counted = rank["peak_bytes"] / GIB, f"dry run {rank['dry_run_bytes'] / GIB:.2f} GiB"
+        name = f"rank {rank['rank']}, {rank['kind']}"
+        if rank["reserved_bytes"] is None:
+            yield "memory", f"the process grew by {peak:.2f} GiB, libraries included; {counted}; {name}"
         else:
-            held = f"{one['reserved_bytes'] / GIB:.2f} GiB reserved"
-            ratio = f"ratio {one['peak_bytes'] / one['dry_run_bytes']:.3f}"
-            yield "memory", f"{peak:.2f} GiB at the peak, {counted} ({ratio}); {held}; {place}"
+            reserved = f"{rank['reserved_bytes'] / GIB:.2f} GiB reserved"
+            ratio = f"ratio {rank['peak_bytes'] / rank['dry_run_bytes']:.3f}"
+            yield "memory", f"{peak:.2f} GiB at the peak, {counted} ({ratio}); {reserved}; {name}"
 
 
 def _time(result: dict[str, Any]) -> Iterator[str]:
     if not result["by_kind_s"]:
         yield "no kernels: the profiler recorded none (CUPTI missing, or not allowed to this user)"
         return
-    on_gpu, whole = result["kernels"] is not None, sum(result["by_kind_s"].values())
+    on_gpu, total_s = result["kernels"] is not None, sum(result["by_kind_s"].values())
     count = f"kernels of one step, rank 0, {result['kernels']:,} of them" if on_gpu else "operators of one step, rank 0"
     yield f"time in {count}"
     for kind, seconds in result["by_kind_s"].items():
-        yield f"  {kind:<18}{_time_of(seconds):>10}{seconds / whole:8.1%}"
+        yield f"  {kind:<18}{_time_of(seconds):>10}{seconds / total_s:8.1%}"
     for name in result["unknown_kernels"]:
         yield f"  of no known kind: {name[:90]}"
     if on_gpu:
@@ -205,12 +205,14 @@ def _time(result: dict[str, Any]) -> Iterator[str]:
 
 def _rates(calibration: Calibration) -> Iterator[str]:
     yield "rates of rank 0's device, each alone on it"
-    for size in sorted({one.tensor_parallel for one in calibration.matmuls}):
-        own = [one for one in calibration.matmuls if one.tensor_parallel == size]
-        yield f"  matmul, tensor {size:<5}{_mean_tflops(own):10,.4g} TFLOP/s over all shapes; " + ", ".join(
-            f"{role} {_mean_tflops([one for one in own if one.role == role]):,.4g}"
-            for role in dict.fromkeys(one.role for one in own)
+    for tensor_parallel in sorted({product.tensor_parallel for product in calibration.matmuls}):
+        products = [product for product in calibration.matmuls if product.tensor_parallel == tensor_parallel]
+        by_role = ", ".join(
+            f"{role} {_mean_tflops([product for product in products if product.role == role]):,.4g}"
+            for role in dict.fromkeys(product.role for product in products)
         )
+        mean = f"{_mean_tflops(products):10,.4g} TFLOP/s over all shapes"
+        yield f"  matmul, tensor {tensor_parallel:<5}{mean}; {by_role}"
     for attention in calibration.attention[:2]:
         name = f"attention {attention.role}"
         yield f"  {name:<20}{attention.tflops:10,.4g} TFLOP/s, {attention.heads} heads, the whole square counted"
@@ -218,16 +220,16 @@ def _rates(calibration: Calibration) -> Iterator[str]:
         yield f"  {elementwise.operation:<20}{elementwise.gb_per_s:10,.4g} GB/s"
     host_us, device_us = calibration.launch.host_s * 1e6, calibration.launch.device_s * 1e6
     yield f"  {'launch':<20}{host_us:10,.3g} us of host, {device_us:,.3g} us on the device"
-    largest = max((one.bytes for one in calibration.collectives), default=0)
-    for one in calibration.collectives:
-        if one.bytes == largest:
-            rate = f"{one.bytes / one.seconds / 1e9:,.4g} GB/s of {one.bytes / 2**20:,.0f} MiB, {one.ranks} ranks"
-            yield f"  {one.kind:<20}{rate:>10}"
+    largest = max((message.bytes for message in calibration.collectives), default=0)
+    for message in calibration.collectives:
+        if message.bytes == largest:
+            rate, size = f"{message.bytes / message.seconds / 1e9:,.4g} GB/s", f"{message.bytes / 2**20:,.0f} MiB"
+            yield f"  {message.kind:<20}{f'{rate} of {size}, {message.ranks} ranks':>10}"
 
 
 def _mean_tflops(matmuls: list[MatmulTime]) -> float:
     """Return all FLOPs over all the time."""
-    return sum(one.tflops * one.seconds for one in matmuls) / sum(one.seconds for one in matmuls)
+    return sum(product.tflops * product.seconds for product in matmuls) / sum(product.seconds for product in matmuls)
 
 
 def _time_of(seconds: float) -> str:

@@ -108,6 +108,7 @@ def gpu_times(events: Iterable[Any]) -> StepTimes:
             unknown[name] += end - begin
         (talking if kind == "communication" else working).append((begin, end))
     running_us = covered([*talking, *working])
+    waits = [(begin, end) for begin, end in calls if end - begin > WAITING_US]
     return StepTimes(
         by_kind_s=dict(by_kind.most_common()),
         unknown_kernels=tuple(name for name, _ in unknown.most_common(MOST_NAMES)),
@@ -115,7 +116,7 @@ def gpu_times(events: Iterable[Any]) -> StepTimes:
         communication_s=covered(talking) * 1e-6,
         exposed_communication_s=(running_us - covered(working)) * 1e-6,
         idle_s=(_span([*talking, *working]) - running_us) * 1e-6,
-        host_s=(_span(calls) - covered(one for one in calls if one[1] - one[0] > WAITING_US)) * 1e-6 if calls else None,
+        host_s=(_span(calls) - covered(waits)) * 1e-6 if calls else None,
     )
 
 

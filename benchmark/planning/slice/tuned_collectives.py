@@ -15,9 +15,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
-from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import Collectives
-from benchmark.planning.slice.rank_measurement import read_measurements, run_rank, slowest_steps
+from benchmark.planning.slice.rank_measurement import (
+    SlicePlan,
+    read_measurements,
+    run_rank,
+    slowest_steps,
+)
 from benchmark.training.engine.forked_ranks import run_ranks
 from model.decoder_sizes import CopyEngines
 
@@ -43,52 +47,54 @@ class TimedCollectives:
 def ways() -> list[Collectives]:
     """Return all combinations, the usual one first and last. NCCL's options are combined only with copy engines that
     leave it some messages."""
-    found = []
+    combinations = []
     for copy_engines in get_args(CopyEngines):
         of_nccl = itertools.product(NCCL_CTAS, (False, True)) if copy_engines != "all" else [(None, False)]
-        found += [Collectives(ctas, priority, copy_engines) for ctas, priority in of_nccl]
-    return [*found, Collectives()]
+        combinations += [Collectives(ctas, priority, copy_engines) for ctas, priority in of_nccl]
+    return [*combinations, Collectives()]
 
 
-def timed_ways(config: RunConfig, steps: int, output: Path) -> Iterator[TimedCollectives]:
-    """Time the steps of the slice ``config`` in every way. ``output``: folder for what is needed meanwhile."""
+def timed_ways(plan: SlicePlan, output: Path) -> Iterator[TimedCollectives]:
+    """Time the steps of the slice in every way. ``output``: folder for temporary files."""
     for collectives in ways():
-        system = dataclasses.replace(config.system, collectives=collectives)
+        system = dataclasses.replace(plan.system, collectives=collectives)
         with tempfile.TemporaryDirectory(dir=output) as folder:
-            yield _timed(dataclasses.replace(config, system=system), steps, Path(folder))
+            yield _timed(dataclasses.replace(plan, system=system), Path(folder))
 
 
-def _timed(config: RunConfig, steps: int, folder: Path) -> TimedCollectives:
-    processes, log = config.system.num_devices, folder / "log.txt"
+def _timed(plan: SlicePlan, folder: Path) -> TimedCollectives:
+    processes, log, collectives = plan.system.num_devices, folder / "log.txt", plan.system.collectives
     run_ranks(
         partial(run_rank, only_steps=True),
-        [config, steps, folder, None],
+        [plan, folder, None],
         processes=processes,
         environment={},
         log=log,
         limit_s=LIMIT_S,
     )
-    measured = read_measurements(folder, processes)
-    if len(measured) == processes:
-        return TimedCollectives(config.system.collectives, statistics.median(slowest_steps(measured)))
-    said = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
-    return TimedCollectives(config.system.collectives, None, said[-1][:300] if said else "it said nothing")
+    measurements = read_measurements(folder, processes)
+    if len(measurements) == processes:
+        return TimedCollectives(collectives, statistics.median(slowest_steps(measurements)))
+    lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
+    return TimedCollectives(collectives, None, lines[-1][:300] if lines else "it printed nothing")
 
 
-def fastest(timed: Sequence[TimedCollectives]) -> Collectives:
+def fastest(timings: Sequence[TimedCollectives]) -> Collectives:
     """Return the fastest way, the earliest of several; the usual one if none was timed."""
-    times = {one.step_s: one.collectives for one in reversed(timed) if one.step_s is not None}
+    times = {timing.step_s: timing.collectives for timing in reversed(timings) if timing.step_s is not None}
     return times[min(times)] if times else Collectives()
 
 
-def told(timed: Sequence[dict[str, Any]], file: str) -> Iterator[str]:
-    """Yield the lines about the ways that :meth:`TimedCollectives.as_json` wrote down; ``file`` has the fastest."""
-    in_time = [one for one in timed if one["step_s"] is not None]
-    if in_time:
-        best = min(in_time, key=lambda one: one["step_s"])
-        usual = " and ".join(f"{one['step_s']:.4g} s" for one in in_time if not one["options"])
+def tuning_lines(timings: Sequence[dict[str, Any]], file: str) -> Iterator[str]:
+    """Yield the lines about the ways as :meth:`TimedCollectives.as_json` has them; ``file`` has the fastest."""
+    successes = [timing for timing in timings if timing["step_s"] is not None]
+    if successes:
+        best = min(successes, key=lambda timing: timing["step_s"])
+        usual = " and ".join(f"{timing['step_s']:.4g} s" for timing in successes if not timing["options"])
         yield (
-            f"{len(in_time)} ways timed; fastest {best['step_s']:.4g} s a step: {best['options'] or 'the usual one'} "
+            f"{len(successes)} ways timed; fastest {best['step_s']:.4g} s a step: {best['options'] or 'the usual one'} "
             f"({file}); the usual one {usual or 'not timed'}"
         )
-    yield from (f"NOT timed: {one['options'] or 'the usual one'}: {one['problem']}" for one in timed if one["problem"])
+    for timing in timings:
+        if timing["problem"]:
+            yield f"NOT timed: {timing['options'] or 'the usual one'}: {timing['problem']}"

@@ -65,6 +65,7 @@ def test_the_status_of_a_first_contact_tells_whether_all_works(
 ) -> None:
     result = ContactResult("1 x NVIDIA H200", "2.11.0", "now", [PartResult("features", outcome, "said", 1.0)])
     monkeypatch.setattr(first_contact, "first_contact", lambda *_: result)
+    monkeypatch.setattr("benchmark.commands.plan_commands.require_gpu", lambda *_: None)
     assert FirstContactCommand(output=Path("there")).run() == status
     assert capsys.readouterr().out.endswith("all works: there/contact.json\n")
     assert main(["preflight", "--first-contact", "--json"]) == status

@@ -40,9 +40,13 @@ def config(num_layers: int = MODEL.num_layers, **topology: Any) -> RunConfig:
     return made
 
 
+def run_dry(run: RunConfig) -> list[RankReport]:
+    return dry_run(run.benchmark, run.system, run.precision).reports
+
+
 @cache
 def reports(**topology: Any) -> list[RankReport]:
-    return dry_run(config(**topology)).reports
+    return run_dry(config(**topology))
 
 
 TOPOLOGIES: dict[str, dict[str, Any]] = {
@@ -120,7 +124,7 @@ def test_a_question_of_another_pytorch_is_bad_input(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr("benchmark.planning.dry_run.examine_rank.train_step", step)
     with pytest.raises(InputError, match=r"test_dry_run.py:\d+ in step: PyTorch \S+ asks .* torch.cuda.memory_stats,"):
-        dry_run(config())
+        run_dry(config())
 
 
 @pytest.mark.slow
@@ -143,7 +147,7 @@ def test_work_of_a_micro_batch_by_hand() -> None:
     """A layer between the ends: four linear layers each, a product forward and two backward. Two of a layer's
     gathers are made again, for that is selective recomputation."""
     between = config(3, nodes=3, devices_per_node=2, tensor_parallel=2, pipeline_parallel=3, recompute="selective")
-    (report,) = in_processes(1, examine, between, "some rank", 2)
+    (report,) = in_processes(1, examine, between.benchmark, between.system, "bf16", "some rank", 2)
     found = report.per_micro_batch
     tokens, hidden, half = 128, 256, 128
     forward = {

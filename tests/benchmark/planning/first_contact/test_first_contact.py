@@ -28,7 +28,7 @@ def part(folder: Path, text: str, **fields: Any) -> ContactPart:
     return ContactPart("a part", ("part_of_a_test", str(folder / "result.json")), 60.0, **fields)
 
 
-LEAVES = {"result": "result.json", "tell": told}
+LEAVES = {"result": "result.json", "line_of": told}
 
 
 @pytest.mark.parametrize(
@@ -41,12 +41,12 @@ LEAVES = {"result": "result.json", "tell": told}
             LEAVES,
             60.0,
             "failed",
-            "it said nothing; error: no such kernel",
+            "it printed nothing; error: no such kernel",
         ),
         ("print('errors: 0.002')", {}, 60.0, "ok", "errors: 0.002"),
         ("print('wrong')\nraise SystemExit(1)", {"without": "slower"}, 60.0, "failed", "status 1: wrong"),
-        (CRASHES, {}, 60.0, "failed", "status -6: it said nothing; a library says why"),
-        (HANGS, {}, 0.5, "failed", "not finished within 0 s: it said nothing"),
+        (CRASHES, {}, 60.0, "failed", "status -6: it printed nothing; a library says why"),
+        (HANGS, {}, 0.5, "failed", "not finished within 0 s: it printed nothing"),
     ],
 )
 def test_a_part_tells_of_what_it_left(

@@ -162,7 +162,7 @@ def test_a_run_that_does_not_fit_is_shown_and_refused(
 ) -> None:
     """The complaint itself is tested with the dry run."""
     too_large = dataclasses.replace(EXAMINED, complaint="rank 0 needs more")
-    monkeypatch.setattr("benchmark.planning.run_plan.plan_command.dry_run", lambda _: too_large)
+    monkeypatch.setattr("benchmark.planning.run_plan.plan_command.dry_run", lambda *_: too_large)
     with pytest.raises(CheckFailed, match="rank 0 needs more"):
         main(["plan", "llama31_8b"])
     assert "20% of H100" in capsys.readouterr().out

@@ -13,7 +13,7 @@ from benchmark.planning.run_plan.calibration import (
     MatmulTime,
 )
 from benchmark.planning.slice.device_rates import MeasuredRates
-from benchmark.planning.slice.rank_measurement import RankMeasurement
+from benchmark.planning.slice.rank_measurement import RankMeasurement, SlicePlan
 from benchmark.planning.slice.slice_config import SliceOptions, slice_config
 from benchmark.planning.slice.slice_devices import DeviceFacts
 from benchmark.planning.slice.slice_result import calibration_of, slice_result
@@ -66,7 +66,8 @@ def result_on(name: str) -> tuple[dict[str, Any], Calibration]:
     )
     config = slice_config(options, 2, facts.accelerator)
     ranks = [measurement(0, (2.0, 2.0, 3.0), on_gpu=on_gpu), measurement(1, (1.0, 4.0, 1.0), on_gpu=on_gpu)]
-    result = slice_result(options, config, facts, ranks, [REPORT], "")
+    plan = SlicePlan(config.benchmark, config.system, config.precision, options.steps)
+    result = slice_result(options, plan, facts, ranks, [REPORT], "")
     calibration = calibration_of(result, facts, ranks[0])
     assert calibration is not None
     return result, calibration

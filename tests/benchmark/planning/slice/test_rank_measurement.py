@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pytest
 
 from benchmark.planning.slice.made_up_state import made_up_batches, made_up_state
-from benchmark.planning.slice.rank_measurement import RankMeasurement, measure, read_measurements
+from benchmark.planning.slice.rank_measurement import RankMeasurement, SlicePlan, measure, read_measurements
 from benchmark.planning.slice.slice_config import SliceOptions, slice_config
 from benchmark.training.engine.adam import local
 from benchmark.training.engine.distributed import joined_world
@@ -23,10 +23,11 @@ def made_up(options: SliceOptions, folder: Path | None) -> tuple[Parts, list[lis
     """This process's weights and moments, the tokens of its first two micro-batches, and measurements."""
     config = slice_config(options, 2, "")
     with joined_world(config.system, read_environment()) as world:
-        tensors = made_up_state(config, world).tensors()
+        tensors = made_up_state(config.benchmark, config.system, config.precision, world).tensors()
         parts = {name: local(tensor).numpy().copy() for name, tensor in tensors.items()}
-        tokens = [batch.tokens[0, :4].tolist() for batch in made_up_batches(config, world)[:2]]
-        measured = measure(config, world, options.steps, folder, folder / "trace.json") if folder else None
+        tokens = [batch.tokens[0, :4].tolist() for batch in made_up_batches(config.benchmark, config.system, world)[:2]]
+        plan = SlicePlan(config.benchmark, config.system, config.precision, options.steps)
+        measured = measure(plan, world, folder, folder / "trace.json") if folder else None
         return parts, tokens, measured
 
 

@@ -52,7 +52,7 @@ def on_h100s(monkeypatch: pytest.MonkeyPatch, status: int, said: str, left: Rank
     def ended(function: Any, arguments: Sequence[Any], *, log: Path, **_: Any) -> int:
         log.write_text(said)
         if left is not None:
-            (arguments[2] / "rank_0").write_bytes(msgspec.msgpack.encode(left))
+            (arguments[1] / "rank_0").write_bytes(msgspec.msgpack.encode(left))
         return status
 
     monkeypatch.setattr(module, "device_facts", lambda *_: H100)
@@ -108,6 +108,7 @@ def test_rates_that_cannot_be_are_told_after_the_result(
     result, calibration = result_on("NVIDIA H100 80GB HBM3")
     wrong = replace(calibration, true_width=True, benchmark="gpt3_175b")
     monkeypatch.setattr(module, "run_slice", lambda _: (result, wrong))
+    monkeypatch.setattr("benchmark.commands.plan_commands.require_gpu", lambda *_: None)
     assert SliceCommand(SliceOptions("gpt3_175b", output=tmp_path)).run() == 1
     *lines, last = capsys.readouterr().out.splitlines()
     assert any(line.startswith("throughput") for line in lines)

@@ -25,9 +25,9 @@ def on_made_up_times(monkeypatch: pytest.MonkeyPatch, times: dict[Collectives, f
     """Two processes, whose slower one takes ``times``, or else ``usual_s``; None: they say why they fail."""
 
     def ended(function: Any, arguments: Sequence[Any], *, log: Path, limit_s: float, **_: Any) -> int:
-        config, _, folder, trace = arguments
+        plan, folder, trace = arguments
         assert (function.keywords, trace) == ({"only_steps": True}, None)
-        step_s = times.get(config.system.collectives, usual_s)
+        step_s = times.get(plan.system.collectives, usual_s)
         if step_s is None:
             log.write_text("noise\nRuntimeError: no peer access")
             return 1
