@@ -159,8 +159,8 @@ def _at_checkpoint(steps: int, saved: Progress, *, requested: bool = False) -> R
 def _shared(point: ResumePoint | None) -> ResumePoint:
     """Return rank 0's choice on all processes: 2,048 that each read the list of checkpoints would be a burden for a
     shared disk. Collective."""
-    own = None if point is None else (point.checkpoint, point.requested, progress_as_json(point.progress))
-    checkpoint, requested, progress = message_from_rank_0(own, tuple[int | None, bool, str])
+    message = None if point is None else (point.checkpoint, point.requested, progress_as_json(point.progress))
+    checkpoint, requested, progress = message_from_rank_0(message, tuple[int | None, bool, str])
     return ResumePoint(progress_from_json(progress), checkpoint, requested) if point is None else point
 
 

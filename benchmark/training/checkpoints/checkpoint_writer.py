@@ -63,12 +63,12 @@ class _Writing:
 
     def __init__(self, steps: int, write: Callable[[], Written]) -> None:
         self.steps, self.began_s = steps, time.monotonic()
-        self.written: Written | None = None
+        self.result: Written | None = None
         self.thread = threading.Thread(target=self._run, args=(write,), name=f"{BACKGROUND} checkpoint", daemon=True)
         self.thread.start()
 
     def _run(self, write: Callable[[], Written]) -> None:
-        self.written = write()
+        self.result = write()
 
 
 class Checkpointer:
@@ -137,7 +137,7 @@ class Checkpointer:
 
     def _finished(self) -> Written | None:
         writing, self._writing = self._writing, None
-        return None if writing is None else writing.written
+        return None if writing is None else writing.result
 
     def _copy(self) -> None:
         """Copy this process's parts to host memory; every checkpoint uses the same memory."""

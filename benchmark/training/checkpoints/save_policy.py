@@ -120,21 +120,21 @@ class SavePolicy:
             step_s=_median(self._steps),
         )
 
-    def due(self) -> bool:
+    def is_due(self) -> bool:
         interval = self.interval()
         return interval is not None and self._clock() - self._newest_begun_s >= interval.seconds
 
-    def stepped(self, seconds: float) -> None:
+    def note_step(self, seconds: float) -> None:
         if not self._is_first_step:
             self._steps.append(seconds)
         self._is_first_step = False
 
-    def saved(self, pause_s: float) -> None:
+    def note_save(self, pause_s: float) -> None:
         """Count a checkpoint that was begun; training paused for ``pause_s``, including the audit before it."""
         self._newest_begun_s = self._clock() - pause_s
         self._pauses.append(pause_s)
 
-    def written(self, seconds: float) -> None:
+    def note_write(self, seconds: float) -> None:
         self._writes.append(seconds)
 
     @property

@@ -82,9 +82,9 @@ def tensors_to_write(tensors: Mapping[str, Tensor], second_copies: Collection[st
         copies, own_copy = 1, 0
         for axis in axes:
             copies, own_copy = copies * mesh.size(axis), own_copy * mesh.size(axis) + coordinate[axis]
-        written = bytes_by_axes.setdefault(axes, [0] * copies)
-        copy = written.index(min(written))
-        written[copy] += part.nbytes
+        loads = bytes_by_axes.setdefault(axes, [0] * copies)
+        copy = loads.index(min(loads))
+        loads[copy] += part.nbytes
         if copy == own_copy:
             names.append(name)
     return names

@@ -57,7 +57,7 @@ class AfterCheckpoint(Observer):
         self._waiting: int | None = None
         self._closed = False
 
-    def written(self, steps: int) -> None:
+    def start_for(self, steps: int) -> None:
         """Start the command for the checkpoint after ``steps`` steps, or let it wait for the running one."""
         with self._changed:
             passed_over, self._waiting = self._waiting, steps

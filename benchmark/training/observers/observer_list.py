@@ -59,7 +59,7 @@ def observers_of(
     hook = AfterCheckpoint(command, run_dir, state.benchmark, state.system.name, events) if command else None
     if is_first:
         observers.append(TargetEta(state, events))
-    observers.append(Saves(run_dir, options, state, events, phases, hook.written if is_first and hook else None))
+    observers.append(Saves(run_dir, options, state, events, phases, hook.start_for if is_first and hook else None))
     if is_first:
         result = result_path(run_dir, config.result_number)
         observers.append(SummaryFile(run_dir, result, state, events, phases, saves=options.saves))

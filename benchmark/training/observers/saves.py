@@ -61,7 +61,7 @@ class Saves(Observer):
         self._report(self._checkpointer.poll())
         busy = self._checkpointer.busy
         return StepFlags(
-            save=self._policy is not None and self._policy.due(),
+            save=self._policy is not None and self._policy.is_due(),
             writer_busy=busy,
             writer_broken=not busy and self._checkpointer.broken,
         )
@@ -70,7 +70,7 @@ class Saves(Observer):
         if self._policy is None:
             return
         had_no_interval = self._policy.interval() is None
-        self._policy.stepped(step.seconds())
+        self._policy.note_step(step.seconds())
         if had_no_interval and (interval := self._note_interval()) is not None:
             self._events.note("message", interval.line())
 
@@ -96,7 +96,7 @@ class Saves(Observer):
         self._warned_late = self._waited_once = self._owes_save = False
         self._events.note("checkpoint", steps=self._state.progress.steps, seconds=pause_s)
         if self._policy is not None:
-            self._policy.saved(time.perf_counter() - self._paused_since)
+            self._policy.note_save(time.perf_counter() - self._paused_since)
 
     def end(self, end: StopReason) -> None:
         """Wait for the checkpoint being written."""
@@ -167,7 +167,7 @@ class Saves(Observer):
             self._events.warn(text)
             return
         if self._policy is not None:
-            self._policy.written(result.seconds)
+            self._policy.note_write(result.seconds)
             self._note_interval()
         self._events.note("checkpoint_written", steps=result.steps, seconds=result.seconds, bytes=result.bytes)
         if self._on_written is not None:

@@ -145,19 +145,19 @@ def describe_state(state: StateSoundness) -> str:
         )
         for tensor in worst[:MOST_IN_A_LINE]
     )
-    return f"weights or moments are damaged: {named}{_more(len(worst))}"
+    return f"weights or moments are damaged: {named}{_remainder(len(worst))}"
 
 
 def _ranks(findings: Sequence[RankFindings]) -> str:
     named = ", ".join(f"{finding.rank} ({finding.host})" for finding in findings[:MOST_IN_A_LINE])
-    return f"rank{'s' if len(findings) > 1 else ''} {named}{_more(len(findings))}"
+    return f"rank{'s' if len(findings) > 1 else ''} {named}{_remainder(len(findings))}"
 
 
 def _parameters(holders: Sequence[RankFindings]) -> str:
     names = list(dict.fromkeys(part.parameter for finding in holders for part in finding.parts))
     number = max(finding.num_parts for finding in holders)
     of = max(finding.num_parameters for finding in holders)
-    return f"{', '.join(names[:MOST_IN_A_LINE])}{_more(len(names))} ({number} of {of} parameters)"
+    return f"{', '.join(names[:MOST_IN_A_LINE])}{_remainder(len(names))} ({number} of {of} parameters)"
 
 
 def _micro_batches(computed: Sequence[RankFindings]) -> str:
@@ -167,10 +167,10 @@ def _micro_batches(computed: Sequence[RankFindings]) -> str:
         for finding in computed
         for batch in finding.micro_batches
     ]
-    return f"{', '.join(named[:MOST_IN_A_LINE])}{_more(sum(finding.num_micro_batches for finding in computed))}"
+    return f"{', '.join(named[:MOST_IN_A_LINE])}{_remainder(sum(finding.num_micro_batches for finding in computed))}"
 
 
-def _more(number: int) -> str:
+def _remainder(number: int) -> str:
     return f" and {number - MOST_IN_A_LINE} more" if number > MOST_IN_A_LINE else ""
 
 

@@ -105,7 +105,7 @@ class SpeedWatch(Observer):
         if len(verdict.slow) > MOST_NAMED:
             self._events.warn(f"and {len(verdict.slow) - MOST_NAMED} more ranks, in events.jsonl")
         for rank in verdict.recovered[:MOST_NAMED]:
-            line = f"after step {steps}: {self._place(rank)} computes as fast as the others again"
+            line = f"after step {steps}: {self._rank_text(rank)} computes as fast as the others again"
             self._events.note("message", line)
 
     def _tell_of_devices(self, rows: Sequence[Sequence[float]]) -> None:
@@ -122,7 +122,7 @@ class SpeedWatch(Observer):
                     self._reported.add((rank, kind))
                     fields = {"rank": rank, "host": self._hosts[rank], "device": self._device(rank)}
                     self._events.note("device_health", **fields, trouble=kind, found=text)
-                    self._events.warn(f"{self._place(rank)}: {text}")
+                    self._events.warn(f"{self._rank_text(rank)}: {text}")
 
     def _tell_of_change(self, change: SpeedChange) -> None:
         self._events.note(
@@ -150,14 +150,14 @@ class SpeedWatch(Observer):
     def _slow_line(self, slow: SlowRank) -> str:
         health = self._health_of(slow.rank)
         times = f"{slow.seconds * 1000:.3g} ms a block, its peers {slow.peers_s * 1000:.3g} ms"
-        return f"{self._place(slow.rank)} computes {slow.excess:.0%} slower: {times}" + (
+        return f"{self._rank_text(slow.rank)} computes {slow.excess:.0%} slower: {times}" + (
             f"; {health}" if health else ""
         )
 
     def _health_of(self, rank: int) -> str:
         return DeviceReading.of_row(self._device_rows[rank]).line()
 
-    def _place(self, rank: int) -> str:
+    def _rank_text(self, rank: int) -> str:
         """Name the rank, machine and device for people: "rank 12 on n2 GPU 4"."""
         device = self._device(rank)
         return f"rank {rank} on {self._hosts[rank]}" + ("" if device is None else f" GPU {device}")

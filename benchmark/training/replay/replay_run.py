@@ -154,7 +154,7 @@ def replay(options: ReplayOptions) -> ReplayResult | None:
     if chain.problem is not None:
         return result()
     start = _start_of(options.run_dir, counting, first, last)
-    begin_link = _begun(counting, start)
+    begin_link = _begin_link_of(counting, start)
     config = _config(options, begin_link[1])
     if differing_inputs := _other_inputs(config.data, *begin_link):
         faults += differing_inputs
@@ -216,7 +216,7 @@ def _start_of(run_dir: Path, counting: Sequence[Link], first: int, last: int) ->
     return start
 
 
-def _begun(counting: Sequence[Link], start: int) -> tuple[Link, BeginRecord]:
+def _begin_link_of(counting: Sequence[Link], start: int) -> tuple[Link, BeginRecord]:
     """Return the begin record of the attempt that did the first step after ``start``."""
     begins = [(link, link.record) for link in counting if isinstance(link.record, BeginRecord)]
     return [(link, record) for link, record in begins if record.step <= start][-1]
@@ -347,12 +347,12 @@ def _differences(saved: Link, counting: Sequence[Link], replayed: Chain, allowed
             link, recorded = run_records[step]
             for name in names if exact else (name for name in names if name != "weights"):
                 expected, actual = getattr(recorded, name), getattr(replayed_records[step][1], name)
-                if not _same(expected, actual, allowed.get(name, 0.0)):
+                if not _agrees(expected, actual, allowed.get(name, 0.0)):
                     faults.append(Fault(link.line, step, name.replace("_", " "), f"{expected}", f"{actual}"))
     return faults
 
 
-def _same(actual: Any, expected: Any, allowed: float) -> bool:
+def _agrees(actual: Any, expected: Any, allowed: float) -> bool:
     return bool(
         actual == expected
         or (allowed and None not in (actual, expected) and abs(actual - expected) <= allowed * abs(expected))

@@ -94,31 +94,31 @@ def test_it_is_due_when_the_interval_has_passed_since_the_last_was_begun() -> No
     saves, clock = policy(save_minutes=2.0)
     for seconds in (500.0, 8.0):  # the first, which compiles, does not count
         clock.now += seconds
-        saves.stepped(seconds)
+        saves.note_step(seconds)
         assert saves.interval() is None
-        assert not saves.due()
-    saves.stepped(8.0)
-    assert saves.due()
+        assert not saves.is_due()
+    saves.note_step(8.0)
+    assert saves.is_due()
     clock.now += 3
-    saves.saved(pause_s=3.0)
+    saves.note_save(pause_s=3.0)
     clock.now += 116
-    assert not saves.due()
+    assert not saves.is_due()
     clock.now += 1
-    assert saves.due()  # 120 s after training paused for it
+    assert saves.is_due()  # 120 s after training paused for it
 
 
 def test_measurements_move_the_interval() -> None:
     saves, _ = policy()
     for _ in range(3):
         assert saves.interval() is None
-        saves.stepped(8.0)
+        saves.note_step(8.0)
     for pause_s in (2.1, 4.0, 4.0):
-        saves.saved(pause_s=pause_s)
+        saves.note_save(pause_s=pause_s)
     now = saves.interval()
     assert now is not None
     assert now.seconds == pytest.approx(math.sqrt(2 * 4.0 * 7200))
     assert now.pause_measured
-    saves.written(145.0)
+    saves.note_write(145.0)
     assert saves.last_write_s == 145.0
     changed = saves.interval()
     assert changed is not None
@@ -129,9 +129,9 @@ def test_measurements_move_the_interval() -> None:
 def test_where_steps_are_counted_the_clock_says_nothing(interval: int) -> None:
     saves, clock = policy(save_interval=interval)
     for _ in range(5):
-        saves.stepped(8.0)
+        saves.note_step(8.0)
     clock.now += 1e6
-    assert not saves.due()
+    assert not saves.is_due()
     assert saves.interval() is None
 
 

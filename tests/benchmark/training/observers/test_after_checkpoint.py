@@ -48,7 +48,7 @@ def test_the_command_learns_which_checkpoint_and_not_which_rank(
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)
     hook, noted = hook_of(Path("run"), "env")
-    hook.written(8)
+    hook.start_for(8)
     hook.end(END)
     assert noted.outcomes() == [(8, "done")]
     fields = noted.notes[0][2]
@@ -73,12 +73,12 @@ def test_the_command_learns_which_checkpoint_and_not_which_rank(
 def test_a_failure_is_told(command: str, status: int, tmp_path: Path) -> None:
     (tmp_path / "after_checkpoint").write_text("in the way")
     hook, noted = hook_of(tmp_path, command)
-    hook.written(4)
+    hook.start_for(4)
     assert noted.outcomes(1) == [(4, "not started: File exists")]
     hook.end(END)
     (tmp_path / "after_checkpoint").unlink()
     hook, noted = hook_of(tmp_path, command)
-    hook.written(8)
+    hook.start_for(8)
     hook.end(END)
     assert noted.outcomes() == [(8, "failed")]
     told = [value for key, value, _ in noted.notes if key == "message"]
@@ -89,7 +89,7 @@ def test_one_at_a_time_and_then_that_of_the_newest_checkpoint(tmp_path: Path) ->
     go = tmp_path / "go"
     hook, noted = hook_of(tmp_path, "bash", "-c", f"until [[ -e {go} ]]; do sleep 0.02; done; echo $CHECKPOINT_STEPS")
     for steps in (8, 16, 24):
-        hook.written(steps)
+        hook.start_for(steps)
     passed_over = "passed over: the one before it still ran when the next checkpoint came"
     assert noted.outcomes() == [(16, passed_over)]
     go.touch()
@@ -100,8 +100,8 @@ def test_one_at_a_time_and_then_that_of_the_newest_checkpoint(tmp_path: Path) ->
 
 def test_one_that_hangs_is_left_to_itself_at_the_end(tmp_path: Path) -> None:
     hook, noted = hook_of(tmp_path, "bash", "-c", "echo $$; exec sleep 600", close_s=0.1)
-    hook.written(8)
-    hook.written(16)
+    hook.start_for(8)
+    hook.start_for(16)
     deadline = time.monotonic() + 60
     while not (hook.output(8).exists() and hook.output(8).read_text().endswith("\n")):
         assert time.monotonic() < deadline
