@@ -107,13 +107,15 @@ def _require_values(command: Any) -> None:
 
 def one_line_usage_error(parse: Callable[[], Parsed]) -> Parsed:
     """Call tyro, and turn the usage error that it would draw in a box into an InputError of one line."""
-    output = io.StringIO()
+    box = io.StringIO()
     try:
-        with contextlib.redirect_stderr(output):
+        with contextlib.redirect_stderr(box):
             return parse()
     except SystemExit as leaving:
         if not leaving.code:  # --help
             raise
-    text = " ".join(output.getvalue().splitlines()[1:])  # the first line has the title, which says no more
-    message = " ".join(re.sub("[╭╮╰╯│|]|[─-]{3,}", " ", text).split())
-    raise InputError(f"{message.partition(' For full helptext')[0]} (see --help)")
+    lines = " ".join(box.getvalue().splitlines()[1:])  # the first line has the title, which says no more
+    message = " ".join(re.sub("[╭╮╰╯│|]|[─-]{3,}", " ", lines).split()).partition(" For full helptext")[0]
+    if complaint := re.match(r"Error parsing [\w.]+: ", message):  # a value that a dataclass refused, in its own words
+        raise InputError(message[complaint.end() :])
+    raise InputError(f"{message} (see --help)")

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from foundation.errors import InputError
-
 Recompute = Literal["none", "selective", "full"]
 """Values that a block computes again in its backward pass (passes/block_pass.py)."""
 CopyEngines = Literal["none", "gathers", "all"]
@@ -37,9 +35,13 @@ class BlockProduct:
         return self.inputs, self.outputs // tensor_parallel
 
 
+class UnfitSizes(ValueError):
+    """Sizes of a model do not fit together; the message says which, and how to mend them."""
+
+
 @dataclass(frozen=True)
 class DecoderSizes:
-    """Sizes of a model. A model's own class adds its fields and says what a block is made of. Raises InputError for
+    """Sizes of a model. A model's own class adds its fields and says what a block is made of. Raises UnfitSizes for
     sizes that do not fit together."""
 
     num_layers: int
@@ -69,13 +71,13 @@ class DecoderSizes:
         for name in ("num_layers", "hidden_size", "num_attention_heads", "seq_length"):
             if getattr(self, name) < 1:
                 option = name.replace("_", "-")
-                raise InputError(f"{name} {getattr(self, name)}: expected at least 1; change --{option}")
+                raise UnfitSizes(f"{name} {getattr(self, name)}: expected at least 1; change --{option}")
         if self.hidden_size % self.num_attention_heads:
-            raise InputError(
+            raise UnfitSizes(
                 f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads {self.num_attention_heads}"
             )
         if self.padded_vocab_size < self.vocab_size:
-            raise InputError(f"padded_vocab_size {self.padded_vocab_size} is less than vocab_size {self.vocab_size}")
+            raise UnfitSizes(f"padded_vocab_size {self.padded_vocab_size} is less than vocab_size {self.vocab_size}")
 
     @property
     def head_size(self) -> int:

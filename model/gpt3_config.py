@@ -4,13 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from foundation.errors import InputError
-from model.decoder_sizes import BlockProduct, DecoderSizes
+from model.decoder_sizes import BlockProduct, DecoderSizes, UnfitSizes
 
 
 @dataclass(frozen=True)
 class GPT3Config(DecoderSizes):
-    """Sizes of GPT-3. Raises InputError for sizes that do not fit together."""
+    """Sizes of GPT-3. Raises UnfitSizes for sizes that do not fit together."""
 
     max_position_embeddings: int = 2048
     """Rows of the position embedding; the checkpoint stores 2,048."""
@@ -22,7 +21,7 @@ class GPT3Config(DecoderSizes):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.seq_length > self.max_position_embeddings:
-            raise InputError(
+            raise UnfitSizes(
                 f"seq_length {self.seq_length} exceeds max_position_embeddings {self.max_position_embeddings}; "
                 "lower --seq-length"
             )

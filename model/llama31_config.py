@@ -4,13 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from foundation.errors import InputError
-from model.decoder_sizes import BlockProduct, DecoderSizes
+from model.decoder_sizes import BlockProduct, DecoderSizes, UnfitSizes
 
 
 @dataclass(frozen=True)
 class Llama31Config(DecoderSizes):
-    """Sizes of Llama 3.1. Raises InputError for sizes that do not fit together."""
+    """Sizes of Llama 3.1. Raises UnfitSizes for sizes that do not fit together."""
 
     num_key_value_heads: int
     """K; each serves N / K heads of queries."""
@@ -26,14 +25,14 @@ class Llama31Config(DecoderSizes):
         for name in ("num_key_value_heads", "ffn_hidden_size"):
             if getattr(self, name) < 1:
                 option = name.replace("_", "-")
-                raise InputError(f"{name} {getattr(self, name)}: expected at least 1; change --{option}")
+                raise UnfitSizes(f"{name} {getattr(self, name)}: expected at least 1; change --{option}")
         if self.num_attention_heads % self.num_key_value_heads:
-            raise InputError(
+            raise UnfitSizes(
                 f"num_attention_heads {self.num_attention_heads} is not a multiple of num_key_value_heads "
                 f"{self.num_key_value_heads}; change --num-key-value-heads"
             )
         if self.head_size % 2:
-            raise InputError(
+            raise UnfitSizes(
                 f"num_attention_heads {self.num_attention_heads} of hidden_size {self.hidden_size} are heads of "
                 f"{self.head_size}; positions turn pairs of values, so expected an even size; change "
                 "--num-attention-heads"

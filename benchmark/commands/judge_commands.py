@@ -158,7 +158,7 @@ class DescribeSystemCommand:
     --system."""
 
     def run(self) -> int:
-        from benchmark.judging.submission.describe_system import describe_system
+        from benchmark.planning.machine.describe_system import describe_system
 
         print(describe_system(self.output))
         return 0

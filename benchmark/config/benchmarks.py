@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from benchmark.config.benchmark_config import Benchmark, LogKeys, OptimizerConfig, ReferenceRate, TokenFiles
-from data_prep.sample_order.training_orders import TRAINING_ORDERS
 from model.gpt3_config import GPT3Config
 from model.llama31_config import Llama31Config
 
@@ -81,8 +80,6 @@ LLAMA_OPTIMIZER = OptimizerConfig(
 )
 LLAMA_LOG_KEYS = LogKeys(optimizer="adamw", weight_decay="opt_adamw_weight_decay", progress="samples_count")
 
-LLAMA_ORDER = TRAINING_ORDERS["llama31_8b"]
-
 # Sources: docs/facts/llama31_8b.md 2, 9; the rates of other batch sizes: docs/training.md.
 LLAMA31_8B = Benchmark(
     name="llama31_8b",
@@ -107,9 +104,9 @@ LLAMA31_8B = Benchmark(
     target_log_perplexity=3.3,
     max_steps=1_200_000,  # the cosine is shorter by the warm-up (docs/facts/llama31_8b.md 9.3)
     evaluation_sequences=1024,
-    labels_last_token=LLAMA_ORDER.plus_one,
-    shuffle_documents=LLAMA_ORDER.shuffle_documents,
-    order_steps=LLAMA_ORDER.num_steps,
+    labels_last_token=True,
+    shuffle_documents=True,
+    order_steps=1_200_000,
     log_keys=LLAMA_LOG_KEYS,
     reference_rates=(  # docs/facts/llama31_8b.md 2
         ReferenceRate(16, 4.0e-4, 256),

@@ -14,7 +14,6 @@ from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.run_config import Precision
 from benchmark.config.run_sections import LoggingOptions
 from benchmark.config.system_config import System
-from benchmark.machine.run_environment import float32_products, seconds_since_process_start
 from benchmark.run_record.attempt_folder import AttemptStart, all_attempts, read_ending, write_start
 from benchmark.run_record.endings import StopReason
 from benchmark.run_record.events.event_log import EventLog
@@ -29,6 +28,7 @@ from benchmark.run_record.events.mlperf_log import (
 from benchmark.run_record.file_names import attempt_path
 from benchmark.run_record.run_progress import Progress
 from benchmark.training.engine.rank_environment import Environment
+from benchmark.training.machine.run_environment import float32_products, seconds_since_process_start
 from benchmark.training.observer import Observer
 from benchmark.training.resume_point import ResumePoint
 

@@ -7,7 +7,6 @@ evaluations and checkpoints too.
 """
 
 from benchmark.config.run_config import RunConfig
-from benchmark.machine.run_environment import run_environment, seconds_since_process_start
 from benchmark.run_record.checkpoint_list import newest_checkpoint
 from benchmark.run_record.endings import Ending
 from benchmark.run_record.file_names import attempt_path
@@ -19,6 +18,7 @@ from benchmark.training.engine.rank_environment import Environment, read_environ
 from benchmark.training.engine.train_state import empty_state
 from benchmark.training.inputs import describe_validation, input_paths, open_data, provenance, require_inputs
 from benchmark.training.loop import Run, run_loop
+from benchmark.training.machine.run_environment import run_environment, seconds_since_process_start
 from benchmark.training.observers.observer_list import observers_of
 from benchmark.training.observers.run_requests import RunRequests
 from benchmark.training.resume_point import agree_on_resume_point, fulfil_request, restore_state

@@ -8,11 +8,11 @@ from types import MappingProxyType
 from benchmark.config.run_config import Precision
 from benchmark.config.runtime_variables import runtime_environment
 from benchmark.config.system_config import System
-from benchmark.machine.run_environment import use_deterministic_kernels
 from benchmark.run_record.phases import PhaseLog
 from benchmark.training.engine.distributed import World, joined_world
 from benchmark.training.engine.rank_environment import Environment, set_environment
 from benchmark.training.engine.train_state import settle_attention
+from benchmark.training.machine.run_environment import use_deterministic_kernels
 from model.decoder_sizes import DecoderSizes
 
 

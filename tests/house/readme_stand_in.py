@@ -61,7 +61,7 @@ def replace_sums(folder: Path, manifest: Path) -> None:
 
 def fill_in(description: Path) -> None:
     """Fill in, as a person does, what describe-system has marked, and describe the system of the made-up runs."""
-    from benchmark.judging.results.system_description import MARK
+    from benchmark.config.description_fields import MARK
     from tests.benchmark.judging.review.fixture import system_description
 
     assert MARK in description.read_text()

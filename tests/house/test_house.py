@@ -22,6 +22,11 @@ TABLED = {Path("benchmark/judging/review/rules")}
 """Rules, which tests/benchmark/judging/review/test_submissions.py tries by its tables."""
 
 
+def house_of(module: str) -> str:
+    """Return the room of ``benchmark`` that a module lies in, or its package."""
+    return ".".join(module.split(".")[: 2 if module.startswith("benchmark.") else 1])
+
+
 @cache
 def texts() -> list[tuple[Path, str]]:
     """Code, scripts and papers in which something may be cited."""
@@ -68,6 +73,18 @@ def test_arrows_run_one_way() -> None:
         assert max(floors(list(HOUSE.rooms(package)), HOUSE.arrows(package)).values()) <= 7
     with pytest.raises(ValueError, match="a circle among a, b"):
         floors(["a", "b", "c"], {("a", "b"): 1, ("b", "a"): 1, ("a", "c"): 1})
+
+
+def test_rooms_of_the_benchmark_and_packages_have_few_arrows_and_floors() -> None:
+    """``python -m benchmark`` itself is no room: it imports the table of commands."""
+    arrows = {
+        (house_of(importer), house_of(imported)): 1
+        for importer in HOUSE.graph.modules - {"benchmark.__main__"}
+        for imported in HOUSE.graph.find_modules_directly_imported_by(importer)
+        if house_of(importer) != house_of(imported)
+    }
+    assert len(arrows) <= 45
+    assert max(floors(sorted({room for arrow in arrows for room in arrow}), arrows).values()) <= 6
 
 
 def has_behaviour(path: Path) -> bool:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from foundation.errors import InputError
+from model.decoder_sizes import UnfitSizes
 from model.gpt3_config import GPT3Config
 
 
@@ -19,5 +19,5 @@ from model.gpt3_config import GPT3Config
     ],
 )
 def test_sizes_that_do_not_fit(sizes: tuple[int, int, int, int, int, int], complaint: str) -> None:
-    with pytest.raises(InputError, match=f"^{complaint}$"):
+    with pytest.raises(UnfitSizes, match=f"^{complaint}$"):
         GPT3Config(*sizes)

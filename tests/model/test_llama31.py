@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from foundation.errors import InputError
+from model.decoder_sizes import UnfitSizes
 from model.flops import num_parameters, train_flops_per_token
 from model.gpt3 import mean_loss, token_losses
 from model.llama31 import Llama31, rope_angles
@@ -113,5 +113,5 @@ def test_flops_of_a_sample() -> None:
     ],
 )
 def test_sizes_that_do_not_fit_together_are_refused(fields: dict[str, int], message: str) -> None:
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(UnfitSizes, match=message):
         dataclasses.replace(SIZES, **fields)

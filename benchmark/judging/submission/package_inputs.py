@@ -8,9 +8,10 @@ from typing import Any
 
 from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.benchmarks import BENCHMARKS
+from benchmark.config.description_fields import marked_fields
 from benchmark.judging.results.judged import OFFICIAL, Judged
 from benchmark.judging.results.recorded_run import RecordedRun, read_recorded_run
-from benchmark.judging.results.system_description import MOST_BYTES, marked_fields
+from benchmark.judging.results.system_description import MOST_BYTES
 from benchmark.judging.review.rules.naming_rules import like_name
 from benchmark.run_record.evidence_chain import broken_links, read_chain
 from benchmark.run_record.file_names import EVIDENCE_FILE

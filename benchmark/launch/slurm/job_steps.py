@@ -107,7 +107,9 @@ class JobSteps:
         with suppress(OSError):
             file.with_suffix(".txt").write_text(facts, encoding="utf-8")
         json = str(file.with_suffix(".json"))
-        snapshot_process = self.start_single(self._options.python, "-m", "benchmark.machine.environment_snapshot", json)
+        snapshot_process = self.start_single(
+            self._options.python, "-m", "benchmark.planning.machine.environment_snapshot", json
+        )
         snapshot_process.communicate()
         if snapshot_process.returncode:
             say(f"warning: {json} could not be written")

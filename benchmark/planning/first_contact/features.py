@@ -17,9 +17,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from benchmark.machine.run_environment import use_deterministic_kernels
 from benchmark.planning.first_contact.training_match import trained_as_on_a_cpu
 from benchmark.training.engine.rank_environment import set_environment
+from benchmark.training.machine.run_environment import use_deterministic_kernels
 from foundation.errors import CheckFailed
 from model.kernels import (
     LAYER_NORM_EPSILON,

@@ -129,7 +129,7 @@ def parts(facts: DeviceFacts, output: Path, benchmark: str = "gpt3_175b") -> Ite
         if on_gpu or feature.on_cpu:
             words = ("benchmark.planning.first_contact.features", name, "cuda" if on_gpu else "cpu")
             yield ContactPart(name, words, FEATURE_S, without=feature.without)
-    snapshot = ("benchmark.machine.environment_snapshot", str(output / "environment.json"))
+    snapshot = ("benchmark.planning.machine.environment_snapshot", str(output / "environment.json"))
     yield ContactPart("environment", snapshot, 120.0, "environment.json", _environment_line)
     sliced = partial(_slice, benchmark, output)
     yield sliced("slice", 600.0, *(() if on_gpu else SMALL))

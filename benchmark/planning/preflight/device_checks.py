@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from benchmark.config.accelerators import ACCELERATORS
-from benchmark.machine.gpus import DeviceReading, all_gpus, turned_bad
 from benchmark.planning.preflight.preflight_check import (
     GPU,
     CheckResult,
@@ -18,6 +17,7 @@ from benchmark.planning.preflight.preflight_check import (
     Place,
     PreflightCheck,
 )
+from benchmark.training.machine.gpus import DeviceReading, all_gpus, turned_bad
 from foundation.errors import InputError
 
 OTHERS_GB = 3.0

@@ -12,10 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.config.runtime_variables import runtime_environment
-from benchmark.machine.gpus import gpu_facts
-from benchmark.machine.hardware import ask
-from benchmark.machine.process_setup import address_of_this_machine, files_needed, gloo_environment, raise_file_limit
-from benchmark.machine.run_environment import run_environment
+from benchmark.planning.machine.hardware import ask
 from benchmark.planning.preflight.preflight_check import (
     GPU,
     RUN,
@@ -30,6 +27,14 @@ from benchmark.run_record.checkpoint_list import newest_checkpoint
 from benchmark.run_record.file_names import checkpoints_folder, summary_path
 from benchmark.training.checkpoints.save_policy import checkpoint_bytes
 from benchmark.training.inputs import input_paths, require_inputs
+from benchmark.training.machine.gpus import gpu_facts
+from benchmark.training.machine.process_setup import (
+    address_of_this_machine,
+    files_needed,
+    gloo_environment,
+    raise_file_limit,
+)
+from benchmark.training.machine.run_environment import run_environment
 from foundation.dependencies import missing
 from foundation.errors import InputError
 from foundation.git import REPOSITORY

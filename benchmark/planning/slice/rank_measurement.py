@@ -14,7 +14,6 @@ import torch
 from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.run_config import Precision
 from benchmark.config.system_config import System
-from benchmark.machine.gpus import DeviceReading, watch_device
 from benchmark.planning.run_plan.calibration import CollectiveTime
 from benchmark.planning.slice.device_rates import (
     MeasuredRates,
@@ -27,6 +26,7 @@ from benchmark.planning.slice.made_up_state import made_up_batches, made_up_stat
 from benchmark.planning.slice.step_times import StepTimes, cpu_times, gpu_times
 from benchmark.training.engine.distributed import World, end_process
 from benchmark.training.engine.rank_environment import read_environment
+from benchmark.training.machine.gpus import DeviceReading, watch_device
 from benchmark.training.observers.garbage_pauses import YOUNG, GarbagePauses
 from benchmark.training.step import StepResult, train_step
 from benchmark.training.training_world import training_world

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from benchmark.config.benchmarks import BENCHMARKS
-from benchmark.machine.gpus import DeviceReading
 from benchmark.planning.dry_run.rank_report import RankReport
 from benchmark.planning.run_plan.calibration import FORMAT, Calibration, MatmulTime, SliceStep
 from benchmark.planning.slice.rank_measurement import RankMeasurement, SlicePlan, slowest_steps
@@ -19,6 +18,7 @@ from benchmark.planning.slice.slice_config import SliceOptions
 from benchmark.planning.slice.slice_devices import DeviceFacts
 from benchmark.planning.slice.step_times import StepTimes
 from benchmark.planning.slice.tuned_collectives import tuning_lines
+from benchmark.training.machine.gpus import DeviceReading
 from model.flops import train_flops_per_token
 
 GIB = 2**30

@@ -16,11 +16,11 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.distributed_c10d import _set_pg_timeout
 
 from benchmark.config.system_config import System
-from benchmark.machine.process_setup import gloo_environment, raise_file_limit
 from benchmark.training.engine.meeting_point import MeetingFailed, meeting_failed, meeting_point
 from benchmark.training.engine.rank_device import device_of
 from benchmark.training.engine.rank_environment import Environment, set_environment
 from benchmark.training.engine.rank_messages import all_messages
+from benchmark.training.machine.process_setup import gloo_environment, raise_file_limit
 from foundation.errors import InputError
 from model.sharding import AXES
 

@@ -12,8 +12,13 @@ from ipaddress import ip_address
 
 import torch.distributed as dist
 
-from benchmark.machine.process_setup import bindable_address, gloo_environment, interface_address, is_loopback_name
 from benchmark.training.engine.rank_environment import Environment
+from benchmark.training.machine.process_setup import (
+    bindable_address,
+    gloo_environment,
+    interface_address,
+    is_loopback_name,
+)
 from foundation.errors import InputError
 
 BACKLOG = 4096

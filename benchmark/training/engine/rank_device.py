@@ -5,8 +5,8 @@ import os
 import torch
 
 from benchmark.config.system_config import System
-from benchmark.machine.process_setup import keep_near
 from benchmark.training.engine.rank_environment import Environment
+from benchmark.training.machine.process_setup import keep_near
 from foundation.errors import InputError
 
 

@@ -14,7 +14,6 @@ import torch.distributed as dist
 from torch import Tensor
 
 from benchmark.config.run_config import RunConfig
-from benchmark.machine.run_environment import kernel_facts
 from benchmark.run_record.endings import StopReason
 from benchmark.run_record.events.background_sink import Background
 from benchmark.run_record.events.event import Event
@@ -34,6 +33,7 @@ from benchmark.run_record.evidence_chain import (
 from benchmark.run_record.file_names import EVIDENCE_FILE
 from benchmark.training.engine.tensor_fingerprint import StateFingerprints, as_text
 from benchmark.training.engine.train_state import TrainState
+from benchmark.training.machine.run_environment import kernel_facts
 from benchmark.training.observer import Observer, StepDone
 from benchmark.training.run_log import RunLog
 from benchmark.training.same_run import ContentIdentity, InputIdentities

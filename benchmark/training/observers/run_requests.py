@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmark.machine.run_environment import seconds_since_process_start
 from benchmark.run_record.endings import StopReason
 from benchmark.run_record.file_names import EXIT_REQUEST, SAVE_REQUEST
+from benchmark.training.machine.run_environment import seconds_since_process_start
 from benchmark.training.observer import Observer
 from benchmark.training.step import StepFlags
 

@@ -6,11 +6,11 @@ GPU, to all ranks (engine/rank_speed.py); rank 0 judges (slowness_rules.py) and 
 
 from collections.abc import Sequence
 
-from benchmark.machine.gpus import FIGURES, TROUBLE, DeviceReading, turned_bad, watch_device
 from benchmark.run_record.endings import StopReason
 from benchmark.run_record.events.event_log import EventLog
 from benchmark.training.engine.rank_speed import OwnCompute, RankTable
 from benchmark.training.engine.train_state import TrainState
+from benchmark.training.machine.gpus import FIGURES, TROUBLE, DeviceReading, turned_bad, watch_device
 from benchmark.training.observer import Observer, StepDone
 from benchmark.training.observers.slowness_rules import SlowRank, SlowRankDetector, SpeedChange, ThroughputDropDetector
 

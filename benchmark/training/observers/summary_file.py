@@ -3,7 +3,6 @@
 import time
 from pathlib import Path
 
-from benchmark.machine.run_environment import seconds_since_process_start
 from benchmark.run_record.checkpoint_list import newest_checkpoint
 from benchmark.run_record.endings import Ending, StopNote, StopReason
 from benchmark.run_record.events.event_log import EventLog
@@ -12,6 +11,7 @@ from benchmark.run_record.phases import PhaseLog
 from benchmark.run_record.small_files import write_object
 from benchmark.run_record.summary import Summary, write_summary
 from benchmark.training.engine.train_state import TrainState
+from benchmark.training.machine.run_environment import seconds_since_process_start
 from benchmark.training.observer import Observer, StepDone
 
 

@@ -9,7 +9,7 @@ import pytest
 from benchmark.config.accelerators import ACCELERATORS, accelerator_called, accelerator_named
 from benchmark.config.system_config import Collectives, System, read_system, system_text
 from benchmark.config.systems import SYSTEMS, system_called
-from benchmark.judging.submission.describe_system import describe_system
+from benchmark.planning.machine.describe_system import describe_system
 from foundation.errors import InputError
 from tests.benchmark.config.test_run_options import parsed
 

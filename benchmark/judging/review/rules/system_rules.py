@@ -5,8 +5,9 @@ import unicodedata
 from collections.abc import Iterator
 
 from benchmark.config.accelerators import ACCELERATORS, accelerator_named
+from benchmark.config.description_fields import FIELDS, STATUSES, texts_in
 from benchmark.judging.results.subjects import ResultSet
-from benchmark.judging.results.system_description import FIELDS, STATUSES, SystemDescription, as_count, texts_in
+from benchmark.judging.results.system_description import SystemDescription, as_count
 from benchmark.judging.review.findings import Deviation
 from benchmark.judging.review.rules.naming_rules import NOT_FILLED_IN, SAYS_NOTHING
 

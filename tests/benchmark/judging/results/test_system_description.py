@@ -5,15 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.judging.results.system_description import (
-    FIELDS,
-    MARK,
-    MOST_BYTES,
-    STATUSES,
-    as_count,
-    marked_fields,
-    read_system,
-)
+from benchmark.config.description_fields import FIELDS, MARK, STATUSES, marked_fields
+from benchmark.judging.results.system_description import MOST_BYTES, as_count, read_system
 from benchmark.judging.review.rules.naming_rules import NOT_FILLED_IN
 from tests.benchmark.judging.review.fixture import system_description
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.benchmarks import GPT3_175B, LLAMA31_8B
+from benchmark.config.description_fields import FIELDS
 from benchmark.config.reference_curves import REFERENCE_CURVES
 from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import System
 from benchmark.config.systems import SYSTEMS
 from benchmark.judging.results.run_summary import STEP_TIMING, VALIDATION_TIMING, RunSummary
-from benchmark.judging.results.system_description import FIELDS
 from benchmark.run_record.events.mllog import parse_log
 from benchmark.run_record.events.mlperf_log import (
     block_fields,

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from benchmark.config.description_fields import MARK
 from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import read_system
 from benchmark.judging.results.recorded_run import read_recorded_run
-from benchmark.judging.results.system_description import MARK
 from benchmark.judging.submission import package
 from benchmark.judging.submission.package import make_package
 from benchmark.judging.submission.package_inputs import require_same_submitter

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from benchmark.machine.gpus import DeviceReading
 from benchmark.planning.preflight import device_checks
+from benchmark.training.machine.gpus import DeviceReading
 from tests.benchmark.planning.preflight.places import alone, large
 
 H100 = ("NVIDIA H100 80GB HBM3", 85.0)

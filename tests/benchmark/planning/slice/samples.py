@@ -3,7 +3,6 @@
 import dataclasses
 from typing import Any
 
-from benchmark.machine.gpus import DeviceReading
 from benchmark.planning.run_plan.calibration import (
     AttentionTime,
     Calibration,
@@ -18,6 +17,7 @@ from benchmark.planning.slice.slice_config import SliceOptions, slice_config
 from benchmark.planning.slice.slice_devices import DeviceFacts
 from benchmark.planning.slice.slice_result import calibration_of, slice_result
 from benchmark.planning.slice.step_times import StepTimes
+from benchmark.training.machine.gpus import DeviceReading
 from tests.benchmark.planning.run_plan.test_run_plan import RANK
 
 RATES = MeasuredRates(

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch.distributed as dist
 
-from benchmark.machine.process_setup import interface_address
 from benchmark.training.engine import meeting_point as module
 from benchmark.training.engine.distributed import joined_world
 from benchmark.training.engine.meeting_point import MeetingFailed, meeting_address, meeting_point
 from benchmark.training.engine.rank_environment import Environment, read_environment
+from benchmark.training.machine.process_setup import interface_address
 from tests.benchmark.runs import system_of
 from tests.benchmark.tiny import in_processes
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.machine.run_environment import seconds_since_process_start
+from benchmark.training.machine.run_environment import seconds_since_process_start
 from benchmark.training.observers import run_requests
 from benchmark.training.observers.run_requests import RunRequests, TriggerFiles
 from benchmark.training.step import NO_FLAGS, StepFlags

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from benchmark.config.run_config import RunConfig
-from benchmark.machine.gpus import DeviceReading
 from benchmark.run_record.endings import Ending
 from benchmark.run_record.events.event import Event
 from benchmark.run_record.events.event_log import EventLog
@@ -19,6 +18,7 @@ from benchmark.run_record.run_progress import starting_progress
 from benchmark.training import train as training
 from benchmark.training.engine.rank_environment import read_environment
 from benchmark.training.engine.rank_speed import HostTimer
+from benchmark.training.machine.gpus import DeviceReading
 from benchmark.training.observer import StepDone
 from benchmark.training.observers.slowness_rules import SAMPLES
 from benchmark.training.observers.speed_watch import WARM_UP, SpeedWatch

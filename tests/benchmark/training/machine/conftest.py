@@ -3,7 +3,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.benchmark.machine import pynvml
+from tests.benchmark.training.machine import pynvml
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.judging.results.system_description import FIELDS, MARK, marked_fields
-from benchmark.judging.submission.describe_system import describe_system, describe_this_machine
+from benchmark.config.description_fields import FIELDS, MARK, marked_fields
+from benchmark.planning.machine.describe_system import describe_system, describe_this_machine
 from foundation.errors import InputError
-from tests.benchmark.machine import pynvml
+from tests.benchmark.training.machine import pynvml
 
 ASKED_OF_A_PERSON = {"submitter", "division", "status", "system_name", "number_of_nodes", "cooling"}
 

@@ -1,6 +1,6 @@
 """Record a job's environment, so that differences between runs can be explained later.
 
-python -m benchmark.machine.environment_snapshot FILE
+python -m benchmark.planning.machine.environment_snapshot FILE
 
 The file is JSON with versions, packages, variables, limits, devices and their links. It records the variables of
 Slurm, NCCL, CUDA, PyTorch and this project, and no others, because any variable may hold a secret. In a recorded value,
@@ -20,9 +20,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmark.machine.gpus import gpu_facts
-from benchmark.machine.hardware import ask
-from benchmark.machine.run_environment import run_environment
+from benchmark.planning.machine.hardware import ask
+from benchmark.training.machine.gpus import gpu_facts
+from benchmark.training.machine.run_environment import run_environment
 from foundation.outputs.publish import write_text
 
 LEFT_OUT = "(left out)"

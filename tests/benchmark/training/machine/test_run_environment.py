@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmark.machine import run_environment as module
-from benchmark.machine.run_environment import (
+from benchmark.training.machine import run_environment as module
+from benchmark.training.machine.run_environment import (
     PACKAGES,
     float32_products,
     kernel_facts,

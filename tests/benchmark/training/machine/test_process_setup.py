@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from benchmark.machine import process_setup
-from benchmark.machine.process_setup import files_needed, gloo_environment, keep_near, raise_file_limit
+from benchmark.training.machine import process_setup
+from benchmark.training.machine.process_setup import files_needed, gloo_environment, keep_near, raise_file_limit
 
 ADDRESS = "0000:1b:00.0"
 ADDRESSES = {"lo": "127.0.0.1", "eth0": "10.0.0.2", "ib0": "192.168.7.2"}

@@ -4,7 +4,7 @@ import json
 import os
 from pathlib import Path
 
-from benchmark.machine import hardware
+from benchmark.planning.machine import hardware
 
 LSCPU = {
     "CPU(s):": "224",

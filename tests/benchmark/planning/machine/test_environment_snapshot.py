@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmark.launch.slurm.job_options import VARIABLES
-from benchmark.machine.environment_snapshot import LEFT_OUT, environment_snapshot, recorded_variables
+from benchmark.planning.machine.environment_snapshot import LEFT_OUT, environment_snapshot, recorded_variables
 from tests.support import forked_command
 
 NOT_RECORDED = {
@@ -79,7 +79,7 @@ def test_variables_of_a_job_are_recorded_but_for_commands() -> None:
 @pytest.mark.slow
 def test_command_writes_it_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_API_KEY", "hunter2")
-    done = forked_command("benchmark.machine.environment_snapshot", tmp_path / "job.json")
+    done = forked_command("benchmark.planning.machine.environment_snapshot", tmp_path / "job.json")
     assert done.returncode == 0, done.stderr
     text = (tmp_path / "job.json").read_text()
     found = json.loads(text)

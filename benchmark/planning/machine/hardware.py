@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from benchmark.machine.gpus import gpu_facts
+from benchmark.training.machine.gpus import gpu_facts
 from foundation.git import commit_of
 
 MELLANOX = {"MT4119": "ConnectX-5", "MT4123": "ConnectX-6", "MT4129": "ConnectX-7", "MT4131": "ConnectX-8"}

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.config.accelerators import accelerator_named
+from benchmark.config.description_fields import FIELDS, marked_fields
 from benchmark.config.system_config import SUFFIX, System, system_text
-from benchmark.judging.results.system_description import FIELDS, marked_fields
-from benchmark.machine import hardware
+from benchmark.planning.machine import hardware
 from foundation.errors import InputError
 from foundation.outputs.publish import write_text
 

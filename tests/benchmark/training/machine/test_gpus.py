@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from benchmark.machine.gpus import (
+from benchmark.planning.machine.hardware import NO_ACCELERATORS, accelerators
+from benchmark.training.machine.gpus import (
     FIGURES,
     TROUBLE,
     DeviceHealth,
@@ -20,7 +21,6 @@ from benchmark.machine.gpus import (
     gpu_of,
     turned_bad,
 )
-from benchmark.machine.hardware import NO_ACCELERATORS, accelerators
 from foundation.errors import InputError
 
 
@@ -125,7 +125,7 @@ def test_the_thread_keeps_the_newest_readings_until_one_fails(monkeypatch: pytes
     health = DeviceHealth(lambda: lambda: next(readings), interval_s=0.01, keep=2)
     eventually(lambda: (health.newest() or GOOD).temperature_c == 80)
     assert [one.temperature_c for _, one in health.readings] == [61, 80]
-    monkeypatch.setattr("benchmark.machine.gpus.TOO_OLD_S", 0.0)
+    monkeypatch.setattr("benchmark.training.machine.gpus.TOO_OLD_S", 0.0)
     assert health.newest() is None
     health.close()
 

@@ -1,1 +1,0 @@
-"""Describe this machine, the versions that run on it, and the way a process uses it."""

@@ -1,0 +1,1 @@
+"""Describe this machine: its hardware, its system description, its software."""

@@ -1,0 +1,1 @@
+"""The machine as a rank sees it: its GPUs, its process, the versions that run."""
