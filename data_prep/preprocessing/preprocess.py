@@ -20,6 +20,8 @@ import numpy as np
 
 from data_prep.corpus.c4 import TEXT_KEY
 from data_prep.corpus.input_files import InputFile, InputOptions, Location, describe_inputs, local_paths, require_files
+from data_prep.preprocessing.disk_space import full_disk_told, require_space, warn_of_space
+from data_prep.preprocessing.earlier_parts import choose_parts, with_recorded_identities
 from data_prep.preprocessing.token_part import OnBadLine, PartFacts, PartMaker, Reading, facts_of, join_parts
 from data_prep.preprocessing.tokenize_workers import make_parts
 from data_prep.token_files.indexed_dataset import bin_path, idx_path, token_dtype
@@ -80,18 +82,17 @@ def preprocess(
     sums = None if md5_list is None else _listed_sums(md5_list, files)
     dtype = token_dtype(model.vocab_size)
     recipe = _recipe(files, model, dtype, reading)
+    if not force:
+        recipe = with_recorded_identities(recipe, files, read_manifest(output_prefix))
     names = [_part_name(number, file) for number, file in enumerate(files)]
     paths = [bin_path(output_prefix), idx_path(output_prefix), skipped_path(output_prefix)]
     local = [*local_paths(files), tokenizer]
-    with resumable_output(
-        output_prefix,
-        recipe,
-        paths=paths,
-        inputs=local,
-        shard=shard,
-        force=force,
-        by_input=True,
-    ) as job:
+    with (
+        full_disk_told(output_prefix),
+        resumable_output(
+            output_prefix, recipe, paths=paths, inputs=local, shard=shard, force=force, by_input=True
+        ) as job,
+    ):
         if job is None:
             manifest = read_manifest(output_prefix)
             _require_listed(files, [] if manifest is None else manifest.facts.get("input_md5", []), sums)
@@ -99,9 +100,12 @@ def preprocess(
         encoder = FastTokenizer(model, dtype)
         if encoder.why_slow is not None:
             print(f"{tokenizer}: {encoder.why_slow}; its texts are encoded whole, which is slow", file=sys.stderr)
-        file_by_part = dict(zip(names, files, strict=True))
-        file_by_part = file_by_part if shard is None else dict(shard.of(list(file_by_part.items())))
+        inputs_of_parts = list(zip(names, files, strict=True))
+        inputs_of_parts = inputs_of_parts if shard is None else shard.of(inputs_of_parts)
+        names, files = [name for name, _ in inputs_of_parts], [file for _, file in inputs_of_parts]
+        file_by_part = dict(zip(choose_parts(job, names, files), files, strict=True))
         missing_files = {name: file_by_part[name] for name in job.missing(file_by_part)}
+        warn_of_space(output_prefix.parent, list(missing_files.values()), dtype.itemsize)
         with progress(
             "tokenise", sum(file.source.bytes for file in file_by_part.values()), "bytes", files=len(file_by_part)
         ) as meter:
@@ -112,7 +116,7 @@ def preprocess(
         facts = [facts_of(job.done[name]) for name in file_by_part]
         _require_listed(list(file_by_part.values()), [part_facts.source_md5 for part_facts in facts], sums)
         if shard is None:
-            _join_and_publish(job, file_by_part, facts, dtype, recipe.inputs[-1])
+            _join_and_publish(job, file_by_part, facts, dtype)
     return PreprocessResult(
         sum(part_facts.documents for part_facts in facts),
         sum(part_facts.tokens for part_facts in facts),
@@ -143,11 +147,12 @@ def _join_and_publish(
     files: Mapping[str, InputFile],
     facts: Sequence[PartFacts],
     dtype: np.dtype[Any],
-    tokenizer: Source,
 ) -> None:
     prefix = job.output
     if not any(part_facts.documents for part_facts in facts):
         raise InputError(f"{prefix}: no document with a token in {len(files)} files; nothing was written")
+    tokens = sum(part_facts.tokens for part_facts in facts)
+    require_space(prefix.parent, tokens, sum(part_facts.documents for part_facts in facts), dtype)
     joined = join_parts(job, list(files), dtype)
     outputs: dict[Path, tuple[Path, str | None]] = {
         bin_path(prefix): (bin_path(joined.prefix), joined.bin_md5.hexdigest()),
@@ -162,7 +167,7 @@ def _join_and_publish(
         outputs[skipped_path(prefix)] = list_path, md5_file(list_path)
     job.publish(
         outputs,
-        [*(file.source_now() for file in files.values()), tokenizer],
+        _inputs_now(job.recipe, list(files.values())),
         {
             "documents": joined.num_documents,
             "tokens": joined.num_tokens,
@@ -172,6 +177,13 @@ def _join_and_publish(
     )
     if not skipped:
         skipped_path(prefix).unlink(missing_ok=True)  # of the dataset that was replaced
+
+
+def _inputs_now(recipe: Recipe, files: Sequence[InputFile]) -> list[Source]:
+    """Return the inputs of the recipe, of which those that changed since the command began are described anew."""
+    sources = [(file, file.source_now()) for file in files]
+    changed = [None if source == file.source else source for file, source in sources]
+    return [source or begun for source, begun in zip([*changed, None], recipe.inputs, strict=True)]
 
 
 def _listed_sums(md5_list: Path, files: Sequence[InputFile]) -> dict[str, str]:

@@ -198,7 +198,7 @@ def test_documents_without_tokens_are_left_out(tokenizer: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("spoilt", [b"\0" * 12, b"\0" * 13, b""], ids=["zeros", "longer", "empty"])
-def test_a_spoilt_piece_is_removed_to_be_made_again(spoilt: bytes, tmp_path: Path) -> None:
+def test_a_spoilt_part_is_removed_to_be_made_again(spoilt: bytes, tmp_path: Path) -> None:
     with resumable_output(tmp_path / "x", Recipe("preprocess", {}, [])) as job:
         assert job is not None
         path = job.new_path()
