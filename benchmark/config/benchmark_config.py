@@ -10,6 +10,7 @@ import tyro
 from benchmark.config.field_checks import listed, require_positive
 from foundation.errors import InputError
 from model.decoder_sizes import DecoderSizes
+from model.flops import train_flops_per_token
 
 ValidationOrder = Literal["file", "seed"]
 
@@ -221,6 +222,11 @@ class Benchmark:
     @property
     def tokens_per_step(self) -> int:
         return self.global_batch_size * self.model.seq_length
+
+    @property
+    def flops_per_token(self) -> float:
+        """Model FLOPs of one trained token."""
+        return train_flops_per_token(self.model)
 
     @property
     def eval_interval(self) -> int:

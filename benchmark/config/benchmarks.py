@@ -119,7 +119,39 @@ LLAMA31_8B = Benchmark(
     samples_to_target=((16, 161_109), (32, 178_859), (64, 226_645), (96, 278_640), (128, 344_747)),
 )
 
-# The same for two CPU cores, with the rehearsal's tokenizer and data; samples between evaluations are divided by 96.
+# Judged here and not trained: docs/facts/llama31_8b.md 7.
+LLAMA31_405B = Benchmark(
+    name="llama31_405b",
+    mlperf_name="llama31_405b",
+    model=Llama31Config(
+        num_layers=126,
+        hidden_size=16384,
+        num_attention_heads=128,
+        seq_length=8192,
+        vocab_size=128256,
+        padded_vocab_size=128256,
+        num_key_value_heads=8,
+        ffn_hidden_size=53248,
+    ),
+    optimizer=replace(
+        LLAMA_OPTIMIZER,
+        lr=8.0e-5,
+        min_lr=8.0e-7,
+        lr_warmup_samples=8_000 * 1152,
+        lr_decay_samples=1_200_000 * 1152,
+    ),
+    token_files=TokenFiles((), ""),
+    global_batch_size=1152,
+    start_iterations=0,
+    start_global_batch_size=1152,
+    train_samples=1_200_000 * 1152,
+    eval_interval_samples=46_080,
+    target_log_perplexity=5.6,
+    evaluation_sequences=5760,
+    log_keys=LLAMA_LOG_KEYS,
+)
+
+# The 8B for two CPU cores, with the rehearsal's tokenizer and data; samples between evaluations are divided by 96.
 REHEARSAL_LLAMA = replace(
     LLAMA31_8B,
     name="rehearsal_llama",

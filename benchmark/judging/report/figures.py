@@ -14,7 +14,6 @@ from benchmark.judging.report.time_section import Timeline
 from benchmark.judging.results.convergence import ReferencePoint, points_for, prune
 from benchmark.judging.results.run_summary import RunSummary
 from benchmark.run_record.events.recorded_events import RecordedEvents
-from model.flops import train_flops_per_token
 
 MOST_POINTS = 2000
 """Most points of one line; a longer line is drawn by the lowest and highest point of each stretch."""
@@ -217,7 +216,7 @@ def _arithmetic(runs: Sequence[ReportedRun]) -> Figure:
         batch, length, judged = summary.global_batch_size, summary.sequence_length, summary.judged
         if not count or batch is None or length is None or judged is None:
             return _points(())
-        tflop = batch * length * train_flops_per_token(judged.model) / count / 1e12
+        tflop = batch * length * judged.flops_per_token / count / 1e12
         scale = 100 / run.score.peak_tflops if shares and run.score.peak_tflops else 1.0
         minutes, seconds = _step_time(run)
         timed = seconds > 0

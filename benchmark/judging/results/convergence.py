@@ -158,7 +158,7 @@ def judge_convergence(
         return replace(bare, why=f"{len(runs)} run{'s' if len(runs) != 1 else ''}: the test takes {judged.runs}")
     if size is None:
         return replace(bare, standing="fails", why="the runs have no batch size in common")
-    if sum(not run.converged for run in runs) > judged.dropped:
+    if sum(not run.converged for run in runs) > judged.score.dropped:
         return replace(bare, standing="fails", why="more than one run did not converge")
     tested = _stand(bare, size, prune(points) if pruned else points, judged)
     clean = [_without_outliers(point, judged) for point in points]
@@ -203,7 +203,7 @@ def _stand(bare: Convergence, size: float, kept: Sequence[ReferencePoint], judge
     else:
         largest = f"{below[-1].batch_size:g}" if below else "none"
         return replace(bare, standing="no reference point", why=f"above the largest reference point, {largest}")
-    slack = judged.convergence_slack_samples * judged.model.seq_length
+    slack = judged.score.convergence_slack_samples * judged.sequence_length
     point, middle = replace(point, least=point.least - slack), judged.middle(bare.tokens)
     standing: Standing = "fails"
     if middle >= point.least:

@@ -24,7 +24,6 @@ from benchmark.run_record.events.recorded_events import read_events
 from benchmark.run_record.file_names import EVENTS_FILE
 from foundation.errors import InputError
 from foundation.plain_text import printable, shortened
-from model.flops import train_flops_per_token
 
 SYSTEM_KEYS = ("round", "package", "system_folder")
 MOST_CHARACTERS = 32_000
@@ -113,7 +112,7 @@ def _run_record(one: ResultSet, system: Score, run: RunSummary) -> dict[str, Any
     if run.tokens_per_s is not None and system.accelerators:
         speed = run.tokens_per_s / system.accelerators
     if speed is not None and system.peak_tflops:
-        mfu = speed * train_flops_per_token(one.judged.model) / 1e12 / system.peak_tflops
+        mfu = speed * one.judged.flops_per_token / 1e12 / system.peak_tflops
     return {
         "round": one.ruleset.rpartition(".")[0],
         "package": one.package,

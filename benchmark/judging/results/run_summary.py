@@ -189,7 +189,7 @@ class RunSummary:
         judged = self.judged
         for one in self.evaluations if judged else ():
             value = one.log_perplexity
-            if judged and value is not None and judged.floor < value <= judged.target:
+            if judged and value is not None and judged.score.floor < value <= judged.target:
                 return one
         return None
 

@@ -16,7 +16,6 @@ from benchmark.judging.results.recorded_run import config_beside
 from benchmark.judging.results.run_summary import RunSummary
 from benchmark.judging.results.subjects import ResultSet
 from foundation.file_formats.json_files import DAMAGED
-from model.flops import train_flops_per_token
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ def score(one: ResultSet) -> Score:
     per_accelerator = None
     if middle is not None and middle.tokens_per_s is not None and count:
         per_accelerator = middle.tokens_per_s / count
-    flops = train_flops_per_token(one.judged.model)
+    flops = one.judged.flops_per_token
     tflops = None if per_accelerator is None else per_accelerator * flops / 1e12
     return Score(
         name=one.name,
@@ -122,7 +121,7 @@ def _measured(runs: Sequence[RunSummary], judged: Judged) -> tuple[float | None,
         return None, f"a score takes {judged.runs} runs, there {'is' if len(runs) == 1 else 'are'} {len(runs)}"
     good = [run.minutes for run in runs if run.minutes is not None and run.converged and run.reached is not None]
     lost = len(runs) - len(good)
-    if lost > judged.dropped:
+    if lost > judged.score.dropped:
         return None, "more than one run did not converge"
     return judged.middle([*good, *[math.inf] * lost]), None
 

@@ -39,12 +39,12 @@ def _own_entries(judged: Judged, folder: Path) -> dict[str, Any]:
         "name": judged.name,
         "rules": folder,
         "stands_for": judged.stands_for,
-        "seq_length": judged.model.seq_length,
-        "learning_rate": judged.learning_rates[0].allowed[0],
-        "eval_samples": next(iter(judged.eval_samples), None),
+        "seq_length": judged.sequence_length,
+        "learning_rate": judged.schedule.learning_rates[0].allowed[0],
+        "eval_samples": next(iter(judged.evaluation.eval_samples), None),
         "progress": judged.log_keys.progress,
         "target": judged.target,
-        "floor": judged.floor,
+        "floor": judged.score.floor,
     }
     text = REHEARSAL_RULES.read_text()
     for name, value in values.items():

@@ -21,7 +21,6 @@ from benchmark.run_record.evidence_chain import broken_links, gaps, read_chain
 from benchmark.run_record.file_names import EVIDENCE_FILE, RESULT_FILES
 from foundation.errors import InputError
 from foundation.regular_files import children, is_regular, read_regular
-from model.flops import train_flops_per_token
 
 FOLDER = "evidence"
 """Folder in benchmarks/BENCHMARK/implementations/SYSTEM of a package, with a subfolder for each result."""
@@ -115,14 +114,13 @@ def _of_run(results: ResultSet, run: Run, folder: Path, paths: list[Path]) -> It
     else:
         watts = sum(node.mean_w * node.efficiency for node in logs.values())
         joules = watts * (run.run_ms or 0) / 1000
-        most = MOST_FLOP_PER_J * 8 / results.judged.narrowest_bits
-        flops = (run.trained_tokens or 0) * train_flops_per_token(results.judged.model)
+        bits = results.judged.limits.narrowest_bits
+        most = MOST_FLOP_PER_J * 8 / bits
+        flops = (run.trained_tokens or 0) * results.judged.flops_per_token
         if nodes is not None and len(logs) != nodes:
             yield Deviation(folder, None, f"power logs of {len(logs)} nodes", f"{nodes} by the description", "nodes")
         elif (run.run_ms or 0) > 0 and (joules <= 0 or flops > most * joules):
-            expected = (
-                f"at least {flops / most:,.0f} J, with {results.judged.narrowest_bits}-bit arithmetic at its peak alone"
-            )
+            expected = f"at least {flops / most:,.0f} J, with {bits}-bit arithmetic at its peak alone"
             yield Deviation(folder, None, f"{joules:,.0f} J for {flops:.3g} FLOP", expected)
         elif devices and watts > MOST_W * devices:
             observed = f"{watts / devices:,.0f} W for each of {devices:,} accelerators"

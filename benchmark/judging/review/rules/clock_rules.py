@@ -73,8 +73,8 @@ def init_time(run: Run) -> Iterator[Deviation]:
     observed = f"init_stop {run.init_s:,.1f} s after the first init_start"
     if run.init_s >= limit:
         yield at(run, event, observed, f"less than {limit} s")
-    elif run.init_s < run.rules.shortest_init_s:
-        yield at(run, event, observed, f"at least {run.rules.shortest_init_s:g} s", "short")
+    elif run.init_s < run.rules.limits.shortest_init_s:
+        yield at(run, event, observed, f"at least {run.rules.limits.shortest_init_s:g} s", "short")
 
 
 def untimed(run: Run) -> Iterator[Deviation]:

@@ -56,9 +56,9 @@ def meets_target(run: Run) -> Iterator[Deviation]:
     if last is None or run.status == "aborted" or (run.reached is not None and run.judged is not None):
         return
     logged = [evaluation.log_perplexity for evaluation in run.evaluations if evaluation.log_perplexity is not None]
-    if not any(judged.floor < value <= judged.target for value in logged):
+    if not any(judged.score.floor < value <= judged.target for value in logged):
         best = f"best value {min(logged)}" if logged else "no value"
-        yield at(run, last, best, f"a value above {judged.floor} and at most {judged.target}")
+        yield at(run, last, best, f"a value above {judged.score.floor} and at most {judged.target}")
 
 
 def cadence(run: Run) -> Iterator[Deviation]:
@@ -73,7 +73,7 @@ def cadence(run: Run) -> Iterator[Deviation]:
         if evaluation.tokens is None or (evaluation.tokens == 0 and number == 0):
             continue
         observed = f"an evaluation at {judged.count(evaluation.tokens)} {judged.unit}"
-        step = size * judged.model.seq_length
+        step = size * judged.sequence_length
         if number == 0 and evaluation.tokens == next_tokens - step:
             early = step
             yield at(run, evaluation, f"{observed}, one step early", judged.count(next_tokens), f"{judged.name} early")
@@ -107,11 +107,11 @@ def eval_samples(run: Run) -> Iterator[Deviation]:
     """Check that evaluations take the validation subset, in tokens, documents or sequences: fewer are forbidden. More
     are a question where no official checker compares the number."""
     judged, event = run.rules, run.log.first("eval_samples")
-    accepted = (*judged.eval_samples, judged.validation_sequences)
-    if event is None or event.number is None or not judged.eval_samples or event.number in accepted:
+    accepted = (*judged.evaluation.eval_samples, judged.evaluation.validation_sequences)
+    if event is None or event.number is None or not judged.evaluation.eval_samples or event.number in accepted:
         return
-    expected = f"{' or '.join(map(str, judged.eval_samples))}: the whole validation subset"
-    case = judged.name if event.number >= min(judged.eval_samples) else ""
+    expected = f"{' or '.join(map(str, judged.evaluation.eval_samples))}: the whole validation subset"
+    case = judged.name if event.number >= min(judged.evaluation.eval_samples) else ""
     yield at(run, event, f"eval_samples {event.value!r:.40}", expected, case)
 
 

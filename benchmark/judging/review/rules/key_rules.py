@@ -166,16 +166,17 @@ def _due_steps(judged: Judged, size: float, warmup: float | None) -> Iterator[tu
     one, which counts where submitters choose it."""
 
     def steps(samples: int) -> tuple[float, str]:
-        reference = judged.reference_batch_size
+        reference = judged.schedule.reference_batch_size
         return judged.steps(samples, size), f"ceil({samples // reference} x {reference} / {size:g})"
 
-    if judged.warmup_samples is not None:
-        warmup, formula = steps(judged.warmup_samples)
+    schedule = judged.schedule
+    if schedule.warmup_samples is not None:
+        warmup, formula = steps(schedule.warmup_samples)
         yield WARMUP, warmup, formula, ROUNDING
-    end = judged.max_steps
-    if judged.decay_samples is not None or end is not None:
-        last, formula = (end, f"{end}") if end is not None else steps(judged.decay_samples or 0)
-        if not judged.decay_excludes_warmup:
+    end = schedule.max_steps
+    if schedule.decay_samples is not None or end is not None:
+        last, formula = (end, f"{end}") if end is not None else steps(schedule.decay_samples or 0)
+        if not schedule.decay_excludes_warmup:
             yield DECAY, last, formula, ROUNDING
         elif warmup is not None:
             yield DECAY, last - warmup, f"{formula} - {warmup:.10g}", 0.0
@@ -192,17 +193,17 @@ def rates(run: Run) -> Iterator[Deviation]:
     )
     if run.division == "open" or base is None or base.number is None:
         return
-    judged = run.rules
-    rates = (rate_rule for rate_rule in judged.learning_rates if rate_rule.above < (size or 0) < rate_rule.below)
+    schedule = run.rules.schedule
+    rates = (rate_rule for rate_rule in schedule.learning_rates if rate_rule.above < (size or 0) < rate_rule.below)
     allowed = {rate for rate_rule in rates for rate in rate_rule.allowed}
-    if judged.rate_per_sample is not None and size is not None:
-        allowed = {judged.rate_per_sample * size}
-    if allowed and not any(abs(base.number - rate) <= judged.rate_rounding for rate in allowed):
+    if schedule.rate_per_sample is not None and size is not None:
+        allowed = {schedule.rate_per_sample * size}
+    if allowed and not any(abs(base.number - rate) <= schedule.rate_rounding for rate in allowed):
         expected = f"{' or '.join(f'{rate:g}' for rate in sorted(allowed))} at batch size {size:g}"
         yield at(run, base, _in_words(base), expected)
-    last = END_RATIO * base.number if judged.end_rate is None else judged.end_rate
+    last = END_RATIO * base.number if schedule.end_rate is None else schedule.end_rate
     if end is not None and end.number is not None and not _close(end.number, last):
-        ratio = judged.end_rate is None and _close(end.number, END_RATIO)
+        ratio = schedule.end_rate is None and _close(end.number, END_RATIO)
         observed = f"{_in_words(end)}{', the ratio' if ratio else ''}"
         yield at(run, end, observed, f"{last:g}", "ratio" if ratio else "")
 
@@ -211,7 +212,7 @@ def batch_size(run: Run) -> Iterator[Deviation]:
     """Check that reference points exist for the batch size. None is larger than the largest point. The official checker
     compares smaller sizes with the smallest point, but the rules want points of their own."""
     size, event = run.global_batch_size, run.log.first("global_batch_size")
-    smallest, largest = run.rules.batch_sizes
+    smallest, largest = run.rules.score.batch_sizes
     if event is not None and size is not None and run.division != "open" and not smallest <= size <= largest:
         observed = f"global_batch_size {size:g}"
         yield at(run, event, observed, f"{smallest} to {largest}", "below" if size < smallest else "")

@@ -52,7 +52,7 @@ def seeds(results: ResultSet) -> Iterator[Deviation]:
 def failed(results: ResultSet) -> Iterator[Deviation]:
     """Check for failed runs. One of a result may fail, and counts as the slowest; of fewer files, none may."""
     lost = [run for run in results.runs if not run.converged or run.reached is None]
-    legal = len(lost) <= (results.judged.dropped if len(results.runs) >= results.judged.runs else 0)
+    legal = len(lost) <= (results.judged.score.dropped if len(results.runs) >= results.judged.runs else 0)
     met = min((run.trained_tokens or 0 for run in results.runs if run not in lost), default=0)
     for run in lost:
         tokens = run.trained_tokens or 0

@@ -12,7 +12,6 @@ from benchmark.judging.results.run_summary import STEP_TIMING, VALIDATION_TIMING
 from benchmark.judging.results.score import score
 from benchmark.judging.results.subjects import ResultSet
 from benchmark.judging.review.findings import Deviation, Run, at
-from model.flops import train_flops_per_token
 
 FEWEST = 5
 """Least number of blocks that have a usual length."""
@@ -59,28 +58,26 @@ def peak(results: ResultSet) -> Iterator[Deviation]:
         if usual is None:
             continue
         if not scored.accelerators or not scored.peak_tflops:
-            if (speed := usual * train_flops_per_token(results.judged.model)) > FASTEST_SYSTEM:
+            if (speed := usual * results.judged.flops_per_token) > FASTEST_SYSTEM:
                 expected = f"at most {FASTEST_SYSTEM:.1e}; the fastest published system has 1.2e19"
                 words = f"{speed:.1e} FLOP/s of a system that is not known here"
                 yield at(run, stop, words, expected, "unknown system")
             continue
-        judged = results.judged
-        narrow = BF16_BITS / judged.narrowest_bits
-        most = scored.accelerators * scored.peak_tflops * 1e12 / train_flops_per_token(results.judged.model)
+        limits = results.judged.limits
+        narrow = BF16_BITS / limits.narrowest_bits
+        most = scored.accelerators * scored.peak_tflops * 1e12 / results.judged.flops_per_token
         of = f"of the BF16 peak of {scored.accelerators:,} devices"
-        expected = (
-            f"at most {narrow:.0%}: the peak of {judged.narrowest_bits}-bit numbers, the fastest they can train in"
-        )
+        bits = limits.narrowest_bits
+        expected = f"at most {narrow:.0%}: the peak of {bits}-bit numbers, the fastest they can train in"
         over = [block for block in run.blocks if block.tokens > narrow * most * max(block.seconds, 1e-3)]
         if usual > narrow * most:
             yield at(run, stop, f"{usual / most:.0%} {of}", expected)
         elif over and not over[0].restarted:
             share = over[0].tokens / max(over[0].seconds, 1e-3) / most
             yield at(run, over[0], f"a block at {share:.0%} {of}", expected)
-        elif usual < judged.lowest_mfu * most:
-            expected = (
-                f"at least {judged.lowest_mfu:.0%}; published results have {100 * judged.published_mfu:.0f} % and more"
-            )
+        elif usual < limits.lowest_mfu * most:
+            published = f"published results have {100 * limits.published_mfu:.0f} % and more"
+            expected = f"at least {limits.lowest_mfu:.0%}; {published}"
             yield at(run, stop, f"{usual / most:.1%} {of}", expected, "slow")
 
 
@@ -130,15 +127,15 @@ def hasty_evaluations(run: Run) -> Iterator[Deviation]:
     if not judged.official or not timed or not usual or not size:
         return
     seconds = statistics.median(evaluation.seconds or 0 for evaluation in timed)
-    ratio = judged.validation_sequences * judged.model.seq_length / max(seconds, 1e-3) / usual
-    if ratio > judged.hasty_evaluation:
+    ratio = judged.evaluation.validation_sequences * judged.sequence_length / max(seconds, 1e-3) / usual
+    if ratio > judged.limits.hasty_evaluation:
         observed = f"evaluations of {seconds:,.3f} s: {ratio:,.1f} times the tokens per second of training"
         yield at(run, timed[0], observed, "about 3 times: a forward pass alone")
     steps = run.tracked(VALIDATION_TIMING)
-    needed_steps = judged.steps(judged.validation_sequences, size)
+    needed_steps = judged.steps(judged.evaluation.validation_sequences, size)
     if steps and len(steps) < needed_steps * len(run.evaluations):
         observed = f"{len(steps)} validation steps in {len(run.evaluations)} evaluations"
-        words = f"{needed_steps} each: {judged.validation_sequences:,} sequences, {size:g} at a time"
+        words = f"{needed_steps} each: {judged.evaluation.validation_sequences:,} sequences, {size:g} at a time"
         yield at(run, steps[0], observed, words)
 
 

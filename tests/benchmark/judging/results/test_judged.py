@@ -44,11 +44,11 @@ def test_numbers_are_those_that_runs_are_configured_with() -> None:
     ours = ((GPT3, GPT3_175B), (LLAMA8B, LLAMA31_8B), (REHEARSED, REHEARSAL), (REHEARSED_LLAMA, REHEARSAL_LLAMA))
     for judged, benchmark in ours:
         assert (judged.name, judged.target) == (benchmark.mlperf_name, benchmark.target_log_perplexity)
-        assert judged.max_steps == benchmark.max_steps
-        assert judged.validation_sequences in (benchmark.evaluation_sequences, 5660, 0)
+        assert judged.schedule.max_steps == benchmark.max_steps
+        assert judged.evaluation.validation_sequences in (benchmark.evaluation_sequences, 5660, 0)
         assert dict(judged.fixed)[f"opt_{judged.log_keys.optimizer}_epsilon"] == benchmark.optimizer.adam_eps
     for rehearsed, benchmark in ours[2:]:
-        assert rehearsed.learning_rates[0].allowed == (benchmark.optimizer.lr,)
+        assert rehearsed.schedule.learning_rates[0].allowed == (benchmark.optimizer.lr,)
         (point,) = points_for(rehearsed, rehearsed.rulesets[-1])
         assert point.batch_size == benchmark.global_batch_size
         interval = rehearsed.tokens_per_evaluation(point.batch_size)

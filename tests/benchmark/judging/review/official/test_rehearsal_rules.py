@@ -17,7 +17,7 @@ REPLACED = ["eval_accuracy", "max_sequence_length", "opt_base_learning_rate", "s
 def test_few_rules_are_replaced_and_no_other(judged: Judged, ruleset: str, tmp_path: Path) -> None:
     config, replaced = rehearsal_rules(judged, ruleset, tmp_path / "rules")
     assert config == tmp_path / "rules" / "common.yaml"
-    assert replaced == sorted([*REPLACED, *(["eval_samples"] if judged.eval_samples else [])])
+    assert replaced == sorted([*REPLACED, *(["eval_samples"] if judged.evaluation.eval_samples else [])])
     text = {path.name: path.read_text() for path in (tmp_path / "rules").iterdir()}
     assert f"training_{ruleset}/" not in "".join(text.values())
     official = yaml.safe_load(text[f"closed_{judged.stands_for}.yaml"])
