@@ -1,6 +1,5 @@
 """Read the files of a run: its log, and the configuration and events in its run folder."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,11 +9,8 @@ from typing import Any
 from benchmark.judging.results.run_summary import RunSummary
 from benchmark.run_record.events.mllog import as_number, read_log
 from benchmark.run_record.events.recorded_events import RecordedEvents, read_events
-from benchmark.run_record.file_names import CONFIG_FILE, EVENTS_FILE, RESULT_FILES, result_name
-from foundation.errors import InputError
-from foundation.regular_files import children, is_regular, read_regular
-
-MOST_CONFIG_BYTES = 1 << 20
+from benchmark.run_record.file_names import EVENTS_FILE
+from benchmark.run_record.log_in_folder import config_beside, log_in
 
 
 @dataclass(frozen=True)
@@ -61,7 +57,7 @@ def read_recorded_run(path: Path) -> RecordedRun:
 
     Raises InputError for any other path, and for a configuration that cannot be read.
     """
-    return with_records(RunSummary(read_log(_log_in(path))))
+    return with_records(RunSummary(read_log(log_in(path))))
 
 
 def with_records(summary: RunSummary) -> RecordedRun:
@@ -94,27 +90,3 @@ def settings(run: RecordedRun) -> dict[str, Any]:
     for fields in (system, *sections):
         found.update({name.replace("_", " "): value for name, value in fields.items()})
     return {name: value for name, value in found.items() if value is not None}
-
-
-def _log_in(path: Path) -> Path:
-    if is_regular(path):
-        return path
-    found = [inside for inside in children(path) if inside.match(RESULT_FILES) and is_regular(inside)]
-    if len(found) != 1:
-        raise InputError(
-            f"{path}: expected a result file, or a folder with one {RESULT_FILES}, not {len(found)} of them"
-        )
-    return found[0]
-
-
-def config_beside(log: Path) -> dict[str, Any]:
-    """Return the configuration of the run that wrote ``log``; empty without one."""
-    path = log.with_name(CONFIG_FILE)
-    if not is_regular(path):
-        return {}
-    try:
-        config = json.loads(read_regular(path, MOST_CONFIG_BYTES))
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not a run's configuration ({error}); mend it or move it away") from error
-    number = config.get("result_number") if isinstance(config, dict) else None
-    return config if isinstance(number, int) and log.name == result_name(number) else {}

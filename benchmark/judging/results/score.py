@@ -12,9 +12,9 @@ from typing import TypeVar
 
 from benchmark.config.accelerators import ACCELERATORS, Accelerator, accelerator_named
 from benchmark.judging.results.judged import Judged
-from benchmark.judging.results.recorded_run import config_beside
 from benchmark.judging.results.run_summary import RunSummary
 from benchmark.judging.results.subjects import ResultSet
+from benchmark.run_record.log_in_folder import config_beside
 from foundation.file_formats.json_files import DAMAGED
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmark.judging.results.recorded_run import MOST_CONFIG_BYTES, RecordedRun, settings
+from benchmark.judging.results.recorded_run import RecordedRun, settings
 from benchmark.judging.review.findings import Finding
 from benchmark.judging.review.verdict import SubjectReview, review
 from benchmark.judging.submission.package_documents import Contents, write_documents
@@ -36,6 +36,7 @@ from benchmark.judging.submission.published_files import (
 )
 from benchmark.run_record.file_names import CONFIG_FILE, EVIDENCE_FILE, MANIFESTS_FOLDER, result_name
 from benchmark.run_record.input_manifests import MOST_MANIFEST_BYTES, copied_manifests
+from benchmark.run_record.log_in_folder import MOST_CONFIG_BYTES
 from foundation.errors import InputError
 from foundation.git import REPOSITORY, commit_of, tracked_files
 from foundation.outputs.publish import published_folder
