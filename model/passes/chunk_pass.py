@@ -1,4 +1,9 @@
-"""Forward and backward passes through a part of the model: consecutive blocks, with the ends that belong to it."""
+"""Forward and backward passes through a model chunk: consecutive blocks, with the ends that belong to them.
+
+The parameters of a chunk travel in groups (whole_parameter.py). In the first forward pass of a step the values of a
+group arrive while the blocks before it compute; in the last backward pass its gradients are summed while the blocks
+before it compute theirs.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,8 +16,9 @@ from model.architectures import architecture_of
 from model.decoder_sizes import DecoderSizes, Recompute
 from model.passes.block_pass import BlockPass, ForwardWatch, KeptBlock
 from model.passes.end_passes import EmbeddingPass, OutputPass, sequence_first
+from model.passes.parameter_group import GroupedLayer, grouped
 from model.passes.tensor_group import Passing, Pending, TensorGroup
-from model.passes.whole_parameter import ChunkParameters, WholeParameter
+from model.passes.whole_parameter import WholeParameter
 
 
 @dataclass(frozen=True)
@@ -36,41 +42,42 @@ class MicroBatch:
 
 @dataclass(slots=True)
 class KeptChunk:
-    """Values that the backward pass through a part starts from."""
+    """Values that the backward pass through a chunk starts from."""
 
     blocks: list[KeptBlock]
     batch: MicroBatch | None
     output_gradient_tH: Tensor | None
-    """Gradient of the last block's output, if the part has the model's output."""
+    """Gradient of the last block's output, if the chunk has the model's output."""
 
 
 class ChunkPass:
-    """Passes through one part of the model."""
+    """Passes through one chunk of the model."""
 
     def __init__(
         self,
         state: Mapping[str, DTensor],
-        config: DecoderSizes,
+        sizes: DecoderSizes,
         group: TensorGroup,
         *,
         bf16: bool,
         batch: int,
         recompute: Recompute,
+        least_weights: int | None = None,
     ) -> None:
-        """``state``: the part's parameters by their names in the model's plain page; ``group``: the tensor-parallel
-        ranks; ``batch``: samples of a micro-batch."""
+        """``state``: the chunk's parameters by their names in the model's plain page; ``group``: the tensor-parallel
+        ranks; ``batch``: samples of a micro-batch; ``least_weights``: of a group of parameters, None for one group."""
         self._group = group
         dtype = torch.bfloat16 if bf16 else torch.float32
-        parameters = {name: WholeParameter(one, dtype) for name, one in state.items()}
-        architecture = architecture_of(config)
+        parameters = {name: WholeParameter(parameter, dtype) for name, parameter in state.items()}
+        architecture = architecture_of(sizes)
         by_block: dict[str, dict[str, WholeParameter]] = {}
         for name, parameter in parameters.items():
             if name.startswith(architecture.layers):
                 layer, inner = name.removeprefix(architecture.layers).split(".", 1)
                 by_block.setdefault(layer, {})[inner] = parameter
         self.blocks = [
-            BlockPass(architecture.block(own, self._group, config, batch), self._group, recompute)
-            for own in by_block.values()
+            BlockPass(architecture.block(of_block, self._group, sizes, batch), self._group, recompute)
+            for of_block in by_block.values()
         ]
         self._embedding: EmbeddingPass | None = None
         if all(name in parameters for name in architecture.input_names):
@@ -80,13 +87,24 @@ class ChunkPass:
         if all(name in parameters for name in architecture.output_names):
             norm = architecture.norm(parameters, architecture.final_norm)
             self._output = OutputPass(norm, parameters[architecture.output], self._group)
-        self.parameters = ChunkParameters(list(parameters.values()))
-        self._arriving = False
+        layers = [
+            GroupedLayer(list(of_block.values()), block.refresh)
+            for of_block, block in zip(by_block.values(), self.blocks, strict=True)
+        ]
+        of_embedding = () if self._embedding is None else architecture.input_names
+        if self._output is not None:
+            of_output = [parameters[name] for name in architecture.output_names if name not in of_embedding]
+            layers.append(GroupedLayer(of_output, self._output.refresh))
+        # The embedding computes too little to hide a message behind it.
+        layers[0].parameters[:0] = [parameters[name] for name in of_embedding]
+        self._groups_of_layers = grouped(layers, least_weights)
+        """The groups of the blocks and, behind them, of the output."""
+        self.groups = list(dict.fromkeys(self._groups_of_layers))
+        """The groups of the chunk's parameters, in the order of the forward pass."""
 
     def begin_gather(self) -> None:
-        """Begin to collect the values of all parameters, which the next forward pass waits for. Collective."""
-        self.parameters.begin_gather()
-        self._arriving = True
+        """Begin to collect the values of all parameters, for which the next forward pass waits. Collective."""
+        self.groups[0].begin_gather()
 
     def forward(self, x: Tensor | None, batch: MicroBatch | None) -> Passing[Tensor]:
         """Without a backward pass: from tokens, or the hidden state ``x`` [t, H], to the hidden state, or the losses
@@ -100,8 +118,11 @@ class ChunkPass:
     def forward_to_train(
         self, x: Tensor | None, batch: MicroBatch | None, weight_of_loss: float
     ) -> Passing[tuple[Tensor, KeptChunk]]:
-        """The same, and what the backward pass needs: of ``weight_of_loss`` times the mean of the losses that count,
-        which is what is returned in the place of losses, a scalar."""
+        """Return the hidden state, and the values that the backward pass needs.
+
+        A chunk with the model's output returns a scalar instead of losses: ``weight_of_loss`` times the mean of the
+        losses that count. The backward pass is that of this scalar.
+        """
         hidden, blocks = yield from self._blocks_forward(x, batch, keep=True)
         kept = KeptChunk(blocks, batch, None)
         if self._output is None:
@@ -115,15 +136,13 @@ class ChunkPass:
         return (losses_T * weights_T).sum(), kept
 
     def backward(
-        self,
-        kept: KeptChunk,
-        gradient_tH: Tensor | None,
-        hand_on: Callable[[Tensor], None],
+        self, kept: KeptChunk, gradient_tH: Tensor | None, hand_on: Callable[[Tensor], None], *, last: bool = False
     ) -> Passing[None]:
         """Add to the parameters' gradients.
 
-        ``gradient_tH``: of the part's output, None where that is the loss. ``hand_on`` is given the gradient of the
-        part's input while a weight gradient is still to be computed.
+        ``gradient_tH``: of the chunk's output, None where that is the loss. ``hand_on`` is given the gradient of the
+        chunk's input while a weight gradient is still to be computed. ``last``: of a step; the sum of a group's
+        gradients over all ranks begins as soon as they are complete.
         """
         gradient = kept.output_gradient_tH if gradient_tH is None else gradient_tH
         assert gradient is not None
@@ -136,38 +155,38 @@ class ChunkPass:
         handed = [(gradient, self._group.gather(gradient))]
         """The gradient of the next block's output; in a list, so that the block frees it after its last use."""
         del gradient, gradient_tH
+        group = self.groups[-1]
         for number in range(len(self.blocks) - 1, -1, -1):
+            if last and self._groups_of_layers[number] is not group:
+                group.begin_reduce()
+            group = self._groups_of_layers[number]
             to_next = send if number == 0 and self._embedding is None else self._group.gather
             block_pass = self.blocks[number].backward(kept.blocks.pop(), *handed.pop(), to_next)
             handed.append((yield from block_pass))
         if self._embedding is not None:
             assert kept.batch is not None
             yield from self._embedding.backward(kept.batch.tokens, *handed.pop())
+        if last:
+            group.begin_reduce()
 
     def _blocks_forward(
         self, x: Tensor | None, batch: MicroBatch | None, *, keep: bool
     ) -> Passing[tuple[Tensor, list[KeptBlock]]]:
-        if self._arriving:
-            self._end_gather()
+        self.groups[0].end_gather()
         if self._embedding is not None:
             assert batch is not None
             x = yield from self._embedding.forward(batch.tokens)
         assert x is not None
         kept_blocks = []
-        for block in self.blocks:
+        for block, group in zip(self.blocks, self._groups_of_layers, strict=False):
+            group.end_gather()
             x, kept = yield from block.forward(x, keep=keep)
             if kept is not None:
                 kept_blocks.append(kept)
+        self.groups[-1].end_gather()
         return x, kept_blocks
 
-    def _end_gather(self) -> None:
-        self.parameters.end_gather()
-        for one in (*self.blocks, self._output):
-            if one is not None:
-                one.refresh()
-        self._arriving = False
-
     def watch(self, watch: ForwardWatch) -> None:
-        """Tell ``watch`` of the forward passes of all blocks."""
+        """Have ``watch`` observe the forward passes of all blocks."""
         for block in self.blocks:
             block.watch = watch

@@ -156,9 +156,10 @@ class OutputPass:
         normed_TH = yield from needed(self._group.gather(normed_tH))
         gradient_TH, losses = torch.empty_like(normed_TH), []
         products = self._tiles(len(labels_T), LARGEST_PRODUCT, normed_TH.dtype)
+        room = normed_TH.new_empty(products[0].stop, self._table.value.shape[0])
         for product in products:
             inputs, labels, weights = normed_TH[product], labels_T[product], weights_T[product]
-            logits = normed_TH.new_empty(len(labels), self._table.value.shape[0])
+            logits = room[: len(labels)]
             for tile in self._tiles(len(labels), LARGEST_TILE, torch.float32):
                 tile_losses, softmax = self._tile_losses(inputs[tile], labels[tile], out=logits[tile])
                 softmax_gradient(softmax, weights[tile])

@@ -142,9 +142,9 @@ def main() -> None:
         state = empty_state(config.benchmark, config.system, config.precision, world, progress)
         for tensor in state.weights().values():
             _fill(tensor.to_local() if isinstance(tensor, DTensor) else tensor, matrix=tensor.dim() > 1)
-        for part in state.pipeline._parts:
-            for one in part.parameters._parameters:  # other ranks' shards, which never arrive
-                _fill(one.value, matrix=one.value.dim() > 1)
+        for group in state.pipeline._groups:
+            for parameter in group._parameters:  # other ranks' shards, which never arrive
+                _fill(parameter.value, matrix=parameter.value.dim() > 1)
         rows = model.seq_length // system.tensor_parallel * system.micro_batch_size
         hidden = torch.randn(rows, model.hidden_size, device=world.device).bfloat16()
         for way in (state.pipeline._exchange._on, state.pipeline._exchange._back):

@@ -26,6 +26,7 @@ from benchmark.training.engine.pipeline_order import (
 )
 from model.cpu_bf16 import Bf16ByFp32, cpu_has_bf16
 from model.decoder_sizes import DecoderSizes
+from model.passes import parameter_group
 from model.passes.block_pass import ForwardWatch
 from model.passes.chunk_pass import ChunkPass, KeptChunk, MicroBatch
 from model.passes.end_passes import sequence_first
@@ -68,9 +69,16 @@ class Pipeline:
                 bf16=bf16,
                 batch=system.micro_batch_size,
                 recompute=system.recompute,
+                # In a pipeline a chunk's messages travel beside the passes of other chunks and ranks; several of them
+                # would hold up its last backward pass, for whose gradients other ranks wait.
+                least_weights=parameter_group.LEAST_WEIGHTS if mesh.size() == 1 else None,
             )
             for parameters in chunks
         ]
+        self._groups = [group for part in self._parts for group in part.groups]
+        """All groups of parameters, in the order in which a step needs them first."""
+        for earlier, later in itertools.pairwise(self._groups):
+            earlier.following = later
         rows = model.seq_length // system.tensor_parallel * system.micro_batch_size
         dtype = torch.bfloat16 if bf16 else torch.float32
         room = partial(torch.empty, dtype=dtype, device=world.device)
@@ -106,9 +114,8 @@ class Pipeline:
 
         def backward(turn: ScheduledPass, gradient: Arriving) -> Passing[None]:
             part = self._parts[turn.chunk]
-            yield from part.backward(kept.pop(turn), gradient.wait(), self._exchange.send_back)
-            if turn.micro_batch == number - 1:
-                part.parameters.begin_reduce()
+            last = turn.micro_batch == number - 1
+            yield from part.backward(kept.pop(turn), gradient.wait(), self._exchange.send_back, last=last)
 
         self._run(training_slots(self._shape, number), forward, backward, self._exchange)
         self._end_reduce()
@@ -162,7 +169,6 @@ class Pipeline:
                 exchange.begin(slot, following)
                 passes = []
                 if slot.forward is not None:
-                    self._gather_next(slot.forward)
                     passes.append(forward(slot.forward, x))
                 if slot.backward is not None and backward is not None:
                     passes.append(backward(slot.backward, gradient))
@@ -174,15 +180,10 @@ class Pipeline:
                 arriving.wait()
 
     def _end_reduce(self) -> None:
-        for part in self._parts:
-            part.parameters.begin_reduce_replicas()
-        for part in self._parts:
-            part.parameters.end_reduce()
-
-    def _gather_next(self, turn: ScheduledPass) -> None:
-        """A chunk's first forward pass of a step begins: the next one's values are to be there when it comes."""
-        if turn.micro_batch == 0 and turn.chunk + 1 < len(self._parts):
-            self._parts[turn.chunk + 1].begin_gather()
+        for group in reversed(self._groups):
+            group.begin_reduce_replicas()
+        for group in reversed(self._groups):
+            group.end_reduce()
 
     def _needed_of(self, turn: ScheduledPass, batch: Callable[[], MicroBatch]) -> MicroBatch | None:
         """Return a micro-batch on the device, for a chunk with an end of the model; None for others."""

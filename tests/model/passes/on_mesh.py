@@ -13,7 +13,8 @@ from torch.distributed.tensor.debug import _clear_sharding_prop_cache
 from benchmark.training.engine.distributed import build_mesh
 from model.architectures import ARCHITECTURES, Architecture
 from model.gpt3_config import GPT3Config
-from model.passes.whole_parameter import ChunkParameters, WholeParameter
+from model.passes.parameter_group import ParameterGroup
+from model.passes.whole_parameter import WholeParameter
 from model.sharding import AXES, placements
 from tests.benchmark.runs import system_of
 
@@ -60,19 +61,19 @@ def whole_parameters(parameters: Mapping[str, DTensor], dtype: torch.dtype) -> d
 
 def gather(parameters: Iterable[WholeParameter]) -> None:
     """Values of all shards."""
-    together = ChunkParameters(list(parameters))
+    together = ParameterGroup(list(parameters))
     together.begin_gather()
     together.end_gather()
 
 
 def sum_over_ranks(parameters: Iterable[WholeParameter]) -> None:
     """The gradients of what tensor-parallel ranks have whole."""
-    ChunkParameters(list(parameters)).begin_reduce()
+    ParameterGroup(list(parameters)).begin_reduce()
 
 
 def reduce(parameters: Iterable[WholeParameter]) -> None:
     """The gradients over all ranks; they become those of the DTensors."""
-    together = ChunkParameters(list(parameters))
+    together = ParameterGroup(list(parameters))
     together.begin_reduce()
     together.begin_reduce_replicas()
     together.end_reduce()

@@ -21,7 +21,7 @@ from benchmark.planning.dry_run.rank_report import (
 from benchmark.planning.dry_run.tracker import Message, OperatorCounts, Tracker
 from benchmark.planning.fake_device.fake_world import fake_world
 from benchmark.planning.fake_device.operator_costs import MatmulShape
-from model.passes.whole_parameter import gather_all, scatter_all, sum_all
+from model.passes.parameter_group import gather_all, scatter_all, sum_all
 from tests.benchmark.tiny import in_processes
 
 

@@ -17,7 +17,8 @@ from unittest import mock
 import torch.distributed as dist
 from torch import Tensor
 
-from model.passes import tensor_group, whole_parameter
+from model.passes import parameter_group, tensor_group
+from model.passes.whole_parameter import Pair
 
 COMPUTE, HOST, COPIES = "compute", "host", "copies"
 
@@ -76,7 +77,7 @@ class Recorder:
     def _single(self, kind: str, out: Tensor, own: Tensor, *, group: Any, async_op: bool) -> Begun:
         return self._collective(kind, group, out, own)
 
-    def _of_pairs(self, kind: str, pairs: Sequence[whole_parameter.Pair], group: Any) -> Begun:
+    def _of_pairs(self, kind: str, pairs: Sequence[Pair], group: Any) -> Begun:
         return self._collective(kind, group, *itertools.chain(*pairs))
 
     def _copied_gather(self, part: Tensor, group: Any) -> tuple[Tensor, Begun]:
@@ -111,9 +112,9 @@ class Recorder:
                 (tensor_group, "all_gather_single", partial(self._single, "all-gather")),
                 (tensor_group, "reduce_scatter_single", partial(self._single, "reduce-scatter")),
                 (tensor_group, "copied_gather", self._copied_gather),
-                (whole_parameter, "gather_all", partial(self._of_pairs, "all-gather")),
-                (whole_parameter, "scatter_all", partial(self._of_pairs, "reduce-scatter")),
-                (whole_parameter, "sum_all", lambda tensors, group: self._collective("all-reduce", group, *tensors)),
+                (parameter_group, "gather_all", partial(self._of_pairs, "all-gather")),
+                (parameter_group, "scatter_all", partial(self._of_pairs, "reduce-scatter")),
+                (parameter_group, "sum_all", lambda tensors, group: self._collective("all-reduce", group, *tensors)),
                 (dist, "all_reduce", self._all_reduce),
                 (dist, "batch_isend_irecv", self._exchange),
             ):

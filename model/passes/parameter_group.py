@@ -1,0 +1,144 @@
+"""Parameters that travel together: one message gathers their values, and one sums their gradients, once a step.
+
+Groups are used one after the other. In the first forward pass of a step the values of a group travel while the group
+before it computes. In the last backward pass its gradients travel while the group before it computes theirs. So the
+values and the gradients of the first group alone travel with no computation beside them.
+"""
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed import distributed_c10d
+
+from model.passes.tensor_group import all_gather_single, reduce_scatter_single
+from model.passes.waits import data_parallel_collective, tensor_parallel_collective
+from model.passes.whole_parameter import Pair, WholeParameter
+
+LEAST_WEIGHTS = 1 << 26
+"""Weights from which a group is large enough for its messages to run at full speed: values of 128 MiB in BF16."""
+
+
+class ParameterGroup:
+    """Parameters whose values are gathered, and whose gradients are reduced, in one message each a step (ZeRO 1).
+
+    A message of many tensors is one kernel of NCCL: with one hardware queue, which tensor parallelism asks for
+    (benchmark/config/runtime_variables.py), a second kernel would hold up every computation handed over after it until
+    the first has ended. So the values of the next group are not sent before those of this one have arrived.
+    """
+
+    def __init__(self, parameters: Sequence[WholeParameter], refreshes: Sequence[Callable[[], None]] = ()) -> None:
+        """``refreshes``: called when the values have arrived."""
+        self._parameters, self._refreshes = list(parameters), refreshes
+        mesh = self._parameters[0].parameter.device_mesh
+        self._replica_group, self._tensor_group, self._shard_group = (
+            group if group.size() > 1 else None for group in mesh.get_all_groups()
+        )
+        self._work: Any = None
+        self._arriving = False
+        self.following: ParameterGroup | None = None
+        """The group whose values are needed next in a step."""
+
+    def begin_gather(self) -> None:
+        """Begin to collect the values of all shards. Collective, as are the following."""
+        pairs = [pair for parameter in self._parameters if (pair := parameter.put_own_rows()) is not None]
+        self._work = gather_all(pairs, self._shard_group) if self._shard_group is not None and pairs else None
+        self._arriving = True
+
+    def end_gather(self) -> None:
+        """Wait for the values, which may be read from here on, and begin the gather of the following group. Nothing
+        happens if the values have arrived already."""
+        if not self._arriving:
+            return
+        self._wait()
+        for refresh in self._refreshes:
+            refresh()
+        self._arriving = False
+        if self.following is not None:
+            self.following.begin_gather()
+
+    def begin_reduce(self) -> None:
+        """Begin to sum the gradients of all ranks; nothing may be added any more."""
+        if self._tensor_group is not None:
+            terms = [sums for parameter in self._parameters if (sums := parameter.terms()) is not None]
+            if terms:
+                tensor_parallel_collective(sum_all(terms, self._tensor_group))
+        pairs = [pair for parameter in self._parameters if (pair := parameter.to_scatter()) is not None]
+        if self._shard_group is not None:
+            self._work = scatter_all(pairs, self._shard_group)
+
+    def begin_reduce_replicas(self) -> None:
+        """After :meth:`begin_reduce` of all groups: go on with the sum over replicas."""
+        self._wait()
+        if self._replica_group is not None:
+            self._work = sum_all([parameter.shard_sum() for parameter in self._parameters], self._replica_group)
+
+    def end_reduce(self) -> None:
+        """Wait for the sums, which become the gradients of the parameters."""
+        self._wait()
+        for parameter in self._parameters:
+            parameter.publish_gradient()
+
+    def _wait(self) -> None:
+        if self._work is not None:
+            data_parallel_collective(self._work)
+            self._work = None
+
+
+@dataclass(frozen=True)
+class GroupedLayer:
+    """Parameters that are used together, and the function to call when their values have arrived."""
+
+    parameters: list[WholeParameter]
+    refresh: Callable[[], None]
+
+
+def grouped(layers: Sequence[GroupedLayer], least_weights: int | None) -> list[ParameterGroup]:
+    """Return the group of each layer. ``layers``: in the order of the forward pass.
+
+    A group has consecutive layers until they hold ``least_weights``; None: all layers are one group. Fewer weights at
+    the end join the group before them.
+    """
+    starts, weights = [0], 0
+    for number, layer in enumerate(layers):
+        if least_weights is not None and weights >= least_weights:
+            starts.append(number)
+            weights = 0
+        weights += sum(parameter.value.numel() for parameter in layer.parameters)
+    if least_weights is not None and weights < least_weights and len(starts) > 1:
+        starts.pop()
+    groups: list[ParameterGroup] = []
+    for first, end in itertools.pairwise([*starts, len(layers)]):
+        members = layers[first:end]
+        parameters = [parameter for layer in members for parameter in layer.parameters]
+        groups += [ParameterGroup(parameters, [layer.refresh for layer in members])] * len(members)
+    for group, following in itertools.pairwise(dict.fromkeys(groups)):
+        group.following = following
+    return groups
+
+
+def gather_all(pairs: Sequence[Pair], group: dist.ProcessGroup) -> Any:
+    """Begin an all-gather of each pair, in one message; to be waited for."""
+    with distributed_c10d._coalescing_manager(group=group, async_ops=True) as begun:
+        for output, own in pairs:
+            all_gather_single(output, own, group=group)
+    return begun
+
+
+def scatter_all(pairs: Sequence[Pair], group: dist.ProcessGroup) -> Any:
+    """Begin a reduce-scatter of each pair, in one message; to be waited for."""
+    with distributed_c10d._coalescing_manager(group=group, async_ops=True) as begun:
+        for output, terms in pairs:
+            reduce_scatter_single(output, terms, group=group)
+    return begun
+
+
+def sum_all(tensors: Sequence[Tensor], group: dist.ProcessGroup) -> Any:
+    """Begin to sum each tensor over the group, in place, in one message; to be waited for."""
+    with distributed_c10d._coalescing_manager(group=group, async_ops=True) as begun:
+        for tensor in tensors:
+            dist.all_reduce(tensor, group=group)
+    return begun
