@@ -205,6 +205,11 @@ class RunSummary:
         return self.status == "aborted" and self.reached is None
 
     @property
+    def breaks_off(self) -> bool:
+        """Return whether the log ends within the run, as that of a killed job: it has no run_stop."""
+        return bool(self.log.all("run_start")) and not self.log.all("run_stop")
+
+    @property
     def trained_tokens(self) -> float | None:
         """Return the tokens since the start at the last evaluation; without one, those in train_samples, where logs
         have them in tokens: elsewhere it may be the size of the dataset."""

@@ -191,7 +191,7 @@ def excused(
         names = [str(path) for path in results.files]
         failing = [check for check in checks if check.tool == COMPLIANCE.name and check.subject in names]
         failing = [check for check in failing if not check.passed]
-        aborted = {str(run.log.path) for run in results.runs if run.was_aborted}
+        aborted = {str(run.log.path) for run in results.runs if run.was_aborted or run.breaks_off}
         if len(names) == results.judged.runs and len(failing) == 1 and failing[0].subject in aborted:
             allowed = f"this run does not comply, which is allowed to {results.judged.one_of}"
             reasons[COMPLIANCE.name, failing[0].subject] = f"{Path(failing[0].subject).name}: {allowed}"

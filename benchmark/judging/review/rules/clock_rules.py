@@ -8,6 +8,7 @@ import itertools
 import time
 from collections.abc import Iterator
 
+from benchmark.judging.results.run_summary import TimedBlock
 from benchmark.judging.review.findings import Deviation, Run, at
 from benchmark.run_record.events.mllog import LogEvent
 
@@ -54,16 +55,33 @@ def order(run: Run) -> Iterator[Deviation]:
 def backwards(run: Run) -> Iterator[Deviation]:
     """Check that time never runs backwards between run_start and run_stop; a restart may be on a node with another
     clock."""
+    for previous, event in steps_back(run):
+        gone = _seconds(previous.time_ms - event.time_ms)
+        observed = f"{event.key} is {gone} earlier than {previous.key} in line {previous.line}"
+        yield at(run, event, observed, "times that do not go backwards")
+
+
+def steps_back(run: Run) -> Iterator[tuple[LogEvent, LogEvent]]:
+    """Yield each record of the run whose time is before that of the record in front of it, which comes first."""
     start, stop = run.log.first("run_start"), run.log.first("run_stop")
     previous: LogEvent | None = None
     for event in run.log.events:
         if start is None or event.line < start.line or (stop is not None and event.line > stop.line):
             continue
         if previous is not None and previous.time_ms - event.time_ms > BACKWARDS_MS and event.key != "cache_clear":
-            gone = _seconds(previous.time_ms - event.time_ms)
-            observed = f"{event.key} is {gone} earlier than {previous.key} in line {previous.line}"
-            yield at(run, event, observed, "times that do not go backwards")
+            yield previous, event
         previous = event
+
+
+def steady_blocks(run: Run) -> list[TimedBlock]:
+    """Return the blocks in which the clock was not set back; the lengths of others say nothing."""
+    lines = [event.line for _, event in steps_back(run)]
+    ends = [0, *(block.line for block in run.blocks)]
+    return [
+        block
+        for start, block in zip(ends, run.blocks, strict=False)
+        if not any(start < line <= block.line for line in lines)
+    ]
 
 
 def init_time(run: Run) -> Iterator[Deviation]:

@@ -51,9 +51,14 @@ def values(run: Run) -> Iterator[Deviation]:
 
 
 def meets_target(run: Run) -> Iterator[Deviation]:
-    """Check that a run not marked as aborted meets the target; set_rules.py judges aborted runs."""
+    """Check that a run meets the target; set_rules.py judges runs that were aborted or killed."""
     judged, last = run.rules, run.log.last("eval_accuracy")
-    if last is None or run.status == "aborted" or (run.reached is not None and run.judged is not None):
+    if (
+        last is None
+        or run.status == "aborted"
+        or run.breaks_off
+        or (run.reached is not None and run.judged is not None)
+    ):
         return
     logged = [evaluation.log_perplexity for evaluation in run.evaluations if evaluation.log_perplexity is not None]
     if not any(judged.score.floor < value <= judged.target for value in logged):

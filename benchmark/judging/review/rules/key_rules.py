@@ -20,6 +20,8 @@ AT_LEAST_ONE = (
 )  # fmt: skip
 UNFINISHED = ("eval_accuracy", "block_stop")
 """Keys that the log of an aborted run need not have."""
+AT_THE_END = (*UNFINISHED, "run_stop", "train_samples")
+"""Keys that the log of a killed run need not have; set_rules.py counts it as failed."""
 MOST_SHOWN = 60
 """Largest number of characters shown of a value."""
 MANY = 5
@@ -88,8 +90,9 @@ def present(run: Run) -> Iterator[Deviation]:
     if not log.events:
         return  # said by readable
     last, init_stop = log.events[-1].line, log.first("init_stop")
+    optional = AT_THE_END if run.breaks_off else UNFINISHED if run.was_aborted else ()
     for names in (*((key,) for key in (*run.rules.configuration, *EVENTS_ONCE)), *AT_LEAST_ONE):
-        if not any(map(log.all, names)) and not (run.was_aborted and names[0] in UNFINISHED):
+        if not any(map(log.all, names)) and names[0] not in optional:
             early = init_stop is not None and names[0] in (*run.rules.configuration, *EARLY)
             line, words = init_stop.line if early and init_stop else last, " or ".join(names)
             yield Deviation(log.path, line, f"no {words}", f"one {words}")

@@ -60,7 +60,8 @@ def failed(results: ResultSet) -> Iterator[Deviation]:
         early = f" at {judged.count(tokens)} {judged.unit}, before the {judged.count(met)} of another run"
         early = early if tokens < met else ""
         stop = run.log.last("run_stop") or (run.log.events[-1] if run.log.events else None)
-        observed = f"did not converge{early}" if legal else f"did not converge, one of {len(lost)}"
+        ended = "ends without run_stop" if run.breaks_off else "did not converge"
+        observed = f"{ended}{early}" if legal else f"{ended}, one of {len(lost)}"
         yield at(run, stop, observed, f"at most {judged.one_of}", "one" if legal else "")
 
 

@@ -12,6 +12,7 @@ from benchmark.judging.results.run_summary import STEP_TIMING, VALIDATION_TIMING
 from benchmark.judging.results.score import score
 from benchmark.judging.results.subjects import ResultSet
 from benchmark.judging.review.findings import Deviation, Run, at
+from benchmark.judging.review.rules.clock_rules import steady_blocks
 
 FEWEST = 5
 """Least number of blocks that have a usual length."""
@@ -35,7 +36,7 @@ SLOW_BLOCK = 2.0
 def usual_block(run: Run) -> TimedBlock | None:
     """Return the block a quarter from the fastest, which stays usual even if half of the blocks were disturbed; None
     with few blocks."""
-    blocks = sorted((block for block in run.blocks if block.seconds > 0), key=lambda block: block.seconds)
+    blocks = sorted((block for block in steady_blocks(run) if block.seconds > 0), key=lambda block: block.seconds)
     return blocks[len(blocks) // 4] if len(blocks) >= FEWEST else None
 
 
@@ -69,7 +70,7 @@ def peak(results: ResultSet) -> Iterator[Deviation]:
         of = f"of the BF16 peak of {scored.accelerators:,} devices"
         bits = limits.narrowest_bits
         expected = f"at most {narrow:.0%}: the peak of {bits}-bit numbers, the fastest they can train in"
-        over = [block for block in run.blocks if block.tokens > narrow * most * max(block.seconds, 1e-3)]
+        over = [block for block in steady_blocks(run) if block.tokens > narrow * most * max(block.seconds, 1e-3)]
         if usual > narrow * most:
             yield at(run, stop, f"{usual / most:.0%} {of}", expected)
         elif over and not over[0].restarted:
@@ -85,7 +86,7 @@ def fast_block(run: Run) -> Iterator[Deviation]:
     """Check for a block so fast that something was left out of it, or cut out of the log."""
     usual = usual_block(run)
     seconds = 0 if usual is None else usual.seconds
-    fast = [block for block in run.blocks if block.seconds < FAST_BLOCK * seconds]
+    fast = [block for block in steady_blocks(run) if block.seconds < FAST_BLOCK * seconds]
     if fast and seconds >= SHORTEST_BLOCK_S:
         more = "" if len(fast) == 1 else f" and {len(fast) - 1} more"
         observed = f"{fast[0].seconds:,.1f} s since the evaluation before{more}"
@@ -95,7 +96,7 @@ def fast_block(run: Run) -> Iterator[Deviation]:
 def steps_and_blocks(run: Run) -> Iterator[Deviation]:
     """Check statistics of steps, if a log has them: each step takes time, none is left out, and they fit into the
     blocks."""
-    timed = [block for block in run.blocks if block.steps]
+    timed = [block for block in steady_blocks(run) if block.steps]
     size, length = run.global_batch_size, run.sequence_length
     if len(timed) < FEWEST or not size or not length:
         return

@@ -87,6 +87,16 @@ def _aborted_in_block(log: Log) -> None:
             record["value"] = tokens
 
 
+def _killed(log: Log) -> None:
+    """End the log in the middle of a block, as that of a killed job."""
+    log.records = log.records[: log.place("eval_accuracy", len(log.values) // 2) + 1]
+
+
+def _clock_set_back(log: Log) -> None:
+    """Set the clock back by more than a block, within a block."""
+    log.shift(log.place("block_start", 8) + 1, -3 * (log.time("eval_accuracy", 4) - log.time("eval_accuracy", 3)))
+
+
 def _aborted_before_any(log: Log) -> None:
     abort(log, 0)
     log.without("eval_start", "eval_stop", "eval_accuracy", "block_stop")
@@ -263,6 +273,8 @@ TRIALS: tuple[tuple[str, tuple[str, ...], Change], ...] = (
     ("second run aborted in the middle of a block", (), run(1, lambda log: abort(log, 7, whole_block=False))),
     ("second run aborted in a block, all of its tokens counted", ("steps",), run(1, _aborted_in_block)),
     ("first run aborted before its first evaluation", (), run(0, _aborted_before_any)),
+    ("second run killed, without run_stop", (), run(1, _killed)),
+    ("the clock set back by three blocks", (), run(1, _clock_set_back)),
     ("one run that did not converge within its longest time", (), run(1, _never_converged)),
     ("checkpoints written every fourth block, a few seconds each", (), each(_checkpoints)),
     ("evaluations half as long again", ("steps", "made"), each(_slow_evaluations)),
