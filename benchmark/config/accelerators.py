@@ -1,11 +1,13 @@
-"""Accelerators: data only. Peaks are dense BF16; results in FP8 or int8 are compared with the same peak, so that one
-hundred per cent is not a limit for them (docs/facts/peers.md 1.0).
+"""Accelerators: data only. Results are compared with the dense BF16 peak, so that those in formats of fewer bits may be
+above one hundred per cent (docs/facts/peers.md 1.0).
 """
 
 import re
 from dataclasses import dataclass
 
 from foundation.errors import InputError
+
+BF16_BITS = 16
 
 
 @dataclass(frozen=True)
@@ -18,29 +20,44 @@ class Accelerator:
     """Dense BF16, without sparsity."""
     source: str
     """The document that gives the peak. "From memory": nobody looked it up in a document of the maker's."""
+    four_bit_tflops: float | None = None
+    """Dense peak in numbers of 4 bits; None: four times the BF16 peak."""
     memory_gb: float | None = None
     """Memory of one device in 10^9 bytes, as it is sold; None where no system of ours has it. Drivers show a little
     more or less, and need some for themselves."""
 
+    def fastest_tflops(self, bits: int) -> float:
+        """Return the dense peak in numbers of at least so many bits: half as many bits are twice as fast."""
+        if bits <= 4 and self.four_bit_tflops is not None:
+            return self.four_bit_tflops
+        return self.peak_tflops * BF16_BITS / bits
+
 
 ACCELERATORS = {
+    "GB300": Accelerator(r"GB300", 2500.0, "NVIDIA GB300 NVL72 data sheet, from memory", 15_000.0, 288),
     "GB200": Accelerator(r"GB200", 2500.0, "NVIDIA GB200 data sheet, from memory"),
-    "B300": Accelerator(r"B300|Blackwell Ultra", 2250.0, "NVIDIA HGX B300 data sheet, from memory", 288),
-    "B200": Accelerator(r"B200|^(?!.*(?:RTX|GB10)).*Blackwell", 2250.0, "docs/facts/peers.md 1.0; from memory", 180),
+    "B300": Accelerator(
+        r"(?<!G)B300|Blackwell Ultra", 2250.0, "NVIDIA HGX B300 data sheet, from memory", 15_000.0, 288
+    ),
+    "B200": Accelerator(
+        r"(?<!G)B200|^(?!.*(?:RTX|GB10)).*Blackwell", 2250.0, "docs/facts/peers.md 1.0; from memory", memory_gb=180
+    ),
     "GH200": Accelerator(r"GH200", 989.4, "NVIDIA GH200 data sheet, from memory"),
-    "H200 NVL": Accelerator(r"H200.*NVL", 835.5, "NVIDIA H200 data sheet, from memory"),
-    "H200": Accelerator(r"H200", 989.4, "docs/facts/peers.md 1.0; ml-engineering", 141),
+    "H200 NVL": Accelerator(r"(?<!G)H200.*NVL", 835.5, "NVIDIA H200 data sheet, from memory"),
+    "H200": Accelerator(r"(?<!G)H200", 989.4, "docs/facts/peers.md 1.0; ml-engineering", memory_gb=141),
     "H100 NVL": Accelerator(r"H100.*NVL", 835.5, "NVIDIA H100 NVL data sheet, from memory"),
     "H100 PCIe": Accelerator(r"H100.*PCI", 756.0, "NVIDIA H100 data sheet, from memory"),
-    "H100 SXM": Accelerator(r"H100", 989.4, "docs/facts/peers.md 1.0; ml-engineering", 80),
-    "A100-80GB": Accelerator(r"A100.*80", 312.0, "docs/facts/peers.md 1.0; ml-engineering", 80),
-    "A100": Accelerator(r"A100", 312.0, "docs/facts/peers.md 1.0; ml-engineering", 40),
+    "H100 SXM": Accelerator(r"H100", 989.4, "docs/facts/peers.md 1.0; ml-engineering", memory_gb=80),
+    "A100-80GB": Accelerator(r"A100.*80", 312.0, "docs/facts/peers.md 1.0; ml-engineering", memory_gb=80),
+    "A100": Accelerator(r"A100", 312.0, "docs/facts/peers.md 1.0; ml-engineering", memory_gb=40),
     "Gaudi 2": Accelerator(r"Gaudi\W*(?:\(R\))?\s*2", 432.0, "docs/facts/peers.md 1.0; from memory"),
     "TPU v5p": Accelerator(r"TPU.?v5p", 459.0, "docs/facts/peers.md 1.0; MaxText's documents"),
     "TPU v5e": Accelerator(r"TPU.?v5e", 197.0, "docs/facts/peers.md 1.0; from memory"),
     "Trillium": Accelerator(r"(?i:trillium)|TPU.?v6e", 918.0, "docs/facts/peers.md 1.0; from memory"),
 }
 """The accelerators by name. Where several patterns match a device's name, the first one counts."""
+ARCHITECTURE = re.compile(r"(?i)\bblackwell(?:[ _-]?ultra)?\b")
+BLACKWELLS = frozenset(("GB300", "GB200", "B300", "B200"))
 PARTITION = re.compile(r"\bMIG\b")
 """Finds devices that are a partition of an accelerator; a partition has a lower peak."""
 
@@ -50,6 +67,18 @@ def accelerator_named(model: str) -> str | None:
     if PARTITION.search(model):
         return None
     return next((name for name, entry in ACCELERATORS.items() if re.search(entry.pattern, model)), None)
+
+
+def models_in(text: str) -> set[str]:
+    """Return the entries that a name can mean, in large or small letters. The name of an architecture, which several
+    models share, counts only where no model is named."""
+    models = _fitting(ARCHITECTURE.sub(" ", text))
+    fitting = models or _fitting(text)
+    return fitting if models or not fitting else fitting | BLACKWELLS
+
+
+def _fitting(text: str) -> set[str]:
+    return {name for name, entry in ACCELERATORS.items() if re.search(entry.pattern, text, re.IGNORECASE)}
 
 
 def accelerator_called(text: str) -> str:

@@ -35,7 +35,7 @@ def test_devices_are_dealt_out() -> None:
     [
         ({"nodes": 0}, "nodes 0: expected at least 1; change --nodes"),
         ({"micro_batch_size": 0}, "change --micro-batch-size"),
-        ({"accelerator": "H1000"}, "accelerator H1000: unknown; there are GB200, B300, B200, GH200"),
+        ({"accelerator": "H1000"}, "accelerator H1000: unknown; there are GB300, GB200, B300, B200, GH200"),
         ({"nodes": 1, "tensor_parallel": 3}, "products that do: 1, 2, 4, 8. Change"),
         ({"collectives": Collectives(copy_engines="all"), "tensor_parallel": 16}, "of one machine alone, and tensor_p"),
         (
@@ -88,7 +88,7 @@ def test_accelerators_by_the_names_of_descriptions_and_of_users() -> None:
     for name in ACCELERATORS:
         assert accelerator_called(name) == accelerator_named(name) == name
     for text in ("H1000", "V100", " ", "100", "H100 MIG 1g.10gb"):
-        with pytest.raises(InputError, match=f"^accelerator {text}: unknown; there are GB200, B300, B200"):
+        with pytest.raises(InputError, match=f"^accelerator {text}: unknown; there are GB300, GB200, B300, B200"):
             accelerator_called(text)
 
 

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmark.config.accelerators import ACCELERATORS
+from benchmark.config.accelerators import models_in
 from benchmark.judging.results.subjects import ResultSet, SubmissionPackage
 from benchmark.judging.review.findings import Deviation, Run, at
 
@@ -130,11 +130,6 @@ def unseen_letters(package: SubmissionPackage) -> Iterator[Deviation]:
 
 def _unseen(letter: str) -> bool:
     return unicodedata.category(letter) in UNSEEN or (letter.isspace() and letter != " ")
-
-
-def models_in(name: str) -> set[str]:
-    """Return the accelerators of the table that a name can mean."""
-    return {model for model, entry in ACCELERATORS.items() if re.search(entry.pattern, name, re.IGNORECASE)}
 
 
 def placeholder(text: str) -> bool:

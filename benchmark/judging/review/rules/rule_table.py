@@ -166,9 +166,8 @@ SET_RULES: tuple[Rule[ResultSet], ...] = (
     ),
     Rule(
         "runs.seeds", "error", "7.10; seeds", set_rules.seeds,
-        cases={"in sequence": "warning"},
+        cases={"in sequence": "note"},
         mend="draw every run's seed anew, and run again",
-        question="Where do the seeds come from? Please point to the code that draws them.",
     ),
     Rule(
         "runs.copy", "error", "6.8, 7.9; each file a run of its own", copy_rules.in_system,

@@ -8,7 +8,8 @@ Sources: docs/facts/mlperf_review.md 6.3, 6.9, 6.11, 7.2, 7.3, 7.8; docs/facts/p
 import statistics
 from collections.abc import Iterator
 
-from benchmark.judging.results.run_summary import STEP_TIMING, VALIDATION_TIMING, TimedBlock
+from benchmark.config.accelerators import ACCELERATORS, accelerator_named
+from benchmark.judging.results.run_summary import MEAN_STEP_TIMING, STEP_TIMING, VALIDATION_TIMING, TimedBlock
 from benchmark.judging.results.score import score
 from benchmark.judging.results.subjects import ResultSet
 from benchmark.judging.review.findings import Deviation, Run, at
@@ -16,16 +17,13 @@ from benchmark.judging.review.rules.clock_rules import steady_blocks
 
 FEWEST = 5
 """Least number of blocks that have a usual length."""
-BF16_BITS = 16
-"""Bits of the format of the peaks. Numbers of half as many bits are multiplied twice as fast, on every accelerator in
-the table."""
 FASTEST_SYSTEM = 4e19
 """Most FLOP/s of a system without a description; the fastest published one, 5,120 GB200, has 1.2e19."""
 FAST_BLOCK = 0.75
 """Least share of the usual block's time; published blocks take at least 0.83 of the median."""
 STEPS_IN_BLOCK = (1.02, 3.0)
 """Seconds of a block's steps over those of the block: above the first number they contradict each other, above the
-second the steps have another unit. Published logs have at most 0.92, since the block includes the evaluation."""
+second the steps have another unit. Published logs of gpt3 have at most 0.92: the block includes the evaluation."""
 NO_TIME = 0.2
 """Share of the median step below which a step took no time; published steps take at least 0.89."""
 SHORTEST_BLOCK_S = 1.0
@@ -50,6 +48,7 @@ def peak(results: ResultSet) -> Iterator[Deviation]:
     """Check blocks against the peak of the described devices, in the fastest format that they can train in. Devices
     with unknown peak are held only to very wide limits."""
     scored = score(results)
+    model = accelerator_named(scored.accelerator or "")
     if results.system is not None and scored.accelerators and scored.accelerator and not scored.peak_tflops:
         words = f"accelerator_model_name {scored.accelerator!r:.60}, whose peak is not known here"
         location = results.system.path, results.system.line("accelerator_model_name")
@@ -58,14 +57,14 @@ def peak(results: ResultSet) -> Iterator[Deviation]:
         usual, stop = usual_tokens_per_s(run), run.log.first("run_stop")
         if usual is None:
             continue
-        if not scored.accelerators or not scored.peak_tflops:
+        if not scored.accelerators or not scored.peak_tflops or model is None:
             if (speed := usual * results.judged.flops_per_token) > FASTEST_SYSTEM:
                 expected = f"at most {FASTEST_SYSTEM:.1e}; the fastest published system has 1.2e19"
                 words = f"{speed:.1e} FLOP/s of a system that is not known here"
                 yield at(run, stop, words, expected, "unknown system")
             continue
         limits = results.judged.limits
-        narrow = BF16_BITS / limits.narrowest_bits
+        narrow = ACCELERATORS[model].fastest_tflops(limits.narrowest_bits) / scored.peak_tflops
         most = scored.accelerators * scored.peak_tflops * 1e12 / results.judged.flops_per_token
         of = f"of the BF16 peak of {scored.accelerators:,} devices"
         bits = limits.narrowest_bits
@@ -98,7 +97,10 @@ def steps_and_blocks(run: Run) -> Iterator[Deviation]:
     blocks."""
     timed = [block for block in steady_blocks(run) if block.steps]
     size, length = run.global_batch_size, run.sequence_length
-    if len(timed) < FEWEST or not size or not length:
+    if not size or not length:
+        return
+    if len(timed) < FEWEST:
+        yield from _mean_steps_and_blocks(run, size * length)
         return
     logged = run.tracked(STEP_TIMING)
     usual = statistics.median(step.value for step in logged)
@@ -116,6 +118,23 @@ def steps_and_blocks(run: Run) -> Iterator[Deviation]:
         low, high = (limit * block.seconds for limit in STEPS_IN_BLOCK)
         if low < seconds < high:
             observed = f"{block.seconds:,.1f} s since the evaluation before, {seconds:,.1f} s of steps by their times"
+            yield at(run, block, observed, "a block a little longer than its steps")
+            return
+
+
+def _mean_steps_and_blocks(run: Run, tokens_per_step: float) -> Iterator[Deviation]:
+    """Check that mean times of steps fit into the blocks, in logs that have no single ones. Over 4,752 published blocks
+    of Llama 3.1 the median mean, times the number of steps, is 0.60 to 1.003 of the block."""
+    means, line = run.tracked(MEAN_STEP_TIMING), 0
+    for block in steady_blocks(run):
+        inside = [step.value for step in means if line < step.line <= block.line]
+        line = block.line
+        seconds = statistics.median(inside) * block.tokens / tokens_per_step if inside else 0.0
+        low, high = (limit * block.seconds for limit in STEPS_IN_BLOCK)
+        if low < seconds < high and not block.restarted:
+            observed = (
+                f"{block.seconds:,.1f} s since the evaluation before, {seconds:,.1f} s of steps by their mean times"
+            )
             yield at(run, block, observed, "a block a little longer than its steps")
             return
 
@@ -150,9 +169,11 @@ def lost_time(results: ResultSet) -> Iterator[Deviation]:
         most = max(SLOW_BLOCK * seconds, seconds + SHORTEST_BLOCK_S)
         slow = [block for block in run.blocks if usual and (block.restarted or block.seconds > most)]
         losses = [f"{len(run.restarts)} restart{'s' * (len(run.restarts) > 1)} logged"] if run.restarts else []
-        if slow:
-            lost = sum(block.seconds - seconds for block in slow)
+        lost = sum(block.seconds - seconds for block in slow)
+        if lost >= SHORTEST_BLOCK_S:
             losses.append(f"{len(slow)} block{'s' * (len(slow) > 1)} {lost:,.0f} s longer than usual")
+        elif slow and not losses:
+            losses.append("evaluations made again")
         if losses:
             words.append(f"{run.log.path.name}: {', '.join(losses)}")
             lines.append((run.log.path, run.restarts[0].line if run.restarts else slow[0].line))

@@ -328,10 +328,6 @@ FOLDERS: tuple[tuple[str, str, str | None, Change], ...] = (
         each(lambda log: log.set("submission_org", "SUBMISSION_ORG_PLACEHOLDER")),
     ),
     (
-        "seeds one after the other", "?runs.seeds", None,
-        lambda one: [log.set("seed", 7 + number) for number, log in enumerate(one.logs)],
-    ),
-    (
         "init_start logged when all is loaded", "?init.time", None,
         each(lambda log: log.set_time("init_start", log.time("init_stop") - 900)),
     ),

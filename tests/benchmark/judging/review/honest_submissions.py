@@ -376,6 +376,10 @@ TRIALS: tuple[tuple[str, tuple[str, ...], Change], ...] = (
     ("values logged behind eval_stop", (), each(_behind)),
     ("the checkpoint evaluated at the start, as a value of its own", (), _at_start),
     (
+        "seeds one after the other", (),
+        lambda one: [log.set("seed", 1000 + number) for number, log in enumerate(one.logs)],
+    ),
+    (
         "seeds from the clock, near each other", (),
         each(lambda log: log.set("seed", log.records[0]["time_ms"] // 1000)),
     ),

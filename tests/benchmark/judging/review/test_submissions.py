@@ -27,7 +27,7 @@ from tests.benchmark.judging.review.fixture import (
     with_steps,
     write_package,
 )
-from tests.benchmark.judging.review.honest_submissions import HONEST, RESTARTS, Trial, each, run
+from tests.benchmark.judging.review.honest_submissions import HONEST, RESTARTS, Trial, each, run, trained
 from tests.support import REPOSITORY
 
 WHOLE_FILE = ("not a text file", "results without gpt3/")
@@ -138,6 +138,18 @@ def _other_cadence(log: Log) -> None:
     log.records = [record for record in log.records if kept(record["metadata"].get("samples_count", 0))]
 
 
+def _mean_step_times(log: Log, scale: float) -> None:
+    """Log mean times of steps as NVIDIA does, then multiply the clock alone."""
+    for before, place in [*itertools.pairwise(log.places("eval_accuracy"))][::-1]:
+        seconds = (log.records[place]["time_ms"] - log.records[before]["time_ms"]) / 1000
+        steps = (trained(log.records[place]) - trained(log.records[before])) / log.records[
+            log.place("global_batch_size")
+        ]["value"]
+        stats = log.copied(place, key="tracked_stats", value={"train_step_time": 0.95 * seconds / steps})
+        log.records.insert(place, stats)
+    log.stretch(lambda _: scale)
+
+
 def _other_benchmark(one: Submission) -> None:
     one.logs[1].records = records(1001)
 
@@ -145,6 +157,11 @@ def _other_benchmark(one: Submission) -> None:
 LLAMA: tuple[tuple[str, str, Callable[[Submission], object], list[str]], ...] = (
     ("all slow down alike", "6.1.0", each(lambda log: log.stretch(lambda share: 1 + 0.015 * share)), []),
     ("a pause after every second block", "6.1.0", each(_pauses), []),
+    ("mean times of steps", "6.1.0", each(lambda log: _mean_step_times(log, 1.0)), []),
+    (
+        "mean times of steps, and a clock that runs too slowly", "6.1.0",
+        each(lambda log: _mean_step_times(log, 0.75)), ["warning speed.steps"],
+    ),
     ("values of three decimals", "6.1.0", each(_coarse_values), []),
     ("float32 end rate", "6.1.0", each(lambda log: log.set("opt_end_learning_rate", 7.999999797903001e-05)), []),
     ("no key of 6.1.0 in an older round", "6.0.0", run(1, lambda log: log.without("config_filename")), []),
