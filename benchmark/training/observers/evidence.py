@@ -13,7 +13,8 @@ from typing import Any
 import torch.distributed as dist
 from torch import Tensor
 
-from benchmark.config.run_config import RunConfig
+from benchmark.config.run_config import Precision
+from benchmark.config.run_sections import DataOptions
 from benchmark.run_record.endings import StopReason
 from benchmark.run_record.events.background_sink import Background
 from benchmark.run_record.events.event import Event
@@ -165,18 +166,20 @@ class _ChainFile:
         self._file.close()
 
 
-def recorded_config(config: RunConfig, seed: int) -> dict[str, Any]:
+def recorded_config(
+    state: TrainState, data: DataOptions, *, precision: Precision, deterministic: bool
+) -> dict[str, Any]:
     """Return the configuration that a replay needs, and nothing that could run a program, write a file or open a
     connection."""
     return {
-        "benchmark": asdict(config.benchmark),
-        "system": asdict(config.system),
-        "precision": config.precision,
-        "deterministic": config.deterministic,
-        "seed": seed,
-        "train_data_path": config.data.train_data_path,
-        "valid_data_path": config.data.valid_data_path,
-        "checkpoint": None if config.data.checkpoint is None else str(config.data.checkpoint),
+        "benchmark": asdict(state.benchmark),
+        "system": asdict(state.system),
+        "precision": precision,
+        "deterministic": deterministic,
+        "seed": state.progress.seed,
+        "train_data_path": data.train_data_path,
+        "valid_data_path": data.valid_data_path,
+        "checkpoint": None if data.checkpoint is None else str(data.checkpoint),
     }
 
 

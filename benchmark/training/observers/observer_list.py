@@ -52,7 +52,8 @@ def observers_of(
         copies,
     ]
     if config.logging.evidence:
-        recorded = recorded_config(config, state.progress.seed)
+        precision, deterministic = config.precision, config.deterministic
+        recorded = recorded_config(state, config.data, precision=precision, deterministic=deterministic)
         observers.append(Evidence(run_dir / EVIDENCE_FILE, recorded, identities, attempt, state, log))
     observers += [StepRecord(state, events), log]
     command = shlex.split(options.after_checkpoint)

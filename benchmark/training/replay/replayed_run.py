@@ -119,7 +119,8 @@ def _train(stretch: Stretch, environment: Environment) -> None:
             begin_state(state, config.data.checkpoint)
         data = open_data(config.data, benchmark, progress.seed)
         log = RunLog(benchmark, system, config.precision, config.logging)
-        recorded = recorded_config(config, progress.seed)
+        precision, deterministic = config.precision, config.deterministic
+        recorded = recorded_config(state, config.data, precision=precision, deterministic=deterministic)
         evidence = Evidence(config.run_dir / EVIDENCE_FILE, recorded, None, ATTEMPT, state, log)
         evidence.begin()
         _steps(state, data, evidence, stretch)
