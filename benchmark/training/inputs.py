@@ -25,7 +25,7 @@ from foundation.outputs.manifest import manifest_path, read_manifest, require_in
 
 
 @dataclass(frozen=True)
-class Data:
+class Datasets:
     training: TokenWindows
     validation: TokenWindows
     validation_tokens: int
@@ -82,7 +82,7 @@ def _require_apart(data: DataOptions) -> None:
             )
 
 
-def open_data(data: DataOptions, benchmark: Benchmark, seed: int) -> Data:
+def open_data(data: DataOptions, benchmark: Benchmark, seed: int) -> Datasets:
     """Open both sets and compute the order of all samples. This reads document lengths, but no token."""
     training = open_token_windows(
         data.train_data_path,
@@ -92,7 +92,7 @@ def open_data(data: DataOptions, benchmark: Benchmark, seed: int) -> Data:
         plus_one=benchmark.labels_last_token,
         shuffle_documents=benchmark.shuffle_documents,
     )
-    return Data(training, open_validation(data, benchmark, seed), count_validation_tokens(data))
+    return Datasets(training, open_validation(data, benchmark, seed), count_validation_tokens(data))
 
 
 def count_validation_tokens(data: DataOptions) -> int:

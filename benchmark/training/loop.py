@@ -12,13 +12,13 @@ from benchmark.run_record.phases import Phase, PhaseLog
 from benchmark.run_record.run_progress import Evaluation, Progress
 from benchmark.training.engine.micro_batches import TrainingBatches
 from benchmark.training.engine.train_state import TrainState
-from benchmark.training.observer import Observer, StepDone
+from benchmark.training.observer import FinishedStep, Observer
 from benchmark.training.step import EvaluationResult, any_of, evaluate, train_step
 from data_prep.sample_order.token_windows import TokenWindows
 
 
 @dataclass(frozen=True)
-class Run:
+class TrainingRun:
     """Everything that the loop works on."""
 
     state: TrainState
@@ -39,7 +39,7 @@ class Run:
         self.phases.enter(phase, self.progress.steps)
 
 
-def run_loop(run: Run, observers: Sequence[Observer]) -> StopReason:
+def run_loop(run: TrainingRun, observers: Sequence[Observer]) -> StopReason:
     """Train until the target, the end of training, a request to stop or an observer's veto. Collective.
 
     Evaluations come every ``eval_interval`` steps since the start, and at the very end. The target is met by a log
@@ -51,7 +51,7 @@ def run_loop(run: Run, observers: Sequence[Observer]) -> StopReason:
     return end
 
 
-def _train(run: Run, observers: Sequence[Observer]) -> StopReason:
+def _train(run: TrainingRun, observers: Sequence[Observer]) -> StopReason:
     benchmark, progress, step_seconds = run.benchmark, run.progress, list[float]()
     if progress.steps == 0:
         _start_block(run)
@@ -80,7 +80,7 @@ def _train(run: Run, observers: Sequence[Observer]) -> StopReason:
     return StopReason("target not reached", "all samples trained")
 
 
-def _step(run: Run, observers: Sequence[Observer]) -> StepDone:
+def _step(run: TrainingRun, observers: Sequence[Observer]) -> FinishedStep:
     """Do one step, count it and tell the observers."""
     began, first_sample = time.perf_counter(), run.progress.consumed_samples
     run.enter("data")
@@ -88,13 +88,13 @@ def _step(run: Run, observers: Sequence[Observer]) -> StepDone:
     batches = run.batches.at(first_sample)
     result = train_step(run.state, batches, run.enter, flags=flags)
     run.progress.count_step(skipped=result.skipped)
-    step = StepDone(result, first_sample, began)
+    step = FinishedStep(result, first_sample, began)
     for observer in observers:
         observer.step_done(step)
     return step
 
 
-def between_steps(step: StepDone, observers: Sequence[Observer]) -> StopReason | None:
+def between_steps(step: FinishedStep, observers: Sequence[Observer]) -> StopReason | None:
     """Tell the observers that the run continues, and let them save; return how the run ends if an observer vetoes."""
     for observer in observers:
         if (end := observer.between_steps(step)) is not None:
@@ -107,7 +107,7 @@ def between_steps(step: StepDone, observers: Sequence[Observer]) -> StopReason |
     return None
 
 
-def _evaluate(run: Run) -> EvaluationResult:
+def _evaluate(run: TrainingRun) -> EvaluationResult:
     """Evaluate the validation set, count the evaluation and log it."""
     progress, events, benchmark = run.progress, run.events, run.benchmark
     tokens = progress.trained_tokens
@@ -134,14 +134,14 @@ def _evaluate(run: Run) -> EvaluationResult:
     return result
 
 
-def _start_block(run: Run) -> None:
+def _start_block(run: TrainingRun) -> None:
     """Log the start of a block: the steps between two evaluations. The log's epochs are tokens since the checkpoint, or
     samples."""
     tokens = run.benchmark.eval_interval * run.benchmark.tokens_per_step
     run.events.start("block_start", **block_fields(run.benchmark, run.progress.trained_tokens, tokens, ended=False))
 
 
-def _log_block(run: Run, loss: float, step_seconds: list[float]) -> None:
+def _log_block(run: TrainingRun, loss: float, step_seconds: list[float]) -> None:
     """Log the statistics of the steps since the last evaluation, then clear ``step_seconds``. ``loss``: the last
     step's."""
     mean_s = sum(step_seconds) / len(step_seconds)

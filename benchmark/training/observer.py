@@ -8,7 +8,7 @@ from benchmark.training.step import EvaluationResult, StepFlags, StepResult
 
 
 @dataclass(frozen=True)
-class StepDone:
+class FinishedStep:
     """A step that was just done and counted."""
 
     result: StepResult
@@ -36,17 +36,17 @@ class Observer:
         """A step begins. Returns the requests of this process to all processes."""
         return None
 
-    def step_done(self, step: StepDone) -> None:
+    def step_done(self, step: FinishedStep) -> None:
         """A step is done and counted; if an evaluation is due after it, that comes next."""
 
     def evaluated(self, result: EvaluationResult) -> None:
         """The validation set was evaluated after this step."""
 
-    def between_steps(self, step: StepDone) -> StopReason | None:
+    def between_steps(self, step: FinishedStep) -> StopReason | None:
         """The step and its evaluation are done, and the run goes on. Returns how the run ends if it must not go on."""
         return None
 
-    def save_due(self, step: StepDone) -> bool:
+    def save_due(self, step: FinishedStep) -> bool:
         """Whether a checkpoint is to be begun after this step; asked after :meth:`between_steps`."""
         return False
 

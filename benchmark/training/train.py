@@ -17,7 +17,7 @@ from benchmark.training.engine.micro_batches import TrainingBatches
 from benchmark.training.engine.rank_environment import Environment, read_environment
 from benchmark.training.engine.train_state import empty_state
 from benchmark.training.inputs import describe_validation, input_paths, open_data, provenance, require_inputs
-from benchmark.training.loop import Run, run_loop
+from benchmark.training.loop import TrainingRun, run_loop
 from benchmark.training.machine.run_environment import run_environment, seconds_since_process_start
 from benchmark.training.observers.observer_list import observers_of
 from benchmark.training.observers.run_requests import RunRequests
@@ -90,7 +90,7 @@ def train(config: RunConfig, environment: Environment | None = None, phases: Pha
             batches = TrainingBatches(
                 datasets.training, benchmark, system, rank=world.data_rank, reads=world.reads_tokens
             )
-            run = Run(state, batches, datasets.validation, log.events, phases)
+            run = TrainingRun(state, batches, datasets.validation, log.events, phases)
             observers = observers_of(
                 config, state, log, phases, requests, attempt=environment.attempt, hosts=hosts, identities=identities
             )

@@ -25,7 +25,7 @@ MOST_READ_AGAIN = 8
 """Most files that rank 0 reads again after another process found them damaged."""
 
 
-class FilesSeenOtherwise(OSError):
+class UnequalReads(OSError):
     """This machine reads other contents of a checkpoint's files than rank 0 does."""
 
 
@@ -67,7 +67,7 @@ def verify_checkpoint(folder: Path, world: World) -> None:
 
     Raises DamagedCheckpoint on all processes when any file is damaged. If another process finds damage in files that
     rank 0 reads well, the checkpoint is sound and something is wrong with that process's machine: it raises
-    FilesSeenOtherwise, and the others, which lose it, ConnectionError.
+    UnequalReads, and the others, which lose it, ConnectionError.
     """
     report = world.host, _damaged(folder, lambda names: names[world.rank :: world.size])
     reports = all_messages(report, tuple[str, list[str]])
@@ -80,7 +80,7 @@ def verify_checkpoint(folder: Path, world: World) -> None:
     rank, (host, _) = next((rank, rank_report) for rank, rank_report in enumerate(reports) if rank_report[1])
     if not report[1]:
         raise ConnectionError(f"connection closed: rank {rank} on {host} cannot read {folder}")
-    raise FilesSeenOtherwise(errno.EIO, f"{folder / report[1][0]} is not what rank 0 reads, which is sound")
+    raise UnequalReads(errno.EIO, f"{folder / report[1][0]} is not what rank 0 reads, which is sound")
 
 
 def _damaged(folder: Path, chosen: Callable[[Sequence[str]], Sequence[str]]) -> list[str]:

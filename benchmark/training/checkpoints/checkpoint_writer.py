@@ -46,7 +46,7 @@ ALIGNMENT = 512
 
 
 @dataclass(frozen=True)
-class Written:
+class CheckpointWrite:
     """The result of writing a checkpoint in the background."""
 
     steps: int
@@ -61,13 +61,13 @@ class Written:
 class _Writing:
     """A checkpoint being written, in a thread that the end of the process does not wait for."""
 
-    def __init__(self, steps: int, write: Callable[[], Written]) -> None:
+    def __init__(self, steps: int, write: Callable[[], CheckpointWrite]) -> None:
         self.steps, self.began_s = steps, time.monotonic()
-        self.result: Written | None = None
+        self.result: CheckpointWrite | None = None
         self.thread = threading.Thread(target=self._run, args=(write,), name=f"{BACKGROUND} checkpoint", daemon=True)
         self.thread.start()
 
-    def _run(self, write: Callable[[], Written]) -> None:
+    def _run(self, write: Callable[[], CheckpointWrite]) -> None:
         self.result = write()
 
 
@@ -105,11 +105,11 @@ class Checkpointer:
         self._writing = _Writing(steps, lambda: self._write(steps, text, copying))
         return time.perf_counter() - started
 
-    def poll(self) -> Written | None:
+    def poll(self) -> CheckpointWrite | None:
         """Return the result of the checkpoint being written once it is finished; None before, or if there is none."""
         return None if self.busy else self._finished()
 
-    def wait(self, limit_s: float | None = None) -> Written | None:
+    def wait(self, limit_s: float | None = None) -> CheckpointWrite | None:
         """Wait for the checkpoint being written and return its result; None if there is none or it takes longer."""
         if self._writing is not None:
             self._writing.thread.join(limit_s)
@@ -135,7 +135,7 @@ class Checkpointer:
         group: dist.ProcessGroup = dist.new_group(backend="gloo", timeout=limit)
         return group
 
-    def _finished(self) -> Written | None:
+    def _finished(self) -> CheckpointWrite | None:
         writing, self._writing = self._writing, None
         return None if writing is None else writing.result
 
@@ -149,7 +149,7 @@ class Checkpointer:
         if self._device.type == "cuda":
             torch.cuda.current_stream().synchronize()
 
-    def _write(self, steps: int, progress: str, copying: str | None) -> Written:
+    def _write(self, steps: int, progress: str, copying: str | None) -> CheckpointWrite:
         """Write the copies; this runs in the background. ``copying``: the failure of the copy, if any."""
         started = time.perf_counter()
         final = checkpoint_path(self._run_dir, steps)
@@ -162,7 +162,7 @@ class Checkpointer:
             failure, self.broken = _one_line(error), True
         if dist.get_rank() == 0:
             self._tidy_up()
-        return Written(steps, time.perf_counter() - started, 0 if failure else sum(sizes), failure)
+        return CheckpointWrite(steps, time.perf_counter() - started, 0 if failure else sum(sizes), failure)
 
     def _write_parts(self, final: Path, progress: str, sizes: list[int]) -> str | None:
         """Write the checkpoint in parts, each after all processes have done the former part; return the reason if it

@@ -22,7 +22,7 @@ from benchmark.training.engine.distributed import World
 from benchmark.training.engine.rank_messages import all_messages
 from benchmark.training.engine.tensor_fingerprint import fingerprint, place_factors
 from benchmark.training.engine.train_state import TrainState
-from benchmark.training.observer import Observer, StepDone
+from benchmark.training.observer import FinishedStep, Observer
 from checkpoint_convert.formats.boxes import whole_box
 from model.sharding import AXES
 
@@ -46,7 +46,7 @@ class CopyAudit(Observer):
         self._audited_after = -1
         """Steps that were done at the last audit."""
 
-    def between_steps(self, step: StepDone) -> StopReason | None:
+    def between_steps(self, step: FinishedStep) -> StopReason | None:
         """Audit if the interval is over. Collective."""
         is_due = self._interval > 0 and self._state.progress.steps % self._interval == 0
         return self.compare() if is_due else None

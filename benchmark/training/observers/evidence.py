@@ -35,7 +35,7 @@ from benchmark.run_record.file_names import EVIDENCE_FILE
 from benchmark.training.engine.tensor_fingerprint import StateFingerprints, as_text
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.machine.run_environment import kernel_facts
-from benchmark.training.observer import Observer, StepDone
+from benchmark.training.observer import FinishedStep, Observer
 from benchmark.training.run_log import RunLog
 from benchmark.training.same_run import ContentIdentity, InputIdentities
 from benchmark.training.step import EvaluationResult
@@ -85,7 +85,7 @@ class Evidence(Observer):
             )
         )
 
-    def step_done(self, step: StepDone) -> None:
+    def step_done(self, step: FinishedStep) -> None:
         """Record a step. Collective."""
         result, weights = step.result, self._summed(self._fingerprints.weights())
         figures = (result.loss, result.grad_norm, result.learning_rate)

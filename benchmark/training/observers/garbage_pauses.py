@@ -10,7 +10,7 @@ microseconds.
 import gc
 
 from benchmark.run_record.endings import StopReason
-from benchmark.training.observer import Observer, StepDone
+from benchmark.training.observer import FinishedStep, Observer
 from benchmark.training.step import EvaluationResult
 
 YOUNG = 1
@@ -26,7 +26,7 @@ class GarbagePauses(Observer):
         gc.freeze()
         gc.disable()
 
-    def step_done(self, step: StepDone) -> None:
+    def step_done(self, step: FinishedStep) -> None:
         """Collect the garbage of this step and the one before it."""
         gc.collect(YOUNG)
 

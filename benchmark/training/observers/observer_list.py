@@ -10,12 +10,12 @@ from benchmark.run_record.phases import PhaseLog
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.observer import Observer
 from benchmark.training.observers.after_checkpoint import AfterCheckpoint
+from benchmark.training.observers.checkpoint_saver import CheckpointSaver
 from benchmark.training.observers.copy_audit import CopyAudit
 from benchmark.training.observers.evidence import Evidence, recorded_config
 from benchmark.training.observers.garbage_pauses import GarbagePauses
 from benchmark.training.observers.run_requests import RunRequests
-from benchmark.training.observers.saves import Saves
-from benchmark.training.observers.skipped_steps import SkipGuard, samples_command
+from benchmark.training.observers.skipped_steps import SkippedStepGuard, samples_command
 from benchmark.training.observers.speed_watch import SpeedWatch
 from benchmark.training.observers.spikes import SpikeGuard
 from benchmark.training.observers.step_record import StepRecord, TargetEta
@@ -47,7 +47,7 @@ def observers_of(
         SpeedWatch(config.guards.speed_interval, state, hosts, events),
         GarbagePauses(),
         requests,
-        SkipGuard(state, events, phases, samples),
+        SkippedStepGuard(state, events, phases, samples),
         SpikeGuard(state, events, phases, copies.compare, samples),
         copies,
     ]
@@ -60,7 +60,9 @@ def observers_of(
     hook = AfterCheckpoint(command, run_dir, state.benchmark, state.system.name, events) if command else None
     if is_first:
         observers.append(TargetEta(state, events))
-    observers.append(Saves(run_dir, options, state, events, phases, hook.start_for if is_first and hook else None))
+    observers.append(
+        CheckpointSaver(run_dir, options, state, events, phases, hook.start_for if is_first and hook else None)
+    )
     if is_first:
         result = result_path(run_dir, config.result_number)
         observers.append(SummaryFile(run_dir, result, state, events, phases, saves=options.saves))

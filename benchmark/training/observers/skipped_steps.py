@@ -14,7 +14,7 @@ from benchmark.run_record.events.event_log import EventLog
 from benchmark.run_record.phases import PhaseLog
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.engine.unsound_values import NonFiniteStep, RankFindings, StateSoundness, check_state
-from benchmark.training.observer import Observer, StepDone
+from benchmark.training.observer import FinishedStep, Observer
 
 MOST_SKIPPED_IN_A_ROW = 10
 """A run does not recover by itself after this many steps in a row without finite gradients."""
@@ -23,7 +23,7 @@ MOST_IN_A_LINE = 3
 """Most ranks, parameters or micro-batches that a line names; the event lists more."""
 
 
-class SkipGuard(Observer):
+class SkippedStepGuard(Observer):
     """Report each skipped step, and end a run that skips all of them."""
 
     def __init__(
@@ -35,7 +35,7 @@ class SkipGuard(Observer):
         self._in_a_row = 0
         """Number of consecutive steps up to now that this process saw skipped."""
 
-    def between_steps(self, step: StepDone) -> StopReason | None:
+    def between_steps(self, step: FinishedStep) -> StopReason | None:
         """Report a skipped step. Collective after the first skipped step in a row, and after the last that is
         allowed."""
         if step.result.nonfinite is None:

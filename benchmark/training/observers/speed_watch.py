@@ -11,7 +11,7 @@ from benchmark.run_record.events.event_log import EventLog
 from benchmark.training.engine.rank_speed import OwnCompute, RankTable
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.machine.gpus import FIGURES, TROUBLE, DeviceReading, turned_bad, watch_device
-from benchmark.training.observer import Observer, StepDone
+from benchmark.training.observer import FinishedStep, Observer
 from benchmark.training.observers.slowness_rules import SlowRank, SlowRankDetector, SpeedChange, ThroughputDropDetector
 
 WARM_UP = 2
@@ -48,7 +48,7 @@ class SpeedWatch(Observer):
         if self._is_due and self._steps_seen >= WARM_UP:
             self._timer.start()
 
-    def step_done(self, step: StepDone) -> None:
+    def step_done(self, step: FinishedStep) -> None:
         """Exchange figures, and judge the step's time on rank 0. Collective."""
         step_s, steps = step.seconds(), self._progress.steps
         self._steps_seen += 1

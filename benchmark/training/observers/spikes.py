@@ -25,7 +25,7 @@ from benchmark.run_record.events.event_log import EventLog
 from benchmark.run_record.phases import PhaseLog
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.engine.unsound_values import check_state
-from benchmark.training.observer import Observer, StepDone
+from benchmark.training.observer import FinishedStep, Observer
 from benchmark.training.observers.skipped_steps import describe_state
 from benchmark.training.observers.slowness_rules import robust_deviation, stands_out
 
@@ -54,7 +54,7 @@ class Spike:
     """Consecutive high steps, up to and including this one."""
 
 
-class UsualValues:
+class RunningBaseline:
     """The last values of a figure that were not high, and their surprises."""
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class SpikeRule:
     """Judge steps in their order. The inputs are equal on all processes, so all decide the same."""
 
     def __init__(self) -> None:
-        self._loss, self._log_norm = UsualValues(), UsualValues()
+        self._loss, self._log_norm = RunningBaseline(), RunningBaseline()
         self._norms_high = self._high = 0
         """Consecutive steps up to now whose norm was high, and in which the loss or the norm was."""
         self._quiet: int | None = None
@@ -118,7 +118,7 @@ class SpikeRule:
             if self._quiet == CALM:
                 self._quiet = None
             elif self._high == MOST:
-                self._loss, self._log_norm, self._quiet = UsualValues(), UsualValues(), None
+                self._loss, self._log_norm, self._quiet = RunningBaseline(), RunningBaseline(), None
             return None
         if expected_loss is None or expected_norm is None:
             return None
@@ -146,7 +146,7 @@ class SpikeGuard(Observer):
         self._compare_copies, self._samples_command = compare_copies, samples_command
         self._rule = SpikeRule()
 
-    def between_steps(self, step: StepDone) -> StopReason | None:
+    def between_steps(self, step: FinishedStep) -> StopReason | None:
         """Judge the step. Collective if there is a spike."""
         spike = None if step.result.skipped else self._rule.judge(step.result.loss, step.result.grad_norm)
         if spike is None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from benchmark.run_record.events.event_log import EventLog
 from benchmark.run_record.status.target_forecast import forecast
 from benchmark.training.engine.train_state import TrainState
-from benchmark.training.observer import Observer, StepDone
+from benchmark.training.observer import FinishedStep, Observer
 from benchmark.training.step import EvaluationResult
 from model.flops import train_flops_per_token
 
@@ -31,7 +31,7 @@ class StepRecord(Observer):
         """Floating-point operations of a step on each device."""
         self._peak_tflops = system.peak_tflops
 
-    def step_done(self, step: StepDone) -> None:
+    def step_done(self, step: FinishedStep) -> None:
         progress, result, seconds = self._progress, step.result, step.seconds()
         tflops = self._device_flops / seconds / 1e12
         self._events.note(
@@ -73,7 +73,7 @@ class TargetEta(Observer):
         if self._done_at is not None:
             self._pauses_s += self._clock() - self._done_at
 
-    def step_done(self, step: StepDone) -> None:
+    def step_done(self, step: FinishedStep) -> None:
         self._steps += 1
         self._step_s.append(step.seconds())
         self._done_at = self._clock()

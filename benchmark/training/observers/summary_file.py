@@ -12,7 +12,7 @@ from benchmark.run_record.small_files import write_object
 from benchmark.run_record.summary import Summary, write_summary
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.machine.run_environment import seconds_since_process_start
-from benchmark.training.observer import Observer, StepDone
+from benchmark.training.observer import FinishedStep, Observer
 
 
 class SummaryFile(Observer):
@@ -31,7 +31,7 @@ class SummaryFile(Observer):
     def begin(self) -> None:
         self._started, self._tokens_before = time.perf_counter(), self._progress.trained_tokens
 
-    def step_done(self, step: StepDone) -> None:
+    def step_done(self, step: FinishedStep) -> None:
         if self._first_loss_s is None:
             self._first_loss_s = seconds_since_process_start()
 

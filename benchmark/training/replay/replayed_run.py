@@ -22,8 +22,8 @@ from benchmark.training.engine.forked_ranks import run_ranks
 from benchmark.training.engine.micro_batches import TrainingBatches
 from benchmark.training.engine.rank_environment import Environment, read_environment
 from benchmark.training.engine.train_state import TrainState, begin_state, empty_state
-from benchmark.training.inputs import Data, open_data
-from benchmark.training.observer import StepDone
+from benchmark.training.inputs import Datasets, open_data
+from benchmark.training.observer import FinishedStep
 from benchmark.training.observers.evidence import Evidence, recorded_config
 from benchmark.training.run_log import RunLog
 from benchmark.training.step import evaluate, train_step
@@ -127,14 +127,14 @@ def _train(stretch: Stretch, environment: Environment) -> None:
         evidence.end(StopReason("interrupted", "end of the stretch"))
 
 
-def _steps(state: TrainState, data: Data, evidence: Evidence, stretch: Stretch) -> None:
+def _steps(state: TrainState, datasets: Datasets, evidence: Evidence, stretch: Stretch) -> None:
     rank, reads = state.world.data_rank, state.world.reads_tokens
-    batches = TrainingBatches(data.training, state.benchmark, state.system, rank=rank, reads=reads)
+    batches = TrainingBatches(datasets.training, state.benchmark, state.system, rank=rank, reads=reads)
     progress = state.progress
     while progress.steps < stretch.last:
         began, first_sample = time.perf_counter(), progress.consumed_samples
         result = train_step(state, batches.at(first_sample))
         progress.count_step(skipped=result.skipped)
-        evidence.step_done(StepDone(result, first_sample, began))
+        evidence.step_done(FinishedStep(result, first_sample, began))
         if progress.steps in stretch.evaluations:
-            evidence.evaluated(evaluate(state, data.validation))
+            evidence.evaluated(evaluate(state, datasets.validation))

@@ -14,8 +14,8 @@ from benchmark.run_record.events.event import Event
 from benchmark.run_record.events.event_log import EventLog
 from benchmark.run_record.phases import PhaseLog
 from benchmark.run_record.run_progress import Progress, starting_progress
-from benchmark.training.loop import Run, run_loop
-from benchmark.training.observer import Observer, StepDone
+from benchmark.training.loop import TrainingRun, run_loop
+from benchmark.training.observer import FinishedStep, Observer
 from benchmark.training.step import EvaluationResult, StepFlags, StepResult
 from tests.benchmark.run_record.events.recorder import Recorder
 from tests.benchmark.tiny import SHORT
@@ -36,13 +36,13 @@ class Told(Observer):
         self.calls.append("before")
         return StepFlags(save=True)
 
-    def step_done(self, step: StepDone) -> None:
+    def step_done(self, step: FinishedStep) -> None:
         self.calls.append("step")
 
     def evaluated(self, result: EvaluationResult) -> None:
         self.calls.append("evaluated")
 
-    def between_steps(self, step: StepDone) -> StopReason | None:
+    def between_steps(self, step: FinishedStep) -> StopReason | None:
         self.calls.append("between")
         return VETO if self.calls.count("step") == self._veto else None
 
@@ -74,7 +74,7 @@ def loop(
     log, told = EventLog([Recorder(seen.append)]), told or Told()
     batches: Any = SimpleNamespace(at=lambda _: [])
     windows: Any = None
-    end = run_loop(Run(state, batches, windows, log, PhaseLog()), [told])
+    end = run_loop(TrainingRun(state, batches, windows, log, PhaseLog()), [told])
     log.close()
     return end, progress, seen, told.calls
 

@@ -46,7 +46,7 @@ def write_log(
         windows: Any = None
         try:
             with log.run_clock(eval_tokens=11_590_004, barrier=lambda: None):
-                run = loop.Run(state, batches, windows, log.events, PhaseLog())
+                run = loop.TrainingRun(state, batches, windows, log.events, PhaseLog())
                 ending = loop.run_loop(run, [log]).ending
         except ZeroDivisionError:
             pass

@@ -11,13 +11,13 @@ import pytest
 
 import benchmark.training.loop as loop_module
 from benchmark.config.run_config import RunConfig
-from benchmark.training.observer import StepDone
+from benchmark.training.observer import FinishedStep
 from benchmark.training.observers.garbage_pauses import GarbagePauses
 from benchmark.training.step import EvaluationResult, StepResult
 from benchmark.training.train import train
 from tests.benchmark.tiny import TINY, Inputs, in_processes
 
-STEP = StepDone(StepResult(3.5, 0.25, 1e-3, False), 0, 0.0)
+STEP = FinishedStep(StepResult(3.5, 0.25, 1e-3, False), 0, 0.0)
 
 
 @pytest.fixture(params=[True, False], ids=["on", "off"])

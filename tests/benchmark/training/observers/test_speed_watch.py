@@ -19,7 +19,7 @@ from benchmark.training import train as training
 from benchmark.training.engine.rank_environment import read_environment
 from benchmark.training.engine.rank_speed import HostTimer
 from benchmark.training.machine.gpus import DeviceReading
-from benchmark.training.observer import StepDone
+from benchmark.training.observer import FinishedStep
 from benchmark.training.observers.slowness_rules import SAMPLES
 from benchmark.training.observers.speed_watch import WARM_UP, SpeedWatch
 from benchmark.training.step import StepFlags, StepResult
@@ -63,7 +63,7 @@ class Reports:
             self.reports.before_step()
             self._progress.steps += 1
             result = StepResult(3.5, 0.25, 1e-3, False, StepFlags(writer_busy=disturbed))
-            self.reports.step_done(StepDone(result, 0, time.perf_counter() - step_s))
+            self.reports.step_done(FinishedStep(result, 0, time.perf_counter() - step_s))
 
     def messages(self) -> list[str]:
         self._log.close()

@@ -19,7 +19,7 @@ from benchmark.training.engine.unsound_values import (
     StateSoundness,
     UnsoundTensor,
 )
-from benchmark.training.observer import StepDone
+from benchmark.training.observer import FinishedStep
 from benchmark.training.observers import skipped_steps, spikes
 from benchmark.training.observers.skipped_steps import (
     describe_state,
@@ -130,14 +130,14 @@ class GuardedSteps:
         for module in (skipped_steps, spikes):
             monkeypatch.setattr(module, "check_state", check_state)
         self.guards = (
-            skipped_steps.SkipGuard(state, self.log, PhaseLog(), samples),
+            skipped_steps.SkippedStepGuard(state, self.log, PhaseLog(), samples),
             spikes.SpikeGuard(state, self.log, PhaseLog(), compare, samples),
         )
 
     def step(self, loss: float, norm: float, nonfinite: NonFiniteStep | None = None) -> StopReason | None:
         self.progress.count_step(skipped=nonfinite is not None)
         result = StepResult(loss, norm, 3e-4, nonfinite is not None, nonfinite=nonfinite)
-        ends = [guard.between_steps(StepDone(result, 0, 0.0)) for guard in self.guards]
+        ends = [guard.between_steps(FinishedStep(result, 0, 0.0)) for guard in self.guards]
         return next((end for end in ends if end is not None), None)
 
     def quiet_then(self, *figures: tuple[float, float]) -> StopReason | None:

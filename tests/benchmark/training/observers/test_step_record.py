@@ -14,7 +14,7 @@ from benchmark.config.reference_curves import REFERENCE_CURVES
 from benchmark.run_record.events.event import Event
 from benchmark.run_record.events.event_log import EventLog
 from benchmark.run_record.run_progress import Evaluation, starting_progress
-from benchmark.training.observer import StepDone
+from benchmark.training.observer import FinishedStep
 from benchmark.training.observers import step_record
 from benchmark.training.observers.step_record import StepRecord, TargetEta
 from benchmark.training.step import EvaluationResult, StepResult
@@ -36,7 +36,7 @@ def test_step_as_it_is_noted(accelerator: str) -> None:
     record = StepRecord(state, log)
     for _ in range(2):
         progress.count_step(skipped=False)
-        record.step_done(StepDone(RESULT, 48_000, time.perf_counter() - 2.0))
+        record.step_done(FinishedStep(RESULT, 48_000, time.perf_counter() - 2.0))
     log.close()
     noted = seen[1].metadata
     assert (noted["iteration"], noted["consumed_samples"], noted["trained_tokens"]) == (4002, 48_024, 2 * 12 * 16)

@@ -23,8 +23,8 @@ from benchmark.training.checkpoints import checkpoint_writer
 from benchmark.training.checkpoints.checkpoint_writer import Checkpointer
 from benchmark.training.checkpoints.shard_index import RankShard
 from benchmark.training.loop import between_steps
-from benchmark.training.observer import Observer, StepDone
-from benchmark.training.observers import run_requests, saves
+from benchmark.training.observer import FinishedStep, Observer
+from benchmark.training.observers import checkpoint_saver, run_requests
 from benchmark.training.observers.run_requests import TriggerFiles
 from benchmark.training.step import NO_FLAGS, StepFlags, StepResult
 from benchmark.training.train import train
@@ -121,7 +121,7 @@ def _with_slow_writing(config: RunConfig, slow_after: int, until: str, limits: d
 
     setattr(Checkpointer, "_write_shard", slow)  # noqa: B010
     for name, value in limits.items():
-        for module in (saves, checkpoint_writer):
+        for module in (checkpoint_saver, checkpoint_writer):
             if hasattr(module, name):
                 setattr(module, name, value)
     return train(config)
@@ -213,20 +213,20 @@ def saves_of(
     """After which of six steps there is a checkpoint, and what each step says to the run; ``flags`` by step."""
     world: Any = SimpleNamespace(rank=1, size=2, device=None)
     state: Any = SimpleNamespace(progress=starting_progress(SHORT, 1), world=world)
-    monkeypatch.setattr(saves, "Checkpointer", Written)
-    monkeypatch.setattr(saves, "STEP_PATIENCE_S", patience_s)
-    monkeypatch.setattr(saves, "STOP_PATIENCE_S", patience_s)
-    monkeypatch.setattr(saves.Saves, "_any_of", lambda _, *values: values)
+    monkeypatch.setattr(checkpoint_saver, "Checkpointer", Written)
+    monkeypatch.setattr(checkpoint_saver, "STEP_PATIENCE_S", patience_s)
+    monkeypatch.setattr(checkpoint_saver, "STOP_PATIENCE_S", patience_s)
+    monkeypatch.setattr(checkpoint_saver.CheckpointSaver, "_any_of", lambda _, *values: values)
     config = RunConfig(SHORT, dataclasses.replace(CPU, micro_batch_size=2)).changed(**fields)
     other = Observer()
     monkeypatch.setattr(other, "about_to_save", lambda: veto)
-    observer: Any = saves.Saves(config.run_dir, config.checkpoints, state, EventLog(), PhaseLog())
+    observer: Any = checkpoint_saver.CheckpointSaver(config.run_dir, config.checkpoints, state, EventLog(), PhaseLog())
     said = []
     for number in range(1, 7):
         state.progress.count_step(skipped=False)
         asked = flags.get(number, NO_FLAGS)
         observer._checkpointer.busy = asked.writer_busy
-        said.append(between_steps(StepDone(StepResult(3.5, 0.25, 1e-3, False, asked), 0, 0.0), [other, observer]))
+        said.append(between_steps(FinishedStep(StepResult(3.5, 0.25, 1e-3, False, asked), 0, 0.0), [other, observer]))
     return observer._checkpointer.saved, said
 
 

@@ -12,10 +12,10 @@ from benchmark.config.run_sections import SaveOptions
 from benchmark.run_record.endings import StopReason
 from benchmark.run_record.events.event_log import EventLog
 from benchmark.run_record.phases import PhaseLog
-from benchmark.training.checkpoints.checkpoint_writer import Checkpointer, Written
+from benchmark.training.checkpoints.checkpoint_writer import Checkpointer, CheckpointWrite
 from benchmark.training.checkpoints.save_policy import SaveInterval, SavePolicy
 from benchmark.training.engine.train_state import TrainState
-from benchmark.training.observer import Observer, StepDone
+from benchmark.training.observer import FinishedStep, Observer
 from benchmark.training.step import StepFlags
 
 BEAT_S = 2.0
@@ -28,7 +28,7 @@ REMOVAL_S = 2.0
 """Seconds that the end of a run waits for old checkpoints to be removed."""
 
 
-class Saves(Observer):
+class CheckpointSaver(Observer):
     """Save checkpoints: rank 0's clock decides when, and all processes save at the same step.
 
     Observers that prepare a checkpoint are listed before this one, which begins to write it.
@@ -66,7 +66,7 @@ class Saves(Observer):
             writer_broken=not busy and self._checkpointer.broken,
         )
 
-    def step_done(self, step: StepDone) -> None:
+    def step_done(self, step: FinishedStep) -> None:
         if self._policy is None:
             return
         had_no_interval = self._policy.interval() is None
@@ -74,7 +74,7 @@ class Saves(Observer):
         if had_no_interval and (interval := self._note_interval()) is not None:
             self._events.note("message", interval.line())
 
-    def save_due(self, step: StepDone) -> bool:
+    def save_due(self, step: FinishedStep) -> bool:
         """Return whether a checkpoint is due or requested, and can be begun. Collective."""
         steps, flags = self._state.progress.steps, step.result.flags
         is_stopping, interval = flags.stop_by is not None, self._options.save_interval or 0
@@ -158,7 +158,7 @@ class Saves(Observer):
             writing_text = f"the one after {writing[0]} steps is still being written, for {writing[1]:.0f} s now"
         self._events.warn(f"a checkpoint is due, but {writing_text}{usual}: it comes when that is done")
 
-    def _report(self, result: Written | None) -> None:
+    def _report(self, result: CheckpointWrite | None) -> None:
         """Log a finished checkpoint. A failed one does not stop the run: the next may succeed."""
         if result is None:
             return
