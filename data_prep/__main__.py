@@ -25,7 +25,7 @@ def main() -> int | None:
 
     names = [name for name in COMMANDS if name in sys.argv[1:2]]
     commands: dict[str, type[Command]] = {}
-    for name in names or COMMANDS:  # one module imports a fraction of what all do
+    for name in names or COMMANDS:  # one module imports a fraction of all
         module, kind = COMMANDS[name]
         commands[name] = getattr(importlib.import_module(f"data_prep.{module}"), kind)
     return run_subcommand("data_prep", __doc__, commands)

@@ -149,7 +149,7 @@ def describe_inputs(
     if unknown:
         print(
             f"{unknown[0]}: sends neither ETag nor time of modification, so nobody can say whether it changes "
-            f"({len(unknown):,} such files); --md5-list compares what was read",
+            f"({len(unknown):,} such files); --md5-list compares the bytes that were read",
             file=sys.stderr,
         )
     return input_files

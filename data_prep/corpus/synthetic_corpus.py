@@ -3,8 +3,8 @@
 Its bytes depend on the seed alone: the only source of randomness is ``random.Random(seed).random()``, which Python
 guarantees to repeat, and the gzip members hold stored blocks, which no zlib version compresses differently.
 
-The text has structure to learn at several distances: letters make syllables, words follow Zipf's law, nouns choose
-their adjectives and verbs, sentences follow grammar, and a document keeps to its topic, its place and its two people.
+The text has structure to learn at several distances. Letters make syllables, words follow Zipf's law, nouns choose
+their adjectives and verbs, and sentences follow grammar. A document keeps to its topic, its town and its two people.
 """
 
 import json

@@ -69,19 +69,20 @@ DOWNLOAD_COMMANDS = {
         (LLAMA31_TOKENIZER, f"-d {LLAMA31_TOKENIZER} ", "llama-3-1-8b-tokenizer"),
     )
 }
-"""The commands in the READMEs of mlcommons/training, by the name of the file or folder that each downloads: "S3
-artifacts download" in retired_benchmarks/gpt3/megatron-lm, since its pull request 842 of November 2025, and
-"Preprocessed data download" in small_llm_pretraining/nemo."""
+"""The commands in the READMEs of mlcommons/training, by the name of the file or folder that each downloads.
+
+GPT-3's are under "S3 artifacts download" in retired_benchmarks/gpt3/megatron-lm, since its pull request 842 of November
+2025; Llama's under "Preprocessed data download" in small_llm_pretraining/nemo."""
 DOWNLOAD_LISTS = {
     LLAMA31_DATASET: "llama-3-1-8b-preprocessed-c4-dataset.md5",
     LLAMA31_TOKENIZER: "llama-3-1-8b-tokenizer.md5",
 }
 """Lists of MD5 sums that come along in a downloaded folder (docs/facts/llama31_8b.md 9.11)."""
 HOW_TO_GET_IN = f"""\
-({BUCKET} answers 403 to most. MLCommons has a downloader for the rest, as of July 2026: it takes bash, wget
-and cloudflared, asks you to sign in with a browser and may install cloudflared by sudo, so it is for you to run, in the
-folder that is to hold the file. Compare what came with the NAME.md5 that comes along (python -m checksums verify),
-unpack it, and pass --from FOLDER.)"""
+({BUCKET} answers 403 to most. MLCommons has a downloader for the rest, as of July 2026. It needs bash, wget
+and cloudflared, asks you to sign in with a browser, and may install cloudflared by sudo: run it yourself, in the folder
+that is to hold the file. Compare the download with the NAME.md5 that comes along (python -m checksums verify), unpack
+it, and pass --from FOLDER.)"""
 
 
 @dataclass(frozen=True)
@@ -204,7 +205,7 @@ ARTIFACTS: dict[ArtifactKind, Artifact] = {
         check=_is_a_checkpoint,
         downloads=(FP32_CHECKPOINT_TAR, BF16_CHECKPOINT),
     ),
-    # Not needed beside the above: to choose a validation subset anew, and what preprocess makes, ready-made.
+    # Not needed besides: the files to choose a validation subset anew, and the ready-made output of preprocess.
     "validation": Artifact(
         files=tuple(f"en/c4-validation.{number:05d}-of-00008.json.gz" for number in range(8)),
         bytes=0.3e9,

@@ -1,8 +1,7 @@
 """Collect the benchmark's inputs in one folder: from Hugging Face, or from a folder that has them.
 
 Each file, and the checkpoint's folder, is an output of its own (``foundation.outputs.resumable_output``): it has its
-final name only once it is whole and checked, and a manifest beside it records its origin, by the commit and by its
-content.
+final name only once it is whole and checked. A manifest beside it records its origin, by the commit and by its content.
 """
 
 import json
@@ -107,7 +106,7 @@ def _require_same(path: Path, target: Path) -> None:
     if path.is_dir() or target.is_dir() or path.samefile(target):
         return
     if md5_samples(path) != md5_samples(target):
-        raise CheckFailed(f"{target}: is there, and {path} is another file; --force replaces what fetch brought")
+        raise CheckFailed(f"{target}: is there, and {path} is another file; --force replaces files of an earlier fetch")
 
 
 def _record(path: Path, recipe: Recipe, md5: str | None) -> None:
@@ -135,7 +134,7 @@ def _take(source: Path, target: Path, md5: str | None, *, force: bool) -> None:
                 os.link(names[name].resolve(), path)
             except OSError:  # another file system, one without links, or somebody else's file
                 shutil.copy2(names[name], path)
-            return NewPart(name, path, md5 or "")  # nobody has read all of what was linked
+            return NewPart(name, path, md5 or "")  # a linked file may not have been read whole
 
         is_folder = source.is_dir()
         names = {name: source / name for name, _ in files_below(source)} if is_folder else {target.name: source}

@@ -31,7 +31,7 @@ class DataSizes:
     fetched_bytes: float
     """Bytes that are downloaded."""
     files: int
-    """Files of text, of which each is one worker's; 0 if the token files are published."""
+    """Files of text, each for one worker; 0 if the token files are published."""
     text_bytes: float
     """Bytes of text, unpacked."""
     datasets: int
@@ -44,6 +44,8 @@ class DataSizes:
     index_s: float
     """Seconds to build sample and shuffle indices of all datasets before the clock of the first run, one core per
     dataset."""
+    index_bytes: float
+    """Bytes of the indices that are kept beside all datasets for one seed."""
     checkpoint_bytes: float
     """Bytes of the initial checkpoint, which has commands of its own; 0 if training begins with random weights."""
 
@@ -55,8 +57,11 @@ class DataSizes:
 
     @property
     def disk_bytes(self) -> float:
-        """Most bytes on the disk: the shards, the pieces, and the datasets joined from them; or published datasets."""
-        return self.fetched_bytes + (2 * self.dataset_bytes if self.files else 0)
+        """Most bytes on the disk: the shards, their parts, and the datasets joined from them; or published datasets.
+
+        The indices of one seed are included.
+        """
+        return self.fetched_bytes + self.index_bytes + (2 * self.dataset_bytes if self.files else 0)
 
 
 DATA: dict[BenchmarkName, DataSizes] = {
@@ -70,6 +75,7 @@ DATA: dict[BenchmarkName, DataSizes] = {
         token_bytes=2,
         samples=10.7e6,
         index_s=8.0,
+        index_bytes=0.44 * GB,
         checkpoint_bytes=ARTIFACTS["checkpoint"].bytes,
     ),
     "llama31_8b": DataSizes(  # follows from the sizes of the published files
@@ -80,8 +86,9 @@ DATA: dict[BenchmarkName, DataSizes] = {
         documents=45_608_611,
         tokens=20_994_193_570,
         token_bytes=4,
-        samples=20_994_193_570 / 8192,
-        index_s=3.4,
+        samples=20_523_871,  # 8 epochs in shuffled order, for the reference's 1,200,000 steps
+        index_s=40.0,
+        index_bytes=1.71 * GB,
         checkpoint_bytes=0,
     ),
 }
@@ -102,7 +109,7 @@ RATES: dict[str, Rate] = {
     "network": Rate(125.0, "assumed: 1 Gbit/s"),
     "disk": Rate(2000.0, "assumed: one NVMe drive, or that much of a shared file system"),
     "tokenise": Rate(31.0, "text per core; AMD EPYC core, python -m tests.speed.tokenise"),
-    "join": Rate(400.0, "pieces to .bin with its MD5, one core per dataset; AMD EPYC core, virtual disk"),
+    "join": Rate(400.0, "parts to .bin with its MD5, one core per dataset; AMD EPYC core, virtual disk"),
     "md5": Rate(767.0, "per core, one core per file; AMD EPYC core (docs/facts/peers.md 1.3)"),
 }
 
@@ -142,10 +149,10 @@ def _make_plan(data: DataSizes, nodes: int, cores: int, workers: int, rates: Map
     if rounds * busy > 1.2 * files:
         tokenise_limit = f"files ({files} on {busy} cores)"
     is_text, samples = data.files > 0, f"{data.datasets} x {data.samples / 1e6:.1f} M samples"
-    table = (  # name, work, seconds by what usually limits it, and that, bytes that the disk reads and writes
+    table = (  # name, work, seconds by the usual limit, this limit, bytes that the disk reads and writes
         ("fetch", _gb(fetched) + " compressed" * is_text, fetched / rate["network"], "network", fetched),
-        ("tokenise", f"{_gb(data.text_bytes)} of text to pieces", tokenise_s, tokenise_limit, fetched + datasets),
-        ("join", f"{_gb(datasets)} of pieces", by_dataset / rate["join"], "one core per dataset", 2 * datasets),
+        ("tokenise", f"{_gb(data.text_bytes)} of text to parts", tokenise_s, tokenise_limit, fetched + datasets),
+        ("join", f"{_gb(datasets)} of parts", by_dataset / rate["join"], "one core per dataset", 2 * datasets),
         ("index", samples, data.index_s, "one core per dataset", 20 * data.documents),
         ("verify", f"MD5 of {_gb(datasets)}", by_dataset / rate["md5"], "one core per file", datasets),
     )
@@ -186,7 +193,7 @@ def _gb(size: float) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanPreparationCommand(JsonOption):
-    """Estimate how long the benchmark's data takes to prepare, and what limits each step. Reads nothing.
+    """Estimate how long the benchmark's data takes to prepare, and the limit of each step. Reads nothing.
 
     Example: python -m data_prep plan --nodes 1 8 --cores 64 --disk-mb-per-s 5000
     """

@@ -50,7 +50,7 @@ def _free_bytes(folder: Path) -> int:
 
 @contextmanager
 def full_disk_told(prefix: Path) -> Iterator[None]:
-    """Raise InputError, with what to do, where a disk that is full would raise an OSError that names some file."""
+    """Raise InputError with a remedy for a full disk, whose OSError names a file of no meaning to the user."""
     try:
         yield
     except OSError as error:

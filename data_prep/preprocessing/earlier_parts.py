@@ -1,8 +1,8 @@
 """Work of earlier processes: it counts if it was made of the bytes that an input has today.
 
-Bytes decide, by the MD5 that was computed while they were read. Names, places and times of modification only say which
-inputs are worth reading again: a copy on another disk is the same input, and a file that was replaced by another of the
-same size and time is not. Inputs at an address are read once; their server reports a change.
+Bytes decide, by the MD5 that was computed while they were read. A copy on another disk is the same input; a file that
+was replaced by another of the same size and time is not. Names, folders and times of modification only hint at inputs
+that are worth reading again. Inputs at an address are read once; their server reports a change.
 """
 
 from collections.abc import Sequence

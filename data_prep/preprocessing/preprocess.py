@@ -1,7 +1,7 @@
 """Make ``PREFIX.bin/.idx`` from C4 files: many files in order, tokenised by any number of workers and machines.
 
-The dataset equals what the reference's preprocessing writes for the concatenation of the files (docs/facts/reference.md
-a.4): one sequence per document, no EOD token, documents without any token left out.
+The dataset equals the output of the reference's preprocessing for the concatenated files (docs/facts/reference.md a.4):
+one sequence per document, no EOD token, documents without any token left out.
 
 Each file gives a part (``token_part``), made in any order; the dataset is the parts one after the other
 (``join_parts``). ``foundation.outputs.resumable_output`` keeps the parts of a command that is killed, and of several
@@ -180,7 +180,7 @@ def _join_and_publish(
 
 
 def _inputs_now(recipe: Recipe, files: Sequence[InputFile]) -> list[Source]:
-    """Return the inputs of the recipe, of which those that changed since the command began are described anew."""
+    """Return the inputs of the recipe; inputs that changed since the command began are described anew."""
     sources = [(file, file.source_now()) for file in files]
     changed = [None if source == file.source else source for file, source in sources]
     return [source or begun for source, begun in zip([*changed, None], recipe.inputs, strict=True)]

@@ -1,8 +1,8 @@
 """The part of a dataset that one input file gives: the ids of all its tokens, then the lengths of its documents.
 
-Ids have the dataset's dtype and lengths are int32, both little-endian, as in ``.bin`` and ``.idx``; so a dataset is its
-parts' ids one after the other, and an index of their lengths. :class:`PartMaker` makes a part, :func:`join_parts`
-the dataset.
+Ids have the dataset's dtype and lengths are int32, both little-endian, as in ``.bin`` and ``.idx``. So a dataset is its
+parts' ids one after the other, and an index of their lengths. :class:`PartMaker` makes a part, :func:`join_parts` the
+dataset.
 """
 
 import hashlib
@@ -136,7 +136,7 @@ class PartMaker:
 def join_parts(job: ResumableOutput, names: Sequence[str], dtype: np.dtype[Any]) -> IndexedDatasetWriter:
     """Write the dataset of the finished parts ``names``, in this order, below the folder of ``job``.
 
-    Returns the writer, which knows what it has written. Raises InputError for a part that was damaged, for example by
+    Returns the writer, which has the sums of the files. Raises InputError for a part that was damaged, for example by
     a crash of the machine; such a part is removed, so that the same command makes it again.
     """
     parts = [job.done[name] for name in names]
@@ -176,5 +176,5 @@ def _append(
     if digest.hexdigest() != part.md5:
         path.unlink()
         raise InputError(
-            f"{path}: does not hold what was written (did the machine crash?); it was removed, run the command again"
+            f"{path}: not the bytes that were written (did the machine crash?); it was removed, run the command again"
         )

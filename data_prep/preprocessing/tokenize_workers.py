@@ -56,7 +56,7 @@ def make_parts(maker: PartMaker, files: Mapping[str, InputFile], workers: int, m
 _maker: PartMaker
 _work_done: Any
 _stop: Any
-"""What a worker process makes parts with, adds its work to, and asks whether it has to end."""
+"""A worker process's maker of parts, the work of all processes, and the sign that another worker has failed."""
 
 
 def _begin(maker: PartMaker, work_done: Any, stop: Any) -> None:

@@ -103,7 +103,7 @@ class SingleDataset:
         if not (parts and fills_window and all(0 <= begin <= end for _, begin, end in parts)):
             raise InputError(
                 f"{self.tokens.prefix}: sample {sample} is no {width} tokens by its index; "
-                f"{idx_path(self.tokens.prefix).name} or what is kept in {index_folder(self.tokens.prefix).name} is "
+                f"{idx_path(self.tokens.prefix).name} or an index in {index_folder(self.tokens.prefix).name} is "
                 "damaged or was changed: remove that folder and start again"
             )
         return parts
@@ -136,8 +136,8 @@ class BlendedDataset:
         part, item = int(self.dataset_index[sample]), int(self.dataset_sample_index[sample])
         if part >= len(self.parts) or item < 0:
             raise InputError(
-                f"blended sample {sample} would be sample {item} of dataset {part} of {len(self.parts)}; what is kept "
-                f"in {index_folder(self.parts[0].tokens.prefix)} is damaged or was changed: remove it and start again"
+                f"blended sample {sample} would be sample {item} of dataset {part} of {len(self.parts)}; an index in "
+                f"{index_folder(self.parts[0].tokens.prefix)} is damaged or was changed: remove it and start again"
             )
         if item >= len(self.parts[part]):
             raise InputError(

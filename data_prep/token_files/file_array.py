@@ -1,6 +1,6 @@
-"""An array in a file, of which parts are read on demand.
+"""An array in a file, whose parts are read on demand.
 
-Parts are read by plain reads, not by a memory map: a page of a map that cannot be read (a file cut meanwhile, a bad
+Parts are read by plain reads, not by a memory map. A page of a map that cannot be read (a file cut meanwhile, a bad
 disk, a lost file server) kills the process by a signal; a failed read is an error with a name. Data that several
 processes read are in the page cache once either way.
 """
@@ -41,7 +41,7 @@ class FileArray:
     """``shape`` items of ``dtype`` from byte ``offset`` of ``file`` on, row by row; they need not be aligned.
 
     ``array[i]`` and ``array[i:j]`` read one row or some of them, as a NumPy array would give them, but copied.
-    ``numpy.asarray(array)`` reads all. Each raises what :func:`read_at` does.
+    ``numpy.asarray(array)`` reads all. Each raises the errors of :func:`read_at`.
     """
 
     def __init__(

@@ -79,7 +79,7 @@ def read_header(path: Path) -> tuple[np.dtype[Any], int, int]:
 
 
 class IndexedDataset:
-    """Read access to ``PREFIX.bin/.idx``: arrays in files, of which parts are read on demand.
+    """Read access to ``PREFIX.bin/.idx``: arrays in files, whose parts are read on demand.
 
     ``sizes`` int32 [S]: tokens of each document. ``pointers`` int64 [S]: byte offset of each document in ``.bin``.
     ``document_ends`` int64 [D]. ``ids`` [T]: the tokens of all documents, end to end, in ``dtype``.

@@ -1,22 +1,25 @@
 """Rules for cutting a text so that the pieces' token ids, one after the other, are those of the whole text.
 
-The rules are read off the SentencePiece model itself. They rest on how a BPE model encodes: the normaliser replaces the
-longest match of a table at each place; characters then become symbols; two neighbouring symbols merge only into a piece
-of the vocabulary, the best-scored pair first, the leftmost of equals. So a cut between two characters changes nothing
-if no entry of the normaliser's table matches across it and no piece holds the two side by side: then no symbol ever
-spans the cut, and the merges on either side do not see each other.
+The rules are read off the SentencePiece model itself. They rest on the way in which a BPE model encodes. The normaliser
+replaces the longest match of a table at each position, and characters become symbols. Then two neighbouring symbols
+merge, only into a piece of the vocabulary, the best-scored pair first, the leftmost of equals. So a cut between two
+characters changes nothing if no entry of the normaliser's table matches across it and no piece holds the two side by
+side. No symbol ever spans such a cut, and the merges on either side do not see each other.
 
-Two kinds of places qualify:
+Two kinds of positions qualify:
 
-- before a space (and a newline, if the model turns it into a space): pieces hold U+2581, the space's form in the
-  vocabulary, only in front;
-- between two *plain* characters, printable ASCII that the normaliser leaves alone, which are side by side in no piece,
-  where the next character is plain or a space as well.
+- Before a space, and before a newline if the model turns it into a space. Pieces hold U+2581, the space's form in the
+  vocabulary, only in front.
+- Between two *plain* characters, if no piece holds them side by side and the next character is plain or a space, too.
+  Plain is printable ASCII that the normaliser leaves alone.
 
-What the normaliser's table must be for that, or the model's texts are encoded whole: no entry holds printable ASCII
-or a space behind its first byte (so none reaches across a cut); none begins with a space (a space stays one, whatever
-follows); none gives two spaces or U+2581 (or a space before a cut would be kept or dropped by what stands before it).
-A newline is taken for a space only if that is what its entry gives and no longer entry begins with it or holds it.
+The normaliser's table must meet three conditions; otherwise the model's texts are encoded whole:
+
+- No entry holds printable ASCII or a space behind its first byte, so none reaches across a cut.
+- None begins with a space: a space stays one, whatever follows.
+- None gives two spaces or U+2581: then the text before a cut would decide whether a space there is kept.
+
+A newline counts as a space only if its entry gives a space and no longer entry begins with it or holds it.
 
 A text that holds U+2581 itself is not cut: it stands for a space without being treated as one by the normaliser.
 """

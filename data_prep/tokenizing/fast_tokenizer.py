@@ -1,8 +1,8 @@
 """Encode many documents at several times SentencePiece's speed; SentencePiece makes every token id.
 
 The documents are cut at places that are known to change nothing (``cut_rules``): mostly into words, without the
-punctuation around them. Nearly all of these segments have been seen before, so their ids are looked up, for a block of
-text at once, in a hash table of exact keys; the rest are encoded by SentencePiece and remembered (``segment_ids``).
+punctuation around them. Nearly all of these segments have occurred before: their ids are looked up, for a block of
+text at once, in a hash table of exact keys. SentencePiece encodes the others, which are remembered (``segment_ids``).
 
 Documents that may not be cut are encoded whole, at the speed of the tokenizer's own library. So are all documents if
 the model has no rules, or the tokenizer is not SentencePiece's.

@@ -57,7 +57,7 @@ class SegmentIds:
         self._length_byte = np.array([*(n << 56 for n in lengths), 0], np.uint64)
         self._pool = np.zeros(MOST_KEPT_IDS, dtype)
         self._frequent = SegmentTable()
-        # A space that is cut off from what follows, which no text for SentencePiece could show on its own.
+        # A space that is cut off from its word: no text for SentencePiece holds it on its own.
         self._pool[0] = tokenizer.piece_id(SPACE_SYMBOL)
         self._frequent.insert(np.array([SPACE], np.uint64), np.array([1 << 56], np.uint64), np.array([1]))
         self._frequent_ids = 1

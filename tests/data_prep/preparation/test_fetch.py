@@ -281,7 +281,8 @@ def test_another_folder_does_not_silently_keep_the_old_files(download: Path, tmp
     assert command("data_prep", *LLAMA, tmp_path / "c4", "--from", other).returncode == 0  # the same bytes
     write_dataset(other / "c4-train.en_6_text_document", [9000, 20, 3000], vocab_size=128_256, seed=7)
     refused = command("data_prep", *LLAMA, tmp_path / "c4", "--from", other)
-    assert_refused(refused, "document.bin: is there, and", "another file; --force replaces", status=1)
+    again = "another file; --force replaces files of an earlier fetch"
+    assert_refused(refused, "document.bin: is there, and", again, status=1)
 
 
 def test_llamas_tokenizer_has_its_published_size(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_published_token_files_are_fetched_and_neither_tokenised_nor_joined() ->
     """Llama 3.1 8B begins without a checkpoint; the number of tokens follows from the sizes of the files."""
     done = command("data_prep", "plan", "--benchmark", "llama31_8b")
     assert done.returncode == 0, done.stderr
-    assert "disk space: 85 GB\ninitial checkpoint: none\n" in done.stdout
+    assert "disk space: 87 GB\ninitial checkpoint: none\n" in done.stdout
     assert done.stdout.count("rate: ") == 3
     rates = ["--network-mb-per-s", 100, "--disk-mb-per-s", 1e6]
     stages = stages_of("--benchmark", "llama31_8b", *rates)

@@ -205,7 +205,7 @@ def test_a_spoilt_part_is_removed_to_be_made_again(spoilt: bytes, tmp_path: Path
         path.write_bytes(np.array([1, 2, 3, 4], "<u2").tobytes() + np.array([4], "<i4").tobytes())
         job.add([NewPart("0", path, md5_file(path), {"source_md5": "0", "documents": 1, "tokens": 4})])
         job.path("0").write_bytes(spoilt)
-        with pytest.raises(InputError, match="does not hold what was written"):
+        with pytest.raises(InputError, match="not the bytes that were written"):
             join_parts(job, ["0"], np.dtype("<u2"))
         assert not job.path("0").exists()
         assert list((job.folder / "writing").iterdir()) == []
