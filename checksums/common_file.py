@@ -51,18 +51,18 @@ def is_only_spelled_otherwise(path: Path, *, bf16: bool) -> bool:
     """Return whether ``path``, named as a file of the benchmark's checkpoint, has the published content."""
     expected = {"sharded_backend": "zarr"} if path.name == METADATA else common_content(PARAM_GROUP, bf16=bf16)
     try:
-        found = json.loads(read_regular(path, LARGEST)) if path.name == METADATA else plain_common(path)
+        content = json.loads(read_regular(path, LARGEST)) if path.name == METADATA else plain_common(path)
     except (ValueError, OSError, RecursionError):
         return False
-    return _is_same(found, expected)
+    return _is_same(content, expected)
 
 
-def _is_same(found: Any, expected: Any) -> bool:
+def _is_same(content: Any, expected: Any) -> bool:
     """Return whether all keys and values are the same, including their types, except that tuples count as lists."""
     if isinstance(expected, dict):
-        same_keys = isinstance(found, dict) and found.keys() == expected.keys()
-        return same_keys and all(_is_same(found[key], value) for key, value in expected.items())
+        same_keys = isinstance(content, dict) and content.keys() == expected.keys()
+        return same_keys and all(_is_same(content[key], value) for key, value in expected.items())
     if isinstance(expected, list):
-        is_list = isinstance(found, list | tuple) and len(found) == len(expected)
-        return is_list and all(map(_is_same, found, expected))
-    return type(found) is type(expected) and bool(found == expected)
+        is_list = isinstance(content, list | tuple) and len(content) == len(expected)
+        return is_list and all(map(_is_same, content, expected))
+    return type(content) is type(expected) and bool(content == expected)

@@ -1,7 +1,7 @@
 """Folders compared with lists of MD5 sums, whose paths are relative to the folder."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +42,7 @@ class ListComparison:
 def digest_folder(folder: Path, *, leave_out: Path | None = None) -> dict[str, str]:
     """Return the MD5 of every file below ``folder`` by relative path, in byte order of the paths.
 
-    Hidden files count; symbolic links to files are followed, to folders not. ``leave_out`` is a file to skip.
+    Hidden files count; symbolic links are followed. ``leave_out`` is a file to skip.
     """
     sizes: dict[str, int] = {}
     for name, size in files_below(folder, leave_out=leave_out).items():
@@ -59,10 +59,30 @@ def files_below(folder: Path, *, leave_out: Path | None = None) -> dict[str, int
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder")
-    sizes = {name: None if found is None else found.st_size for name, found in entries_below(folder)}
+    sizes: dict[str, int | None] = {}
+    for prefix, path in _folders_by_links(folder):
+        for name, status in entries_below(path):
+            sizes[os.path.join(prefix, name)] = None if status is None else status.st_size
     if leave_out is not None:
         sizes.pop(os.path.relpath(leave_out, folder), None)
     return {name: sizes[name] for name in sorted(sizes, key=os.fsencode)}
+
+
+def _folders_by_links(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Yield ``folder``, and each folder below it that a link leads to, with its path relative to ``folder``.
+
+    Raises InputError for a link that leads back to a folder that it was reached by.
+    """
+    waiting: list[tuple[str, Path, tuple[str, ...]]] = [("", folder, (os.path.realpath(folder),))]
+    while waiting:
+        prefix, path, parents = waiting.pop()
+        yield prefix, path
+        for inner, names, _ in os.walk(path):
+            for link in filter(os.path.islink, (os.path.join(inner, name) for name in names)):
+                target = os.path.realpath(link)
+                if any(f"{parent}/".startswith(f"{target}/") for parent in (*parents, os.path.realpath(inner))):
+                    raise InputError(f"{link}: a link back to {target}, which would be read without an end; remove it")
+                waiting.append((os.path.join(prefix, os.path.relpath(link, path)), Path(link), (*parents, target)))
 
 
 def compare_lists(folder: Path, listed: Mapping[str, str], *, leave_out: Path | None = None) -> ListComparison:
@@ -71,14 +91,16 @@ def compare_lists(folder: Path, listed: Mapping[str, str], *, leave_out: Path | 
     Raises InputError if ``folder`` is not a folder.
     """
     below = files_below(folder, leave_out=leave_out)
-    there = [name for name in listed if below.get(name) is not None or (folder / name).is_file()]  # in a linked folder
-    found = _md5_of_each(folder, {name: below.get(name) or (folder / name).stat().st_size for name in there})
-    changed = [name for name in found if found[name] != listed[name]]
+    existing = [
+        name for name in listed if below.get(name) is not None or (folder / name).is_file()
+    ]  # in a linked folder
+    digests = _md5_of_each(folder, {name: below.get(name) or (folder / name).stat().st_size for name in existing})
+    changed = [name for name in digests if digests[name] != listed[name]]
     may_differ = [name for name in changed if _may_differ(folder, name, listed)]
     return ListComparison(
-        matching=[name for name in found if found[name] == listed[name]],
+        matching=[name for name in digests if digests[name] == listed[name]],
         changed=[name for name in changed if name not in may_differ],
-        missing=[name for name in listed if name not in found],
+        missing=[name for name in listed if name not in digests],
         may_differ=may_differ,
         extra=[name for name in below if name not in listed],
     )
@@ -90,9 +112,12 @@ def _may_differ(folder: Path, name: str, listed: Mapping[str, str]) -> bool:
     Such a checkpoint is recognised by the arrays that the list has beside the file.
     """
     path = Path(name)
-    beside = {array: any(other.startswith(str(path.parent / array)) for other in listed) for array in ARRAYS_BESIDE}
-    is_one = path.name in MAY_DIFFER and beside[MEGATRON_ARRAY]
-    return is_one and is_only_spelled_otherwise(folder / name, bf16=beside[MASTER_ARRAY])
+    has_arrays = {
+        array: any(listed_name.startswith(str(path.parent / array)) for listed_name in listed)
+        for array in ARRAYS_BESIDE
+    }
+    is_one = path.name in MAY_DIFFER and has_arrays[MEGATRON_ARRAY]
+    return is_one and is_only_spelled_otherwise(folder / name, bf16=has_arrays[MASTER_ARRAY])
 
 
 def without_leading_folders(folder: Path, listed: Mapping[str, str]) -> tuple[str, dict[str, str]]:
@@ -128,7 +153,7 @@ def _md5_of_each(folder: Path, sizes: Mapping[str, int]) -> dict[str, str]:
             return digest
 
         try:
-            found = dict(zip(names, pool.map(md5, names), strict=True))
+            digests = dict(zip(names, pool.map(md5, names), strict=True))
         finally:
             pool.shutdown(cancel_futures=True)
-    return {name: found[name] for name in sizes}
+    return {name: digests[name] for name in sizes}

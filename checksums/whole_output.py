@@ -26,32 +26,34 @@ def compare_with_manifest(folder: Path, path: Path) -> ListComparison:
         raise InputError(f"{path}: no such file")
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder")
-    places = {record.name: (folder / record.name, record) for record in manifest.outputs}
-    if name in places and not any(place.exists() for place, _ in places.values()):
-        places = {".": (folder, places[name][1])}
-    found: dict[str, list[str]] = {"matching": [], "changed": [], "missing": []}
-    for record_name, (place, record) in places.items():
+    outputs = {record.name: (folder / record.name, record) for record in manifest.outputs}
+    if name in outputs and not any(output.exists() for output, _ in outputs.values()):
+        outputs = {".": (folder, outputs[name][1])}
+    results: dict[str, list[str]] = {"matching": [], "changed": [], "missing": []}
+    for record_name, (output, record) in outputs.items():
         if record.md5 is None or os.path.normpath(record_name).split("/")[0] in ("", ".."):
             raise InputError(f"{path}: has no MD5 of {record_name!r}, or that is not below the folder to verify")
-        if not place.exists():
-            found["missing"].append(record_name)
-        elif _md5_of_contents(place) == record.md5:
-            found["matching"].append(record_name)
+        if not output.exists():
+            results["missing"].append(record_name)
+        elif _md5_of_contents(output) == record.md5:
+            results["matching"].append(record_name)
         else:
             sums = path.with_name(f"{name}.md5")
-            found["changed"] += _changed_files(place, record_name, record.md5, sums) or [record_name]
-    return ListComparison(**found, may_differ=[], extra=[])
+            results["changed"] += _changed_files(output, record_name, record.md5, sums) or [record_name]
+    return ListComparison(**results, may_differ=[], extra=[])
 
 
-def _changed_files(place: Path, name: str, md5: str, sums: Path) -> list[str]:
+def _changed_files(folder: Path, name: str, md5: str, sums: Path) -> list[str]:
     """Return the files below ``place`` that differ from the list ``sums``, each below ``name``.
 
     Returns none if ``sums`` is not the list whose MD5 the manifest has.
     """
-    if not place.is_dir() or not sums.is_file() or md5_file(sums) != md5:
+    if not folder.is_dir() or not sums.is_file() or md5_file(sums) != md5:
         return []
-    found, listed = digest_folder(place), read_list(sums)
-    return [os.path.normpath(f"{name}/{inner}") for inner in listed | found if found.get(inner) != listed.get(inner)]
+    digests, listed = digest_folder(folder), read_list(sums)
+    return [
+        os.path.normpath(f"{name}/{inner}") for inner in listed | digests if digests.get(inner) != listed.get(inner)
+    ]
 
 
 def _md5_of_contents(path: Path) -> str:

@@ -65,19 +65,25 @@ class Meter:
         finally:
             self.spent(activity, time.perf_counter() - started)
 
-    def line(self) -> str:
-        """Return the share done, the rate, the time left and the limiting activity, as far as they are known."""
+    def line(self, *, narrow: bool = False) -> str:
+        """Return the share done, the rate, the time left and the limiting activity, as far as they are known.
+
+        ``narrow``: share, rate and time come first, because the end of a long line is cut off on a terminal.
+        """
         with self._lock:
             share = 100 * self.done / self._total if self._total else 100
-            parts = [f"{_of(self.done, self._total, self._unit)} ({share:.0f} %)"]
+            amount = _of(self.done, self._total, self._unit)
+            parts, amounts = [f"{share:.0f} %"] if narrow else [], [amount if narrow else f"{amount} ({share:.0f} %)"]
             if self._all_files is not None:
-                parts.append(f"{self._files:,.0f} of {self._all_files:,} files")
+                amounts.append(f"{self._files:,.0f} of {self._all_files:,} files")
+            parts += [] if narrow else amounts
             rate = (self.done - self._before) / max(time.monotonic() - self._started, 1e-9)
             if rate:
                 parts.append(f"{rate / 1e6:,.1f} MB/s" if self._unit == "bytes" else f"{rate:,.1f} {self._unit}/s")
                 if self.done < self._total:
                     left_s = (self._total - self.done) / rate
                     parts.append(f"{left_s:.0f} s left" if left_s < 60 else f"{duration(left_s)} left")
+            parts += amounts if narrow else []
             if sum(self._spent.values()) > 0:
                 doing, longest = max(self._spent.items(), key=lambda item: item[1])
                 parts.append(f"limited by {doing} ({100 * longest / sum(self._spent.values()):.0f} % of the time)")
@@ -105,7 +111,7 @@ def progress(title: str, total: float, unit: str, *, files: int | None = None) -
         bar = bars.add_task(title, total=total, line="")
 
         def move_bar(meter: Meter) -> None:
-            bars.update(bar, completed=meter.done, line=meter.line())
+            bars.update(bar, completed=meter.done, line=meter.line(narrow=True))
 
         meter = Meter(total, unit, files, move_bar, SECONDS_BETWEEN_CHANGES)
         yield meter

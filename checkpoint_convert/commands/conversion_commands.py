@@ -105,26 +105,26 @@ def sums_by_name(md5_list: Path, address: Address) -> dict[str, str]:
     """Read a list of MD5 sums whose paths begin in the checkpoint's folder, or with its name. Raises InputError if the
     list is not that of a checkpoint."""
     sums, folder = read_list(md5_list), f"{address.name}/"
-    found = {name.removeprefix("./").removeprefix(folder): digest for name, digest in sums.items()}
-    if not any(name.endswith(f"/{METADATA_FILE}") for name in found):
+    sums_below = {name.removeprefix("./").removeprefix(folder): digest for name, digest in sums.items()}
+    if not any(name.endswith(f"/{METADATA_FILE}") for name in sums_below):
         raise InputError(f"--md5-list {md5_list}: has no …/{METADATA_FILE}; expected the sums of a checkpoint's files")
-    return found
+    return sums_below
 
 
-def print_produced(output: Path, made: Produced | None, as_json: bool, shard: Shard | None = None) -> None:
+def print_produced(output: Path, produced: Produced | None, as_json: bool, shard: Shard | None = None) -> None:
     """Print what was made of an output, or of a shard of one; None stands for an output that already existed."""
     if as_json:
-        print(json.dumps({"already_made": made is None, **(asdict(made) if made else {})}))
+        print(json.dumps({"already_made": produced is None, **(asdict(produced) if produced else {})}))
         return
-    if made is None:
+    if produced is None:
         print(f"{output}: already made from this checkpoint")
         return
-    facts, rate = made.facts, made.bytes / made.wall_s / 1e6
+    facts, rate = produced.facts, produced.bytes / produced.wall_s / 1e6
     text = f"{output}: " if shard is None else f"{output}: shard {shard}, "
-    text += f"{made.files:,} files"
-    if made.resumed_files:
-        text += f", {made.resumed_files:,} of them by earlier calls"
-    text += f", {made.bytes:,} bytes in {made.wall_s:.1f} s ({rate:,.0f} MB/s)"
+    text += f"{produced.files:,} files"
+    if produced.resumed_files:
+        text += f", {produced.resumed_files:,} of them by earlier calls"
+    text += f", {produced.bytes:,} bytes in {produced.wall_s:.1f} s ({rate:,.0f} MB/s)"
     if facts.get("zero_chunks"):
         text += f"; {facts['zero_chunks']:,} input chunks had no file and are zeros"
     if facts.get("has_counters") is False:
@@ -244,8 +244,8 @@ class RandomPaxmlCommand:
     """Print the result as JSON."""
 
     def run(self) -> None:
-        made = write_random_paxml(self.output, seed=self.seed, sizes=self.sizes, force=self.force)
+        is_new = write_random_paxml(self.output, seed=self.seed, sizes=self.sizes, force=self.force)
         if self.json:
-            print(json.dumps({"already_made": not made, **asdict(self.sizes)}))
+            print(json.dumps({"already_made": not is_new, **asdict(self.sizes)}))
             return
-        print(f"{self.output}: {self.sizes.layers} layers" if made else f"{self.output}: already made")
+        print(f"{self.output}: {self.sizes.layers} layers" if is_new else f"{self.output}: already made")

@@ -47,9 +47,9 @@ class CompareCheckpointsCommand:
     checkpoint_00004000 ckpt4000_bf16
     """
 
-    one: Annotated[Path, tyro.conf.Positional]
+    first: Annotated[Path, tyro.conf.Positional]
     """First checkpoint; the formats are those of inspect."""
-    other: Annotated[Path, tyro.conf.Positional]
+    second: Annotated[Path, tyro.conf.Positional]
     """Second checkpoint; of the same format, or one PAXML and one Megatron."""
     tolerance: float = 0.0
     """Largest difference that still counts as the same, absolute; 0 asks for the same bits."""
@@ -65,6 +65,6 @@ class CompareCheckpointsCommand:
             require_same_checkpoints,
         )
 
-        comparison = compare_checkpoints(self.one, self.other, self.tolerance, workers=self.workers)
+        comparison = compare_checkpoints(self.first, self.second, self.tolerance, workers=self.workers)
         print(json.dumps(asdict(comparison), indent=1) if self.json else format_checkpoint_comparison(comparison))
         require_same_checkpoints(comparison)

@@ -72,8 +72,8 @@ def require_arrays(files: SourceFiles, jobs: Sequence[Job], *, absent_are_zeros:
     for job in jobs:
         stored, axes = job.source, job.axes
         if (stored.shape, stored.dtype) != (job.shape, FP32):
-            found = f"shape {list(stored.shape)} {stored.dtype.name}"
-            raise InputError(f"{stored.where}: {found}, expected {list(job.shape)} float32 like the weights")
+            description = f"shape {list(stored.shape)} {stored.dtype.name}"
+            raise InputError(f"{stored.where}: {description}, expected {list(job.shape)} float32 like the weights")
         names.append([f"{stored.name}/{key}" for key in stored.keys_within(axes.shape_of(axes.source))])
     files.ask([name for some in names for name in some])
     zeros = 0

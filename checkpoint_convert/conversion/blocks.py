@@ -71,11 +71,11 @@ class ArrayAxes:
     def merged(self, box: Box, side: Side) -> Box:
         """Convert a box along the target's unmerged axes to a box along the own, merged axes of one side."""
         by_axis = dict(zip(self.target.axes, box, strict=True))
-        found = []
+        slices = []
         for group in side.groups:
             inner = math.prod(self.sizes[axis] for axis in group[1:])
-            found.append(slice(by_axis[group[0]].start * inner, by_axis[group[0]].stop * inner))
-        return tuple(found)
+            slices.append(slice(by_axis[group[0]].start * inner, by_axis[group[0]].stop * inner))
+        return tuple(slices)
 
     def shape_of(self, side: Side) -> tuple[int, ...]:
         """Return the shape of the values to convert, along the own axes of one side."""
@@ -160,11 +160,11 @@ def choose_blocks(memory_limit: int, workers: int, arrays: Sequence[ArrayAxes]) 
             f"--memory-limit is too small: a block and the chunks that it is read from take {least:,} bytes; pass "
             f"{limit_text(least)} or more"
         )
-    found, at_once = [], min(workers, memory_limit // least)
+    choices, at_once = [], min(workers, memory_limit // least)
     while at_once:
-        found.append(BlockChoice(tuple(_fitting(array, memory_limit // at_once) for array in arrays), at_once))
+        choices.append(BlockChoice(tuple(_fitting(array, memory_limit // at_once) for array in arrays), at_once))
         at_once = min(at_once - 1, max(1, at_once * 4 // 5))
-    return min(found, key=lambda one: (one.passes > ONCE, (one.passes + 1) / one.at_once))
+    return min(choices, key=lambda choice: (choice.passes > ONCE, (choice.passes + 1) / choice.at_once))
 
 
 def bytes_to_read_once(arrays: Sequence[ArrayAxes]) -> int:
@@ -194,7 +194,10 @@ def cut_array(array: ArrayAxes, *, most_items: int, comfortable_items: int = COM
     steps = zip(axes, shape, _steps(array, array.target), strict=True)
     unit = [size if axis in inner else step for axis, size, step in steps]
     source_steps = _steps(array, array.source)
-    block = [min(math.lcm(step, other), size) for step, other, size in zip(unit, source_steps, shape, strict=True)]
+    block = [
+        min(math.lcm(step, source_step), size)
+        for step, source_step, size in zip(unit, source_steps, shape, strict=True)
+    ]
     while math.prod(block) > most_items and block != unit:
         block = min(
             (_halved(block, unit, axis) for axis in range(len(axes)) if block[axis] > unit[axis]),

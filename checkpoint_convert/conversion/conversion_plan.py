@@ -107,23 +107,30 @@ def plan_paxml_to_megatron(
                 block_bytes=4 * math.prod(cut.block),
             )
         )
-    written, read = sum(one.output_bytes for one in arrays), sum(one.input_bytes * one.passes for one in arrays)
+    output_bytes, input_bytes = (
+        sum(array.output_bytes for array in arrays),
+        sum(array.input_bytes * array.passes for array in arrays),
+    )
     # From disk, all bytes go through the disk; from a bucket, only the written bytes do, while the input arrives by
     # network. Requests and unpacking are not counted, and the join moves no bytes.
-    at_work, on_disk = (read + written) / (choice.at_once * WORKER_BYTES_PER_S), disk_mb_per_s * 1e6
+    at_work, on_disk = (input_bytes + output_bytes) / (choice.at_once * WORKER_BYTES_PER_S), disk_mb_per_s * 1e6
     seconds = {
-        "disk": {"workers": at_work, "disk": (read + written) / on_disk},
-        "bucket": {"workers": at_work, "disk": written / on_disk, "network": read / (network_mb_per_s * 1e6)},
+        "disk": {"workers": at_work, "disk": (input_bytes + output_bytes) / on_disk},
+        "bucket": {
+            "workers": at_work,
+            "disk": output_bytes / on_disk,
+            "network": input_bytes / (network_mb_per_s * 1e6),
+        },
     }
     times = [
-        PlannedTime(place, count, max(limits.values()) / 60 / count, max(limits, key=lambda name: limits[name]))
+        PlannedTime(resource, count, max(limits.values()) / 60 / count, max(limits, key=lambda name: limits[name]))
         for count in nodes
-        for place, limits in seconds.items()
+        for resource, limits in seconds.items()
     ]
     return ConversionPlan(
-        files=sum(one.output_files for one in arrays) + 2,
-        bytes_written=written,
-        bytes_read=read,
+        files=sum(array.output_files for array in arrays) + 2,
+        bytes_written=output_bytes,
+        bytes_read=input_bytes,
         passes=choice.passes,
         at_once=choice.at_once,
         peak_bytes=choice.memory_bytes,
@@ -145,9 +152,9 @@ def format_plan(plan: ConversionPlan) -> str:
     """Return a line for each array, one for the totals, and one for each of the times."""
     head = ("files", "output", "blocks", "of", "reads", "array")
     rows = []
-    for one in plan.arrays:
-        counts = [f"{one.output_files:,}", _size(one.output_bytes), f"{one.blocks:,}", _size(one.block_bytes)]
-        rows.append([*counts, f"{one.passes:.2f}", one.paxml])
+    for array in plan.arrays:
+        counts = [f"{array.output_files:,}", _size(array.output_bytes), f"{array.blocks:,}", _size(array.block_bytes)]
+        rows.append([*counts, f"{array.passes:.2f}", array.paxml])
     mend = f"; --memory-limit {limit_text(plan.bytes_to_read_once)} reads it once" if plan.passes > ONCE else ""
     lines = [
         table_text(head, rows, right=range(5)),

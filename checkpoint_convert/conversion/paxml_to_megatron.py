@@ -59,8 +59,8 @@ def open_paxml(files: SourceFiles) -> PaxmlCheckpoint:
     weights, *moments = groups("fp32")
     if not any(files.has(f"{weights.paxml_name(array)}/{METADATA_FILE}") for array in ARRAYS):
         raise InputError(f"{files.folder}: no PAXML checkpoint (no mdl_vars.params.lm.…/{METADATA_FILE} in it)")
-    found = {(weights.paxml_stacked, array.paxml): open_zarr(files, weights.paxml_name(array)) for array in ARRAYS}
-    shapes = {array: found[weights.paxml_stacked, array.paxml].shape for array in ARRAYS}
+    arrays = {(weights.paxml_stacked, array.paxml): open_zarr(files, weights.paxml_name(array)) for array in ARRAYS}
+    shapes = {array: arrays[weights.paxml_stacked, array.paxml].shape for array in ARRAYS}
     sizes = paxml_axis_sizes(files.folder, shapes)
     layers = sizes["L"]
     files.ask(name for name in _small_files(layers) if name not in files.facts)
@@ -68,9 +68,9 @@ def open_paxml(files: SourceFiles) -> PaxmlCheckpoint:
         for array in ARRAYS:
             names = [group.paxml_name(array, repeats) for repeats in (REPEATS, layers)]  # PAXML writes the true number
             there = next((name for name in names if files.has(f"{name}/{METADATA_FILE}")), names[0])
-            found[group.paxml_stacked, array.paxml] = open_zarr(files, there)
+            arrays[group.paxml_stacked, array.paxml] = open_zarr(files, there)
     counters = {name: open_zarr(files, name) for name in counter_shapes(layers) if files.has(f"{name}/{METADATA_FILE}")}
-    return PaxmlCheckpoint(files, found, sizes, paxml_adam_step(files.folder, counters))
+    return PaxmlCheckpoint(files, arrays, sizes, paxml_adam_step(files.folder, counters))
 
 
 def _small_files(layers: int) -> Iterator[str]:

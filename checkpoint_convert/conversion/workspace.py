@@ -104,7 +104,7 @@ def memory_problem(blocks: int) -> str | None:
 
 def memory_of_this_process() -> int:
     """Return the bytes of the machine, or the lower limit of the process's control group or one above it."""
-    found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     with suppress(OSError):  # another system, or a container that hides it
         for line in OWN_CGROUPS.read_text().splitlines():
             _, controllers, path = line.split(":", 2)
@@ -115,7 +115,7 @@ def memory_of_this_process() -> int:
             else:
                 continue
             folder = root / path.lstrip("/")
-            for place in (folder, *folder.parents[: len(folder.parts) - len(root.parts)]):
+            for group in (folder, *folder.parents[: len(folder.parts) - len(root.parts)]):
                 with suppress(OSError, ValueError):  # "max"
-                    found.append(int((place / name).read_text()))
-    return min(found)
+                    limits.append(int((group / name).read_text()))
+    return min(limits)

@@ -67,7 +67,7 @@ def exported_arrays(checkpoint: Checkpoint, group: str) -> Exported:
 
     Raises InputError for an array that is missing, lacks chunks or is not FP32, and for layers of several shapes.
     """
-    found: Exported = {}
+    exported: Exported = {}
     for array, names in _names(checkpoint, group).items():
         where = f"{checkpoint.path}: {names[0]}"
         if missing := [name for name in names if name not in checkpoint.arrays]:
@@ -80,8 +80,8 @@ def exported_arrays(checkpoint: Checkpoint, group: str) -> Exported:
             raise InputError(f"{where}: {dtype}, expected float32")
         if lost := stored.missing_chunks:
             raise InputError(f"{where}: {lost:,} chunks have no file; {MEND}")
-        found[array] = stored
-    return found
+        exported[array] = stored
+    return exported
 
 
 def exported_files(checkpoint: Checkpoint, groups: Sequence[str]) -> LocalFiles:

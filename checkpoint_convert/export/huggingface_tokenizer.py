@@ -66,10 +66,10 @@ def pieces_of(path: Path) -> int:
     """Return the number of a tokenizer's ids. Raises InputError as :func:`tokenizer_files` does."""
     if path.suffix != JSON:
         return len(read_model(path)[0].pieces)
-    found = read_json(path, TokenizerJson, mend="it is not a tokenizer.json")
-    vocab = found.model.vocab
+    tokenizer = read_json(path, TokenizerJson, mend="it is not a tokenizer.json")
+    vocab = tokenizer.model.vocab
     ids = vocab.values() if isinstance(vocab, dict) else range(len(vocab))
-    return 1 + max((*ids, *(token.id for token in found.added_tokens)), default=-1)
+    return 1 + max((*ids, *(token.id for token in tokenizer.added_tokens)), default=-1)
 
 
 def _sentencepiece_files(model_path: Path) -> dict[str, bytes]:
@@ -158,14 +158,14 @@ def _merges(model: Any) -> list[list[str]]:
     whole = {
         piece.piece: (-piece.score, number) for number, piece in enumerate(model.pieces) if piece.type == piece.NORMAL
     }
-    found = []
+    ranked = []
     for piece, rank in whole.items():
-        found += [
+        ranked += [
             (rank, len(piece[:at]), piece[:at], piece[at:])
             for at in range(1, len(piece))
             if piece[:at] in whole and piece[at:] in whole
         ]
-    return [[left, right] for _, _, left, right in sorted(found)]
+    return [[left, right] for _, _, left, right in sorted(ranked)]
 
 
 def _normalizer(spec: Any) -> dict[str, Any] | None:

@@ -155,7 +155,7 @@ def to_huggingface(
             small_files(small, lambda: small),
         ],
         threads=workers,
-        others=[] if tokenizer is None else [tokenizer],
+        further_inputs=[] if tokenizer is None else [tokenizer],
     )
     return produce(product, output, force=force)
 

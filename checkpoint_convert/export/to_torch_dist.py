@@ -129,8 +129,8 @@ def to_torch_dist(
         raise InputError(f"{folder}: a model of {model}, but to-torch-dist writes GPT-3 only; use to-huggingface")
     iteration, step = _told_steps(checkpoint, step)
     arrays = {group: exported_arrays(checkpoint, group) for group in GROUPS}
-    for found in arrays.values():
-        shapes = {array: stored.shape for array, stored in found.items()}
+    for group_arrays in arrays.values():
+        shapes = {array: stored.shape for array, stored in group_arrays.items()}
         sizes = megatron_axis_sizes(folder, shapes, lambda hidden: 1)  # heads occur only as times their dimensions
     inner = f"iter_{iteration:07d}"
     boxes = list(_boxes(arrays, dtype))
@@ -162,17 +162,17 @@ def to_torch_dist(
     return produce(product, output, force=force)
 
 
-def _told_steps(checkpoint: Checkpoint, given: int | None) -> tuple[int, int]:
+def _told_steps(checkpoint: Checkpoint, option: int | None) -> tuple[int, int]:
     """Return the iteration and Adam's step of a checkpoint; ``given`` (``--step``) is used if its files have no step.
 
     Raises InputError if neither gives the step, or the files contradict ``given``: Adam's step is never assumed.
     """
-    if given is not None:
-        require_between(given, 0, LARGEST_STEP, "--step")
-    iteration, told = checkpoint.steps()
-    if given is not None and told not in (None, given):
-        raise InputError(f"--step {given}: {checkpoint.path} tells that Adam's step is {told}; leave --step out")
-    step = given if told is None else told
+    if option is not None:
+        require_between(option, 0, LARGEST_STEP, "--step")
+    iteration, recorded = checkpoint.steps()
+    if option is not None and recorded not in (None, option):
+        raise InputError(f"--step {option}: {checkpoint.path} tells that Adam's step is {recorded}; leave --step out")
+    step = option if recorded is None else recorded
     if step is None:
         raise InputError(f"{checkpoint.path}: no common.pt and no run's files tell Adam's step; pass --step")
     return (step if iteration is None else iteration), step
@@ -257,24 +257,24 @@ def dcp_metadata(boxes: Sequence[TensorBox], sizes: Mapping[str, int], objects: 
     ``sizes``: bytes of the files by name. ``objects``: the file of each thing that is no tensor; several may share one.
     """
     names: dict[str, TensorStorageMetadata | BytesStorageMetadata] = {}
-    places: dict[MetadataIndex, _StorageInfo] = {}
-    for one in boxes:
-        offsets = torch.Size([side.start for side in one.box])
-        for name in one.names:
+    locations: dict[MetadataIndex, _StorageInfo] = {}
+    for tensor_box in boxes:
+        offsets = torch.Size([side.start for side in tensor_box.box])
+        for name in tensor_box.names:
             tensor = names.setdefault(
-                name, TensorStorageMetadata(TensorProperties(dtype=one.dtype), torch.Size(one.shape), [])
+                name, TensorStorageMetadata(TensorProperties(dtype=tensor_box.dtype), torch.Size(tensor_box.shape), [])
             )
             assert isinstance(tensor, TensorStorageMetadata)
-            place = MetadataIndex(name, offsets, len(tensor.chunks))
-            places[place] = _StorageInfo(one.file, 0, sizes[one.file])
-            tensor.chunks.append(ChunkStorageMetadata(offsets, torch.Size(shape_of(one.box))))
+            index = MetadataIndex(name, offsets, len(tensor.chunks))
+            locations[index] = _StorageInfo(tensor_box.file, 0, sizes[tensor_box.file])
+            tensor.chunks.append(ChunkStorageMetadata(offsets, torch.Size(shape_of(tensor_box.box))))
     for name, file in objects.items():
         names[name] = BytesStorageMetadata()
-        places[MetadataIndex(name)] = _StorageInfo(file, 0, sizes[file])
+        locations[MetadataIndex(name)] = _StorageInfo(file, 0, sizes[file])
     metadata = Metadata(
         state_dict_metadata=names,
         planner_data={name: (name,) for name in names},
-        storage_data=places,
+        storage_data=locations,
         storage_meta=StorageMeta(),
     )
     return pickle.dumps(metadata)

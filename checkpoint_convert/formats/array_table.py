@@ -89,8 +89,8 @@ class Array:
 
     def megatron_shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """Return the shape with merged axes, without the position rows that are not kept."""
-        kept = self.kept_sizes(sizes)
-        return tuple(math.prod(kept[axis] for axis in axes) for axes in axis_groups(self.megatron_axes))
+        axis_sizes = self.kept_sizes(sizes)
+        return tuple(math.prod(axis_sizes[axis] for axis in axes) for axes in axis_groups(self.megatron_axes))
 
     def kept_sizes(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """Return the sizes without the position rows that the model does not use."""
@@ -121,9 +121,9 @@ def array_of(name: str) -> tuple[str, int | None]:
 
     'encoder.layers.7.mlp.x' -> ('encoder.layers.mlp.x', 7)
     """
-    before, _, after = name.partition(LAYERS)
-    layer, _, rest = after.partition(".")
-    return (f"{before}{LAYERS}{rest}", int(layer)) if layer.isascii() and layer.isdigit() else (name, None)
+    prefix, _, suffix = name.partition(LAYERS)
+    layer, _, parameter = suffix.partition(".")
+    return (f"{prefix}{LAYERS}{parameter}", int(layer)) if layer.isascii() and layer.isdigit() else (name, None)
 
 
 @dataclass(frozen=True)

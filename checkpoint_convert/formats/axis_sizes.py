@@ -43,7 +43,7 @@ def megatron_axis_sizes(where: object, shapes: Shapes, heads: Callable[[int], in
     for array, shape in shapes.items():
         for axes, size in zip(axis_groups(array.megatron_axes), shape, strict=True):
             for axis in set(axes) - sizes.keys():
-                sizes[axis] = size // math.prod(sizes.get(other, 1) for other in axes)
+                sizes[axis] = size // math.prod(sizes.get(axis_name, 1) for axis_name in axes)
     for array, shape in shapes.items():
         if shape != (expected := array.megatron_shape(sizes)):
             raise InputError(f"{where}: {array.megatron} with shape {list(shape)}, expected it {list(expected)}")
@@ -65,7 +65,7 @@ def _single_axes(where: object, shapes: Mapping[tuple[str, str], tuple[int, ...]
     return sizes
 
 
-def attention_heads(folder: Path, hidden: int, given: int | None) -> int:
+def attention_heads(folder: Path, hidden: int, option: int | None) -> int:
     """Return the heads of the model in ``folder``: ``given`` (``--heads``), the recorded ones, or the benchmark's.
 
     The manifest's inputs are not followed: other files may now lie at their paths. Raises InputError if no source gives
@@ -77,7 +77,7 @@ def attention_heads(folder: Path, hidden: int, given: int | None) -> int:
         recorded = benchmark.model.num_attention_heads
     if recorded is not None and type(recorded) is not int:
         raise InputError(f"{manifest_path(folder)}: {str(recorded)[:40]!r} heads, expected a number; pass --heads")
-    heads = given if given is not None else recorded or BENCHMARK_HEADS.get(hidden)
+    heads = option if option is not None else recorded or BENCHMARK_HEADS.get(hidden)
     if heads is None:
         raise InputError(
             f"{folder}: a checkpoint does not store the number of attention heads, and no manifest or config.json "

@@ -45,9 +45,9 @@ def relative(box: Box, to: Box) -> Box:
     )
 
 
-def overlap(one: Box, other: Box) -> Box | None:
+def overlap(first: Box, second: Box) -> Box | None:
     """Return the box of values that are in both boxes, or None if there are none."""
-    common = tuple(slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in zip(one, other, strict=True))
+    common = tuple(slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in zip(first, second, strict=True))
     return None if any(part.start >= part.stop for part in common) else common
 
 
@@ -83,5 +83,5 @@ def divided(box: Box, extents: Sequence[int]) -> Iterator[Box]:
         return
     for start in range(box[0].start, box[0].stop, extents[0]):
         first = slice(start, min(start + extents[0], box[0].stop))
-        for rest in divided(box[1:], extents[1:]):
-            yield (first, *rest)
+        for inner_box in divided(box[1:], extents[1:]):
+            yield (first, *inner_box)

@@ -8,7 +8,13 @@ from pathlib import Path
 from checkpoint_convert.formats.array_table import ARRAYS, MASTER_WEIGHTS, WEIGHTS
 from checkpoint_convert.formats.safetensors_arrays import safetensors_arrays
 from checkpoint_convert.formats.source_files import LocalFiles
-from checkpoint_convert.formats.step_files import adam_step, is_counter, paxml_adam_step, run_steps
+from checkpoint_convert.formats.step_files import (
+    adam_step,
+    is_counter,
+    optimizer_settings,
+    paxml_adam_step,
+    run_steps,
+)
 from checkpoint_convert.formats.stored_array import StoredArray
 from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, open_zarr
 from foundation.errors import InputError
@@ -44,8 +50,8 @@ class Checkpoint:
             step = paxml_adam_step(self.path, self.arrays)
         elif self.format == MEGATRON:
             step = adam_step(self.path)
-        elif self.format == DCP and (told := run_steps(self.path)) != (None, None):
-            return told
+        elif self.format == DCP and (steps := run_steps(self.path)) != (None, None):
+            return steps
         elif self.format == DCP:
             step = None
             with suppress(InputError):  # Megatron's own common.pt holds its command line too, as classes not built here
@@ -53,6 +59,14 @@ class Checkpoint:
         else:
             step = None
         return step, step
+
+    def settings(self) -> dict[str, str] | None:
+        """Return the settings of the optimizer's parameter groups by name; None if no file of plain values has them."""
+        if self.format not in (MEGATRON, DCP):
+            return None
+        with suppress(InputError):  # as above
+            return optimizer_settings(self.path)
+        return None
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
@@ -63,9 +77,9 @@ def open_checkpoint(path: Path) -> Checkpoint:
     if path.suffix == ".safetensors" and path.is_file():
         return Checkpoint(path, SAFETENSORS, safetensors_arrays(path))
     if not path.is_dir():
-        there = sorted(entry.parent.name for entry in path.parent.glob(f"*/{DCP_INDEX}"))
-        beside = f"; beside it lie {', '.join(there[-3:])}" if there else ""  # a run removes old checkpoints
-        raise InputError(f"{path}: no such folder or .safetensors file{beside}")
+        neighbours = sorted(entry.parent.name for entry in path.parent.glob(f"*/{DCP_INDEX}"))
+        hint = f"; beside it lie {', '.join(neighbours[-3:])}" if neighbours else ""  # a run removes old checkpoints
+        raise InputError(f"{path}: no such folder or .safetensors file{hint}")
     path = _iteration_folder(path)
     if (path / DCP_INDEX).is_file():
         from checkpoint_convert.formats.distributed_checkpoint import dcp_arrays  # PyTorch takes seconds to import

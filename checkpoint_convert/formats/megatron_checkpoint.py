@@ -60,8 +60,8 @@ class MegatronCheckpoint:
         """
         array_name, layer = array_of(name)
         array = self._array(prefix + array_name)
-        found = array.shape if layer is None else array.shape[1:]
-        if found != shape or (layer is not None and layer >= array.shape[0]):
+        stored_shape = array.shape if layer is None else array.shape[1:]
+        if stored_shape != shape or (layer is not None and layer >= array.shape[0]):
             expected = list(shape) if layer is None else [f"more than {layer}", *shape]
             raise InputError(
                 f"{self.folder / array_name}: shape {list(array.shape)}, but the model expects {expected}; "

@@ -11,10 +11,11 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from checkpoint_convert.formats.boxes import Box, shape_of
-from checkpoint_convert.formats.stored_array import StoredArray, Values
+from checkpoint_convert.formats.stored_array import MEND, StoredArray, Values
 from foundation.errors import InputError, first_line
 from foundation.file_formats.json_files import read_json
 from foundation.regular_files import is_regular
+from foundation.sizes import require_array
 
 DTYPES = {
     "BOOL": np.dtype(np.bool_),
@@ -53,15 +54,15 @@ def safetensors_arrays(folder: Path) -> dict[str, StoredArray]:
     Raises InputError if a file is damaged, two files hold the same array, or the folder's index contradicts the files.
     """
     arrays: dict[str, StoredArray] = {}
-    places: dict[str, str] = {}
+    files: dict[str, str] = {}
     for path in [folder] if folder.is_file() else sorted(folder.glob("*.safetensors")):
         for name, array in _arrays_in_file(path).items():
-            if name in places:
-                raise InputError(f"{path}: holds {name}, which {places[name]} holds too")
-            arrays[name], places[name] = array, path.name
+            if name in files:
+                raise InputError(f"{path}: holds {name}, which {files[name]} holds too")
+            arrays[name], files[name] = array, path.name
     for index in sorted(folder.glob("*.safetensors.index.json")):
         listed = read_json(index, SafetensorsIndex, mend="fetch or export the checkpoint again").weight_map
-        if different := sorted(dict(listed.items() ^ places.items())):
+        if different := sorted(dict(listed.items() ^ files.items())):
             raise InputError(f"{index}: does not list {different[0]} where it is; fetch or export the checkpoint again")
     return arrays
 
@@ -73,6 +74,8 @@ def _arrays_in_file(path: Path) -> dict[str, StoredArray]:
         parts = {name: file.get_slice(name) for name in file.offset_keys()}
         shapes = {name: tuple(part.get_shape()) for name, part in parts.items()}
         dtypes = {name: DTYPES[part.get_dtype()] for name, part in parts.items()}
+    for name, shape in shapes.items():
+        require_array(f"{path}: {name[:100]}", shape, dtypes[name].itemsize, mend=MEND)
     return {name: SafetensorsArray(shape, dtypes[name], shape, path, name) for name, shape in shapes.items()}
 
 

@@ -48,14 +48,14 @@ class SourceFiles(ABC):
 
     def source(self) -> Source:
         """Return the files that were asked for as one input of a recipe."""
-        found = {name: facts for name, facts in sorted(self.facts.items()) if facts is not None}
-        with progress("identify", len(found), "files") as meter, ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+        existing = {name: facts for name, facts in sorted(self.facts.items()) if facts is not None}
+        with progress("identify", len(existing), "files") as meter, ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
             lines = []
-            for name, identity in zip(found, pool.map(self._identity, found), strict=True):
+            for name, identity in zip(existing, pool.map(self._identity, existing), strict=True):
                 lines.append(f"{identity}  {name}\n")
                 meter(1)
-        size = sum(facts.bytes for facts in found.values())
-        return Source(str(self.folder), len(found), size, f"md5:{md5_text(''.join(lines))}")
+        size = sum(facts.bytes for facts in existing.values())
+        return Source(str(self.folder), len(existing), size, f"md5:{md5_text(''.join(lines))}")
 
     def source_now(self) -> Source:
         """Look at all files again and return them as one input of a recipe."""
@@ -144,11 +144,11 @@ class RemoteFiles(SourceFiles):
         if content is None:
             raise InputError(f"{self.where(name)}: gone while it was read; {PUBLISHED_NOTHING}")
         if self._md5 is not None:
-            found, listed = hashlib.md5(content, usedforsecurity=False).hexdigest(), self._md5.get(name, "not in it")
-            if found != listed:
+            digest, listed = hashlib.md5(content, usedforsecurity=False).hexdigest(), self._md5.get(name, "not in it")
+            if digest != listed:
                 raise InputError(
-                    f"{self.where(name)}: its MD5 is {found}, in the list {listed}; the checkpoint is damaged there or "
-                    "is another one"
+                    f"{self.where(name)}: its MD5 is {digest}, in the list {listed}; the checkpoint is damaged there "
+                    "or is another one"
                 )
         yield io.BytesIO(content)
 

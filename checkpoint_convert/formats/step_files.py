@@ -20,6 +20,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -75,18 +76,52 @@ def adam_step(folder: Path) -> int | None:
 
     Raises InputError if the file is damaged, or holds more than plain values. Megatron-Core's files have the same form.
     """
+    groups = _parameter_groups(folder)
+    if groups is None:
+        return None
+    step = groups[0].get("step")
+    if type(step) is not int:
+        raise InputError(f"{folder / COMMON}: not a checkpoint's common.pt (the step is of type {type(step).__name__})")
+    require_between(step, 0, LARGEST_STEP, f"{folder / COMMON}: Adam's step")
+    return step
+
+
+def optimizer_settings(folder: Path) -> dict[str, str] | None:
+    """Return the settings of the parameter groups in ``common.pt`` as texts, by names such as "group 0 betas 1".
+
+    Returns None, and raises InputError, as :func:`adam_step` does.
+    """
+    groups = _parameter_groups(folder)
+    if groups is None:
+        return None
+    settings: dict[str, str] = {}
+    for number, group in enumerate(groups):
+        for name, value in group.items():
+            values = enumerate(value) if isinstance(value, list | tuple) else [("", value)]
+            for index, item in values:
+                shown = repr(item) if type(item) in PLAIN_TYPES else type(item).__name__
+                settings[f"group {number} {name} {index}".rstrip()] = shown[:LONGEST_SETTING]
+                if len(settings) > MOST_SETTINGS:
+                    raise InputError(f"{folder / COMMON}: more than {MOST_SETTINGS:,} settings of the optimizer")
+    return settings
+
+
+PLAIN_TYPES = (bool, int, float, str, type(None))
+MOST_SETTINGS, LONGEST_SETTING = 10_000, 60
+
+
+def _parameter_groups(folder: Path) -> list[dict[str, Any]] | None:
     path = folder / COMMON
     if not path.is_file():
         return None
     try:
         optimizer = plain_common(path)["optimizer"]
-        step = optimizer.get("optimizer", optimizer)["param_groups"][0]["step"]
-        if type(step) is not int:
-            raise ValueError(f"the step is of type {type(step).__name__}")
+        groups = optimizer.get("optimizer", optimizer)["param_groups"]
+        if type(groups) is not list or not groups or not all(type(group) is dict for group in groups):
+            raise ValueError("no parameter groups")
+        return groups
     except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: not a checkpoint's common.pt ({first_line(error)})") from error
-    require_between(step, 0, LARGEST_STEP, f"{path}: Adam's step")
-    return step
 
 
 def is_counter(name: str) -> bool:
@@ -98,16 +133,19 @@ def paxml_adam_step(where: object, arrays: Mapping[str, StoredArray]) -> int | N
     """Return Adam's step from the counters among the ``arrays`` of the checkpoint ``where``; None if there is no
     counter.
 
-    Raises InputError if a counter is damaged, or they differ: Megatron has one for all layers.
+    Raises InputError if a counter is damaged, counters of one kind differ (Megatron has one for all layers), or there
+    are more updates than training steps.
     """
+    training_steps = _values(where, STEP, arrays[STEP]) if STEP in arrays else []
     for kind in KINDS:
         names = [name for name in sorted(arrays) if is_counter(name) and re.fullmatch(kind, name)]
         values = {name: set(_values(where, name, arrays[name])) for name in names}
-        found = set().union(*values.values())
-        if len(found) > 1:
-            shown = "; ".join(f"{name} {sorted(some)[:4]}" for name, some in values.items())
-            raise InputError(f"{where}: its counters of the optimizer's steps differ ({shown[:300]}); it is not whole")
-        for step in found:
+        steps = set().union(*values.values())
+        if len(steps) > 1 or (training_steps and steps and max(steps) > training_steps[0]):
+            values.setdefault(STEP, set(training_steps))
+            text = "; ".join(f"{name} {sorted(counter)[:4]}" for name, counter in values.items())
+            raise InputError(f"{where}: its counters of the optimizer's steps differ ({text[:300]}); it is not whole")
+        for step in steps:
             require_between(step, 0, LARGEST_STEP, f"{where}/{names[0]}: Adam's step")
             return step
     return None

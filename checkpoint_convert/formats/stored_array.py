@@ -117,15 +117,15 @@ def read_box(file: BinaryIO, start: int, shape: Sequence[int], box: Box, values:
 
     Adjacent rows are one read. Raises ValueError if the file ends too early.
     """
-    wanted, itemsize = shape_of(box), values.dtype.itemsize
+    extents, itemsize = shape_of(box), values.dtype.itemsize
     if values.size == 0:
         return
-    axis = _cut_axis(shape, wanted, itemsize)
-    strides = [math.prod(shape[place + 1 :]) for place in range(len(shape))]
-    run_shape = (wanted[axis], *shape[axis + 1 :]) if wanted else ()
-    keep = (slice(None), *box[axis + 1 :]) if wanted else ()
-    first = box[axis].start * strides[axis] if wanted else 0
-    for outer in itertools.product(*(range(size) for size in wanted[:axis])):
+    axis = _cut_axis(shape, extents, itemsize)
+    strides = [math.prod(shape[axis_number + 1 :]) for axis_number in range(len(shape))]
+    run_shape = (extents[axis], *shape[axis + 1 :]) if extents else ()
+    inner_box = (slice(None), *box[axis + 1 :]) if extents else ()
+    first = box[axis].start * strides[axis] if extents else 0
+    for outer in itertools.product(*(range(size) for size in extents[:axis])):
         items = first + sum((part.start + at) * stride for part, at, stride in zip(box, outer, strides, strict=False))
         part = part_of(values, outer)
         if part.shape == run_shape and part.flags.c_contiguous:
@@ -133,20 +133,20 @@ def read_box(file: BinaryIO, start: int, shape: Sequence[int], box: Box, values:
         else:
             run = np.empty(run_shape, values.dtype)
             _read_exactly(file, start + items * itemsize, run)
-            part[...] = run[keep]
+            part[...] = run[inner_box]
 
 
-def part_of(values: Values, place: Sequence[int | slice]) -> Values:
+def part_of(values: Values, index: Sequence[int | slice]) -> Values:
     """Return a part of an array as a view; plain indexing would return a number if no axis is left."""
-    return values[(*place, Ellipsis)]
+    return values[(*index, Ellipsis)]
 
 
-def _cut_axis(shape: Sequence[int], wanted: Sequence[int], itemsize: int) -> int:
+def _cut_axis(shape: Sequence[int], extents: Sequence[int], itemsize: int) -> int:
     """Return the axis along which one read takes some rows; all later axes are read whole."""
     axis = len(shape) - 1
-    while axis > 0 and wanted[axis] == shape[axis]:
+    while axis > 0 and extents[axis] == shape[axis]:
         axis -= 1
-    while axis > 0 and wanted[axis] * math.prod(shape[axis + 1 :]) * itemsize < SHORTEST_READ:
+    while axis > 0 and extents[axis] * math.prod(shape[axis + 1 :]) * itemsize < SHORTEST_READ:
         axis -= 1
     return max(axis, 0)
 
@@ -169,9 +169,9 @@ def copy_in_order(values: Values, copy: Values) -> None:
         return
     fast = min(range(values.ndim - 1), key=lambda axis: values.strides[axis] if values.shape[axis] > 1 else 1 << 62)
     for start in range(0, values.shape[-1], TILE):
-        for other in range(0, values.shape[fast], TILE):
+        for column in range(0, values.shape[fast], TILE):
             tile: list[slice] = [slice(None)] * values.ndim
-            tile[-1], tile[fast] = slice(start, start + TILE), slice(other, other + TILE)
+            tile[-1], tile[fast] = slice(start, start + TILE), slice(column, column + TILE)
             copy[tuple(tile)] = values[tuple(tile)]
 
 

@@ -55,7 +55,7 @@ class Product:
     """Number of threads that make tasks at the same time."""
     packages: Sequence[str] = ()
     """Packages whose version affects the bytes."""
-    others: Sequence[Path] = ()
+    further_inputs: Sequence[Path] = ()
     """Files beside the source whose content affects the output."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Facts for the manifest."""
@@ -86,12 +86,12 @@ def produce(product: Product, output: Path, *, shard: Shard | None = None, force
     disk. After an error the same call goes on with the finished files.
     """
     started = time.monotonic()
-    source, others = product.source, product.others
-    inputs = [source.source(), *map(source_of, others)]
+    source, further_inputs = product.source, product.further_inputs
+    inputs = [source.source(), *map(source_of, further_inputs)]
     recipe = Recipe(product.stage, product.options, inputs, versions_of(*product.packages))
-    local = [*([source.folder] if isinstance(source.folder, Path) else []), *others]
-    made = [output, sibling(output, ".md5")]
-    with resumable_output(output, recipe, paths=made, inputs=local, shard=shard, force=force) as work:
+    local = [*([source.folder] if isinstance(source.folder, Path) else []), *further_inputs]
+    output_paths = [output, sibling(output, ".md5")]
+    with resumable_output(output, recipe, paths=output_paths, inputs=local, shard=shard, force=force) as work:
         if work is None:
             return None
         _require_space(product.tasks, work)
@@ -109,9 +109,9 @@ def produce(product: Product, output: Path, *, shard: Shard | None = None, force
             listing = _listing(names, work)
             sums = work.new_path()
             sums.write_text(listing, encoding="utf-8", errors="surrogateescape")
-            md5, (folder, md5_list) = md5_text(listing), made
+            md5, (folder, md5_list) = md5_text(listing), output_paths
             outputs = {folder: (work.path(""), md5), md5_list: (sums, md5)}
-            work.publish(outputs, [source.source_now(), *map(source_of, others)], product.facts)
+            work.publish(outputs, [source.source_now(), *map(source_of, further_inputs)], product.facts)
         size = sum(work.done[name].bytes for name in names)
     return Produced(size, len(names), resumed, time.monotonic() - started, product.facts)
 
@@ -128,28 +128,30 @@ def written(name: str, content: bytes, work: ResumableOutput) -> NewPart:
 
 def small_files(names: Iterable[str], contents: Callable[[], Mapping[str, bytes]]) -> FileTask:
     """Return the task that writes the files ``names`` with the ``contents`` that the function returns."""
-    return FileTask([*names], 0, lambda work, meter: [written(name, one, work) for name, one in contents().items()])
+    return FileTask(
+        [*names], 0, lambda work, meter: [written(name, content, work) for name, content in contents().items()]
+    )
 
 
 def _require_space(tasks: Sequence[FileTask], work: ResumableOutput) -> None:
     """Raise InputError if the disk has less room than the missing pieces of all shards together need."""
-    needed = sum(task.bytes for task in tasks if work.missing(task.names))
+    missing_bytes = sum(task.bytes for task in tasks if work.missing(task.names))
     disk = os.statvfs(work.folder)
     free = disk.f_bavail * disk.f_frsize
-    if disk.f_blocks and needed > free:
+    if disk.f_blocks and missing_bytes > free:
         raise InputError(
-            f"{work.folder}: {needed:,} bytes are still to be written, and the disk has {free:,}; make room or choose "
-            "another --output"
+            f"{work.folder}: {missing_bytes:,} bytes are still to be written, and the disk has {free:,}; make "
+            "room or choose another --output"
         )
 
 
 def _make(tasks: Sequence[FileTask], product: Product, work: ResumableOutput) -> None:
     """Make the tasks, except those whose pieces are all there."""
-    left = iter(tasks)
+    waiting = iter(tasks)
     total, files = sum(task.bytes for task in tasks), sum(len(task.names) for task in tasks)
 
     def make_all() -> None:
-        for task in left:  # threads share it
+        for task in waiting:  # threads share it
             if not work.missing(task.names):
                 meter.done_before(task.bytes, len(task.names))
                 continue
@@ -164,11 +166,13 @@ def _make(tasks: Sequence[FileTask], product: Product, work: ResumableOutput) ->
             for done in as_completed([pool.submit(make_all) for _ in range(threads)]):
                 done.result()
         finally:
-            deque(left, maxlen=0)  # after an error no thread begins another task
+            deque(waiting, maxlen=0)  # after an error no thread begins another task
 
 
 def _listing(names: Sequence[str], work: ResumableOutput) -> str:
     """Return the list of sums. Raises InputError for a file that is none of the output's."""
-    if other := sorted(files_below(work.path("")).keys() - set(names)):
-        raise InputError(f"{work.path(other[0])}: no file of this output; move it away and run the command again")
+    if strange_files := sorted(files_below(work.path("")).keys() - set(names)):
+        raise InputError(
+            f"{work.path(strange_files[0])}: no file of this output; move it away and run the command again"
+        )
     return format_list({name: work.done[name].md5 for name in names})

@@ -92,35 +92,35 @@ class ZarrArray(StoredArray):
         """
         values = np.empty(shape_of(box), self.dtype) if into is None else into
         for numbers, in_box, in_chunk in chunk_parts(box, self.chunks):
-            key, wanted = self._key(numbers), part_of(values, in_box)
+            key, target = self._key(numbers), part_of(values, in_box)
             name = f"{self.name}/{key}"
             if self.absent_are_zeros and not self.files.has(name):
-                wanted[...] = 0
+                target[...] = 0
                 continue
             try:
                 with self.files.open(name) as file:
-                    self._read_chunk(file, wanted, in_chunk)
+                    self._read_chunk(file, target, in_chunk)
             except FileNotFoundError as error:
                 raise InputError(f"{self.where}: chunk {key} is missing; {MEND}") from error
             except DAMAGED as error:
                 raise InputError(f"{self.where}: chunk {key} cannot be read ({first_line(error)}); {MEND}") from error
         return values
 
-    def _read_chunk(self, file: BinaryIO, wanted: Values, place: Box) -> None:
+    def _read_chunk(self, file: BinaryIO, target: Values, box: Box) -> None:
         if self.in_part:
             size, expected = file.seek(0, os.SEEK_END), math.prod(self.chunks) * self.dtype.itemsize
             if size != expected:
                 raise ValueError(f"it has {size} bytes instead of {expected}")
-            read_box(file, 0, self.chunks, place, wanted)
+            read_box(file, 0, self.chunks, box, target)
             return
-        is_whole = wanted.shape == self.chunks and wanted.flags.c_contiguous
-        chunk = wanted if is_whole else np.empty(self.chunks, self.dtype)
+        is_whole = target.shape == self.chunks and target.flags.c_contiguous
+        chunk = target if is_whole else np.empty(self.chunks, self.dtype)
         if self.in_order and self.metadata["compressor"]["id"] == "gzip":
             _unpack(file, chunk)
         else:
             chunk[...] = _in_memory({**self.metadata, "shape": self.chunks}, file.read()).read().result()
         if not is_whole:
-            wanted[...] = chunk[place]
+            target[...] = chunk[box]
 
     @property
     def missing_chunks(self) -> int:
@@ -213,8 +213,8 @@ def metadata_text(shape: Sequence[int], dtype: str, chunks: Sequence[int]) -> by
     """Return the bytes that TensorStore writes into the ``.zarray`` of an uncompressed array."""
     spec = {"driver": "zarr", "kvstore": "memory://a/", "metadata": _metadata(shape, dtype, chunks)}
     opened: Any = ts.open(spec, create=True).result()
-    found: bytes = opened.kvstore.read(METADATA_FILE).result().value
-    return found
+    content: bytes = opened.kvstore.read(METADATA_FILE).result().value
+    return content
 
 
 def _metadata(

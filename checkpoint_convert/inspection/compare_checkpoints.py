@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from checkpoint_convert.formats.boxes import Box
-from checkpoint_convert.formats.checkpoint_files import MEGATRON, PAXML, open_checkpoint
+from checkpoint_convert.formats.checkpoint_files import MEGATRON, PAXML, Checkpoint, open_checkpoint
 from checkpoint_convert.formats.step_files import is_counter
 from checkpoint_convert.formats.stored_array import StoredArray, Values, shape_text
 from checkpoint_convert.inspection.array_blocks import PIECE, blocks, pieces, results_in_order
@@ -28,13 +28,13 @@ class Largest:
     differing: int = 0
     difference: float = 0.0
     """Largest difference; ``inf`` if one side is NaN or infinite and the other is not."""
-    place: tuple[int, ...] | None = None
-    here: float = 0.0
-    there: float = 0.0
+    index: tuple[int, ...] | None = None
+    first_value: float = 0.0
+    second_value: float = 0.0
 
-    def __add__(self, other: "Largest") -> "Largest":
-        keep = other.place is None or (self.place is not None and self.difference >= other.difference)
-        return replace(self if keep else other, differing=self.differing + other.differing)
+    def __add__(self, following: "Largest") -> "Largest":
+        keep = following.index is None or (self.index is not None and self.difference >= following.difference)
+        return replace(self if keep else following, differing=self.differing + following.differing)
 
 
 @dataclass(frozen=True)
@@ -78,11 +78,16 @@ class CheckpointComparison:
     """Adam's step in each; None if its files do not give it."""
     unread: list[str]
     """Reasons why arrays beside the model's cannot be read, in either; they are not compared."""
+    settings: list[str]
+    """Differences of the optimizer's settings in common.pt, such as rates and betas of a parameter group; none are
+    compared unless both have that file."""
     arrays: list[ArrayComparison]
     """Comparisons of the arrays, the largest differences first."""
 
 
-def compare_checkpoints(one: Path, other: Path, tolerance: float = 0.0, *, workers: int = 1) -> CheckpointComparison:
+def compare_checkpoints(
+    first_path: Path, second_path: Path, tolerance: float = 0.0, *, workers: int = 1
+) -> CheckpointComparison:
     """Compare two checkpoints of one kind, or a PAXML one with a Megatron one by the table in ``array_table.py``.
 
     ``tolerance`` bounds the absolute difference; 0 asks for the same bits. If a PAXML checkpoint is compared with a
@@ -91,103 +96,126 @@ def compare_checkpoints(one: Path, other: Path, tolerance: float = 0.0, *, worke
     if not 0 <= tolerance < math.inf:
         raise InputError(f"--tolerance {tolerance}: expected a number of 0 or more")
     require_workers(workers)
-    first, second = here, there = open_checkpoint(one), open_checkpoint(other)
-    if (here.format, there.format) == (PAXML, MEGATRON):
-        here = as_megatron(here, there)
-    elif (here.format, there.format) == (MEGATRON, PAXML):
-        there = as_megatron(there, here)
-    pairs = {name: (array, there.arrays[name]) for name, array in here.arrays.items() if name in there.arrays}
+    first, second = first_view, second_view = open_checkpoint(first_path), open_checkpoint(second_path)
+    if (first_view.format, second_view.format) == (PAXML, MEGATRON):
+        first_view = as_megatron(first_view, second_view)
+    elif (first_view.format, second_view.format) == (MEGATRON, PAXML):
+        second_view = as_megatron(second_view, first_view)
+    pairs = {
+        name: (array, second_view.arrays[name])
+        for name, array in first_view.arrays.items()
+        if name in second_view.arrays
+    }
     if not pairs:
-        raise InputError(f"{one} ({here.format}) and {other} ({there.format}) have no array of the same name")
+        formats = f"{first_path} ({first_view.format}) and {second_path} ({second_view.format})"
+        raise InputError(f"{formats} have no array of the same name")
     size = sum(array.bytes for pair in pairs.values() for array in pair)
     files = sum(array.pieces for pair in pairs.values() for array in pair)
     with progress("compare", size, "bytes", files=files) as meter:
         arrays = [_compare(name, *pair, tolerance, workers, meter) for name, pair in pairs.items()]
     only_here, only_there = (
         [name for name in checkpoint.arrays if name not in pairs and not is_counter(name)]
-        for checkpoint in (here, there)
+        for checkpoint in (first_view, second_view)
     )
     return CheckpointComparison(
-        (str(one), str(other)),
-        (here.format, there.format),
+        (str(first_path), str(second_path)),
+        (first_view.format, second_view.format),
         tolerance,
         only_in=(only_here, only_there),
         adam_steps=(first.steps()[1], second.steps()[1]),
-        unread=[*here.unread.values(), *there.unread.values()],
+        settings=_settings_differences(first, second),
+        unread=[*first_view.unread.values(), *second_view.unread.values()],
         arrays=sorted(arrays, key=lambda array: array.rank),
     )
 
 
+def _settings_differences(first: Checkpoint, second: Checkpoint) -> list[str]:
+    mine, theirs = first.settings(), second.settings()
+    if mine is None or theirs is None:
+        return []
+    return [
+        f"{name} is {mine.get(name, 'missing')} in one and {theirs.get(name, 'missing')} in the other"
+        for name in sorted(mine.keys() | theirs.keys())
+        if mine.get(name) != theirs.get(name)
+    ]
+
+
 def _compare(
-    name: str, here: StoredArray, there: StoredArray, tolerance: float, workers: int, meter: Meter
+    name: str, first: StoredArray, second: StoredArray, tolerance: float, workers: int, meter: Meter
 ) -> ArrayComparison:
-    result = ArrayComparison(name, (here.shape, there.shape), (here.dtype.name, there.dtype.name))
-    if here.shape != there.shape or here.dtype != there.dtype:
-        meter(here.bytes + there.bytes, files=here.pieces + there.pieces)
+    result = ArrayComparison(name, (first.shape, second.shape), (first.dtype.name, second.dtype.name))
+    if first.shape != second.shape or first.dtype != second.dtype:
+        meter(first.bytes + second.bytes, files=first.pieces + second.pieces)
         return result
-    cut = there if here.in_part else here  # the side of which only whole chunks can be read
+    cut = second if first.in_part else first  # the side of which only whole chunks can be read
 
     def work(box: Box) -> tuple[Largest, int]:
         with meter.doing("reading"):
-            one, other = here.read(box), there.read(box)
+            first_values, second_values = first.read(box), second.read(box)
         with meter.doing("computing"):
-            return difference(one, other, tolerance, tuple(part.start for part in box)), one.nbytes + other.nbytes
+            start = tuple(part.start for part in box)
+            size = first_values.nbytes + second_values.nbytes
+            return difference(first_values, second_values, tolerance, start), size
 
     total = Largest()
-    for found, read in results_in_order(work, blocks(cut), workers, here, there):
-        total += found
-        meter(read)
-    meter(0, files=here.pieces + there.pieces)
+    for block_difference, block_bytes in results_in_order(work, blocks(cut), workers, first, second):
+        total += block_difference
+        meter(block_bytes)
+    meter(0, files=first.pieces + second.pieces)
     largest = total.difference if math.isfinite(total.difference) else None
     return replace(
         result,
         differing=total.differing,
         largest_difference=largest,
-        place=total.place,
-        values=None if total.place is None else (repr(total.here), repr(total.there)),
+        place=total.index,
+        values=None if total.index is None else (repr(total.first_value), repr(total.second_value)),
     )
 
 
-def difference(here: Values, there: Values, tolerance: float, offset: tuple[int, ...]) -> Largest:
+def difference(first: Values, second: Values, tolerance: float, offset: tuple[int, ...]) -> Largest:
     """Return the differences of two blocks whose first value has the index ``offset`` in the array."""
     total = Largest()
-    bits = np.dtype(f"u{here.dtype.itemsize}")
-    for number, (mine, theirs) in enumerate(zip(pieces(here), pieces(there), strict=True)):
-        changed = mine.view(bits) != theirs.view(bits)
+    bits = np.dtype(f"u{first.dtype.itemsize}")
+    for number, (first_values, second_values) in enumerate(zip(pieces(first), pieces(second), strict=True)):
+        changed = first_values.view(bits) != second_values.view(bits)
         if not changed.any():
             continue
-        one, other = mine.astype(np.float64), theirs.astype(np.float64)
+        first_numbers, second_numbers = first_values.astype(np.float64), second_values.astype(np.float64)
         with np.errstate(invalid="ignore"):  # of infinities
-            apart = np.abs(one - other)
+            apart = np.abs(first_numbers - second_numbers)
         apart[np.isnan(apart)] = math.inf
-        apart[~changed | (np.isnan(one) & np.isnan(other))] = 0.0
+        apart[~changed | (np.isnan(first_numbers) & np.isnan(second_numbers))] = 0.0
         differing = changed if tolerance == 0 else apart > tolerance
         at = int(np.argmax(np.where(changed, apart, -1.0)))
-        inside = np.unravel_index(number * PIECE + at, here.shape)
-        place = tuple(int(axis) + first for axis, first in zip(inside, offset, strict=True))
-        total += Largest(int(differing.sum()), float(apart[at]), place, float(one[at]), float(other[at]))
+        position = np.unravel_index(number * PIECE + at, first.shape)
+        index = tuple(int(axis) + start for axis, start in zip(position, offset, strict=True))
+        total += Largest(
+            int(differing.sum()), float(apart[at]), index, float(first_numbers[at]), float(second_numbers[at])
+        )
     return total
 
 
 def require_same_checkpoints(comparison: CheckpointComparison) -> None:
     """Raise CheckFailed if the checkpoints differ, naming the array that differs most and the index."""
-    one, other = comparison.paths
+    differ = " and ".join(comparison.paths) + " differ"
     for path, names in zip(comparison.paths, comparison.only_in, strict=True):
         if names:
-            raise CheckFailed(f"{one} and {other} differ: {len(names)} arrays are only in {path}, first {names[0]}")
-    here, there = comparison.adam_steps
-    if None not in (here, there) and here != there:
-        raise CheckFailed(f"{one} and {other} differ: Adam's step is {here} in one and {there} in the other")
+            raise CheckFailed(f"{differ}: {len(names)} arrays are only in {path}, first {names[0]}")
+    first_step, second_step = comparison.adam_steps
+    if None not in (first_step, second_step) and first_step != second_step:
+        raise CheckFailed(f"{differ}: Adam's step is {first_step} in one and {second_step} in the other")
+    if comparison.settings:
+        raise CheckFailed(f"{differ}: {comparison.settings[0]} in common.pt")
     worst = comparison.arrays[0]
     if worst.same:
         return
     if worst.values is None:
         kinds = [f"{dtype} {shape_text(shape)}" for shape, dtype in zip(worst.shapes, worst.dtypes, strict=True)]
-        raise CheckFailed(f"{one} and {other} differ: {worst.name} is {kinds[0]} in one and {kinds[1]} in the other")
+        raise CheckFailed(f"{differ}: {worst.name} is {kinds[0]} in one and {kinds[1]} in the other")
     beyond = f" by more than {comparison.tolerance:g}" if comparison.tolerance else ""
     raise CheckFailed(
-        f"{one} and {other} differ{beyond}: {worst.name} in {worst.differing:,} of {math.prod(worst.shapes[0]):,} "
-        f"values, most at {list(worst.place or ())}: {worst.values[0]} and {worst.values[1]}"
+        f"{differ}{beyond}: {worst.name} in {worst.differing:,} of {math.prod(worst.shapes[0]):,} values, most at "
+        f"{list(worst.place or ())}: {worst.values[0]} and {worst.values[1]}"
     )
 
 
@@ -203,8 +231,9 @@ def format_checkpoint_comparison(comparison: CheckpointComparison) -> str:
         lines += [f"only in {path}: {', '.join(names[:NAMED])}{more}"] if names else []
     lines += [f"not compared: {reason}" for reason in comparison.unread]
     if comparison.adam_steps != (None, None):
-        here, there = ("not told" if step is None else str(step) for step in comparison.adam_steps)
-        lines.append(f"Adam's step: {here} and {there}")
+        first_step, second_step = ("not told" if step is None else str(step) for step in comparison.adam_steps)
+        lines.append(f"Adam's step: {first_step} and {second_step}")
+    lines += [f"common.pt: {difference}" for difference in comparison.settings]
     same = sum(array.same for array in comparison.arrays)
     how = f"within {comparison.tolerance:g}" if comparison.tolerance else "in every bit"
     lines.append(f"{same} of {len(comparison.arrays)} arrays that both have are the same {how}")
@@ -216,6 +245,6 @@ def _cells(array: ArrayComparison) -> list[str]:
     if array.values is None:
         return [*kinds, *["-"] * 5, array.name]
     largest = "not finite" if array.largest_difference is None else f"{array.largest_difference:.3g}"
-    place = ",".join(map(str, array.place or ()))
+    index = ",".join(map(str, array.place or ()))
     values = [f"{float(value):.6g}" for value in array.values]
-    return [*kinds, f"{array.differing:,}", largest, place, *values, array.name]
+    return [*kinds, f"{array.differing:,}", largest, index, *values, array.name]

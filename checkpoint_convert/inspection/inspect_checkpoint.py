@@ -33,23 +33,23 @@ class Statistics:
     squares: float = 0.0
     """Sum of squared distances from the mean."""
 
-    def __add__(self, other: "Statistics") -> "Statistics":
+    def __add__(self, following: "Statistics") -> "Statistics":
         """Return the figures of both together.
 
         Means are shifted rather than sums added up, so that no digits are lost (Chan et al. 1979).
         """
-        finite = self.finite + other.finite
-        apart = other.mean - self.mean
-        share = other.finite / max(finite, 1)
+        finite = self.finite + following.finite
+        apart = following.mean - self.mean
+        share = following.finite / max(finite, 1)
         return Statistics(
-            zeros=self.zeros + other.zeros,
-            nan=self.nan + other.nan,
-            inf=self.inf + other.inf,
+            zeros=self.zeros + following.zeros,
+            nan=self.nan + following.nan,
+            inf=self.inf + following.inf,
             finite=finite,
-            minimum=min(self.minimum, other.minimum),
-            maximum=max(self.maximum, other.maximum),
+            minimum=min(self.minimum, following.minimum),
+            maximum=max(self.maximum, following.maximum),
             mean=self.mean + apart * share,
-            squares=self.squares + other.squares + apart * apart * self.finite * share,
+            squares=self.squares + following.squares + apart * apart * self.finite * share,
         )
 
     @property

@@ -33,18 +33,18 @@ def as_megatron(paxml: Checkpoint, like: Checkpoint) -> Checkpoint:
     dtype = "bf16" if like.has_master_weights else "fp32"
     layers = next((a.shape[0] for name, a in paxml.arrays.items() if name.endswith("x_layers_0.layer_norm.scale")), 0)
     arrays: dict[str, StoredArray] = {}
-    others = {name: stored for name, stored in paxml.arrays.items() if not is_counter(name)}
+    remaining = {name: stored for name, stored in paxml.arrays.items() if not is_counter(name)}
     for group in groups(dtype):
         for array in ARRAYS:
             names = [group.paxml_name(array, repeats) for repeats in (REPEATS, layers)]
             name = next((name for name in names if name in paxml.arrays), None)
             if name is None:
                 continue
-            view = _reordered(f"{paxml.path}/{name}", others.pop(name), array)
+            view = _reordered(f"{paxml.path}/{name}", remaining.pop(name), array)
             for prefix in group.megatron:
                 is_rounded = array_dtype(prefix, dtype) == "bfloat16"
                 arrays[prefix + array.megatron] = _rounded(view) if is_rounded else view
-    return Checkpoint(paxml.path, f"{paxml.format} in Megatron's order", {**arrays, **others}, paxml.unread)
+    return Checkpoint(paxml.path, f"{paxml.format} in Megatron's order", {**arrays, **remaining}, paxml.unread)
 
 
 def _reordered(where: str, stored: StoredArray, array: Array) -> ViewedArray:

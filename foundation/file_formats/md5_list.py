@@ -21,7 +21,7 @@ def format_list(digests: Mapping[str, str]) -> str:
     """Return the text of a list; a path with a backslash or line end is escaped as md5sum does."""
     lines = []
     for name, digest in digests.items():
-        escaped = re.sub(r"[\\\n\r]", lambda found: ESCAPES[found[0]], name)
+        escaped = re.sub(r"[\\\n\r]", lambda match: ESCAPES[match[0]], name)
         lines.append(f"{'' if escaped == name else chr(92)}{digest}  {escaped}\n")
     return "".join(lines)
 
@@ -37,12 +37,12 @@ def read_list(path: Path) -> dict[str, str]:
         line = raw.removesuffix("\r").lstrip(" \t")
         if not line or line.startswith("#"):
             continue
-        match = LINE.fullmatch(line) or TAGGED_LINE.fullmatch(line)
-        if match is None:
+        parsed = LINE.fullmatch(line) or TAGGED_LINE.fullmatch(line)
+        if parsed is None:
             raise InputError(f"{path}:{number}: expected '<md5>  <path>' or 'MD5 (<path>) = <md5>', got {line[:80]!r}")
-        name, digest = match["name"], match["md5"].lower()
-        if match["escaped"]:
-            name = re.sub(r"\\.", lambda found: UNESCAPES.get(found[0], found[0]), name)
+        name, digest = parsed["name"], parsed["md5"].lower()
+        if parsed["escaped"]:
+            name = re.sub(r"\\.", lambda match: UNESCAPES.get(match[0], match[0]), name)
         name = os.path.normpath(name).replace("//", "/")  # normpath keeps two slashes at the beginning
         if digests.get(name, digest) != digest:
             raise InputError(f"{path}:{number}: {name!r} is listed twice with different sums")

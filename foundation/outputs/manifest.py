@@ -22,12 +22,16 @@ import msgspec
 
 from foundation.errors import InputError
 from foundation.file_formats.json_files import as_json, read_json
+from foundation.file_formats.md5_list import read_list
 from foundation.outputs.digest import md5_file, md5_samples, md5_text
 from foundation.outputs.publish import sibling, walked, write_text
+from foundation.regular_files import kind_of
 
 ASKED_AT_ONCE = 16
 """Files asked for at the same time: a shared disk takes a fraction of a millisecond to answer, and a converted
 checkpoint of 175B parameters has 123,520 files."""
+NAMED = 3
+"""Most files that a message names."""
 SMALL_BYTES = 16 << 20
 """Most bytes of a file that is always read whole, because it takes no time; a tokenizer has a megabyte."""
 
@@ -166,7 +170,7 @@ def read_manifest(output: Path) -> Manifest | None:
     """Read the manifest of ``output``; return None if there is none. Raises InputError if it cannot be read."""
     path = manifest_path(output)
     try:
-        return read_json(path, Manifest, mend=f"remove it and make {output.name} again")
+        return read_json(path, Manifest, mend=f"remove it together with {output.name}, and make {output.name} again")
     except FileNotFoundError:
         return None
 
@@ -193,11 +197,21 @@ def record_problem(path: Path, record: Record) -> str | None:
     if (present.files, present.bytes) != (record.files, record.bytes):
         return (
             f"{path}: {present.files:,} files of {present.bytes:,} bytes instead of {record.files:,} of "
-            f"{record.bytes:,}"
+            f"{record.bytes:,}{_named_files(path, record)}"
         )
     if record.md5 is not None and present.bytes <= SMALL_BYTES and path.is_file() and md5_file(path) != record.md5:
         return f"{path}: its MD5 is another"
     return None
+
+
+def _named_files(folder: Path, record: Record) -> str:
+    """Name the files that a folder has more or less than the list of its sums, if that list lies next to it."""
+    sums = sibling(folder, ".md5")
+    if not folder.is_dir() or not sums.is_file() or md5_file(sums) != record.md5:
+        return ""
+    listed, existing = read_list(sums).keys(), {name for name, _ in files_below(folder)}
+    kinds = [("more", sorted(existing - listed)), ("missing", sorted(listed - existing))]
+    return "".join(f"; {kind}: {', '.join(names[:NAMED])}" for kind, names in kinds if names)
 
 
 def record_of(path: Path, name: str, md5: str | None) -> Record:
@@ -224,8 +238,10 @@ def identity_of(path: Path, status: os.stat_result) -> str:
     """Return the identity of a file's content: for small files, the MD5.
 
     For large files it is the MD5 of the size, the time of modification, the middle and both ends, where gzip and zip
-    keep sums of everything.
+    keep sums of everything. Raises InputError for a pipe, device or socket, which may never end.
     """
+    if not stat.S_ISREG(status.st_mode):
+        raise InputError(f"{path}: {kind_of(status.st_mode)}, not a regular file")
     if status.st_size <= 1 << 20:
         return f"md5:{md5_file(path)}"
     return f"head:{md5_text(f'{status.st_mtime_ns} {md5_samples(path, samples=3)}')}"

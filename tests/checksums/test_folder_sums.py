@@ -62,6 +62,7 @@ def test_many_small_files_and_links(tmp_path: Path) -> None:
     (folder / "linked").symlink_to("deep")
     expected = {name: hashlib.md5(content).hexdigest() for name, content in contents.items()}
     expected["link"] = expected["deep/er/7"]
+    expected |= {f"linked{name.removeprefix('deep')}": md5 for name, md5 in expected.items() if name[:5] == "deep/"}
     found = digest_folder(folder)
     assert list(found.items()) == sorted(expected.items())
     assert compare_lists(folder, {**expected, "linked/er/9": expected["deep/er/9"]}).holds
@@ -100,3 +101,17 @@ def test_the_same_names_elsewhere_may_not_differ(tmp_path: Path) -> None:
     (tmp_path / "metadata.json").write_text("b")
     result = compare_lists(tmp_path, {**listed, "other/language_model.x/0": "0" * 32})
     assert (result.changed, result.may_differ) == (["metadata.json"], [])
+
+
+def test_a_folder_of_links_to_folders(tmp_path: Path) -> None:
+    """They may lie anywhere, and two links may lead to the same folder; a link back would never end."""
+    (tmp_path / "data" / "inner").mkdir(parents=True)
+    (tmp_path / "data" / "inner" / "a").write_text("a")
+    folder = tmp_path / "links"
+    folder.mkdir()
+    for name in ("first", "second"):
+        (folder / name).symlink_to(tmp_path / "data")
+    assert list(digest_folder(folder)) == ["first/inner/a", "second/inner/a"]
+    (tmp_path / "data" / "inner" / "back").symlink_to(folder)
+    with pytest.raises(InputError, match=r"inner/back: a link back to .*links, which would be read without an end"):
+        digest_folder(folder)

@@ -2,6 +2,7 @@
 
 import os
 import pty
+import re
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -58,7 +59,7 @@ def test_on_a_terminal_the_line_stands_beside_a_bar(monkeypatch: pytest.MonkeyPa
             advance(1)
     shown = _all_of(ours)
     assert "read" in shown
-    assert "2 of 4 files (50 %)" in shown
+    assert re.search(r"50 %, [0-9.,]+ files/s, .* left, 2 of 4 files", shown)
 
 
 def _all_of(terminal: int) -> str:
@@ -68,3 +69,14 @@ def _all_of(terminal: int) -> str:
         while piece := stream.read(1 << 16):
             pieces.append(piece)
     return b"".join(pieces).decode()
+
+
+def test_a_narrow_line_begins_with_share_rate_and_time() -> None:
+    """80 columns leave 50 for it, and the end of a longer line is cut off."""
+    meter = module.Meter(2.4e12, "bytes", 123_520, lambda meter: None, 1e9)
+    meter(1.2e11, files=6_000)
+    words = re.fullmatch(
+        r"(5 %, [0-9.,]+ MB/s, .* left), 0\.12 of 2\.40 TB, 6,000 of 123,520 files", meter.line(narrow=True)
+    )
+    assert words is not None
+    assert len(words[1]) <= 50

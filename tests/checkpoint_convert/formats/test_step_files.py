@@ -18,6 +18,7 @@ from checkpoint_convert.formats.step_files import (
     counter_shapes,
     fp32_weights_prefix,
     is_counter,
+    optimizer_settings,
     paxml_adam_step,
     run_steps,
     write_counters,
@@ -82,6 +83,7 @@ COUNTS = "opt_states_0.p#96#i-1_2.count"
         (COUNTS, (2,), "float32", np.ones(2, np.float32), r"\[2\] float32, expected a whole number, or one per layer"),
         (COUNTS, (1 << 20,), "int32", np.int32(4000), "expected a whole number"),
         ("step", (), "int32", np.int32(-1), "step: Adam's step -1: expected 0 to"),
+        ("opt_states_0.no_prefix_2.count", (), "int32", np.int32(4001), r"steps differ \(.*no_prefix_2.*\[4001\]"),
     ],
 )
 def test_counters_that_cannot_be_are_refused(
@@ -136,3 +138,26 @@ def test_heads_and_steps_of_a_run(trained: Path, tmp_path: Path) -> None:
     (tmp_path / "run" / "config.json").write_text("{}")
     with pytest.raises(InputError, match=r"config\.json: .*missing required field.*not a run's configuration"):
         run_steps(step)
+
+
+def test_more_updates_than_training_steps_are_refused(tmp_path: Path) -> None:
+    write_counters(tmp_path, 4000, 2)
+    overwrite(tmp_path / "step", (), "uint32", np.uint32(7))
+    with pytest.raises(InputError, match=r"steps differ \(.*step \[7\]"):
+        step_in(tmp_path)
+
+
+def test_settings_of_all_parameter_groups(tmp_path: Path) -> None:
+    groups = [{"lr": 0.5, "betas": (0.9, 0.95), "step": 3}, {"lr": 0.25, "step": 4, "params": [[1], {"a": 1}]}]
+    torch.save({"optimizer": {"optimizer": {"param_groups": groups}}}, tmp_path / "common.pt")
+    assert optimizer_settings(tmp_path) == {
+        "group 0 lr": "0.5",
+        "group 0 betas 0": "0.9",
+        "group 0 betas 1": "0.95",
+        "group 0 step": "3",
+        "group 1 lr": "0.25",
+        "group 1 step": "4",
+        "group 1 params 0": "list",
+        "group 1 params 1": "dict",
+    }
+    assert adam_step(tmp_path) == 3

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from checkpoint_convert.formats.step_files import common_files, write_counters
 from checkpoint_convert.formats.zarr_arrays import create_array
 from checkpoint_convert.inspection.compare_checkpoints import compare_checkpoints
 from checkpoint_convert.inspection.megatron_view import as_megatron
+from checksums.common_file import PARAM_GROUP
 from foundation.errors import InputError
 from tests.checkpoint_convert.checkpoints import write_dcp, write_safetensors
 from tests.checkpoint_convert.in_process import run
@@ -105,6 +107,21 @@ def test_adams_step_is_a_difference(megatron: dict[str, Path], trained: Path, tm
         (tmp_path / f"t{step}" / "latest_checkpointed_iteration.txt").write_text("4000\n")
         (tmp_path / f"t{step}" / "iter_0004000" / "common.pt").write_bytes(common_files("fp32", step)["common.pt"])
     run("compare", tmp_path / "t192", tmp_path / "t4000").refused("Adam's step is 192 in one and 4000", status=1)
+
+
+def test_settings_of_the_optimizer_are_a_difference(megatron: dict[str, Path], tmp_path: Path) -> None:
+    group = {**PARAM_GROUP, "betas": [0.9, 0.999], "lr": 1e-4}
+    for groups, message in (
+        ([group], r"group 0 betas 1 is 0\.95 in one and 0\.999 in the other in common\.pt"),
+        ([PARAM_GROUP, {**PARAM_GROUP, "step": 7}], "group 1 .* is missing in one and"),
+    ):
+        other = shutil.copytree(megatron["fp32"], tmp_path / "other", dirs_exist_ok=True)
+        torch.save({"optimizer": {"param_groups": groups}}, other / "common.pt")
+        done = run("compare", megatron["fp32"], other)
+        assert done.returncode == 1
+        assert re.search(message, done.stderr)
+    done = run("compare", megatron["fp32"], other, "--json")
+    assert "group 1 step is missing in one and 7 in the other" in json.loads(done.stdout)["settings"]
 
 
 def test_changed_value_is_named_in_megatrons_places(paxml: Path, megatron: dict[str, Path], tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from foundation.errors import InputError
-from foundation.outputs.digest import md5_file
+from foundation.file_formats.md5_list import format_list
+from foundation.outputs.digest import md5_file, md5_text
 from foundation.outputs.manifest import (
     Recipe,
     Record,
@@ -91,7 +92,9 @@ def test_damage_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"out\.txt: missing"):
         require_intact(output)
     (tmp_path / "out.txt.manifest.json").write_text("{")
-    with pytest.raises(InputError, match=r"out\.txt\.manifest\.json: .*; remove it and make out\.txt again"):
+    with pytest.raises(
+        InputError, match=r"out\.txt\.manifest\.json: .*; remove it together with out\.txt, and make out\.txt again"
+    ):
         require_intact(output)
     assert require_intact(tmp_path / "never made") is None
 
@@ -105,6 +108,30 @@ def test_a_folder_is_one_record(tmp_path: Path) -> None:
     os.utime(tmp_path / "sub" / "b", ns=(7, 7))
     assert record_of(tmp_path, "in", None) == Record("in", 2, 8, None, 7)
     assert record_of(tmp_path / "a", "a", "md5") == Record("a", 1, 5, "md5", 5)
+
+
+def test_files_that_a_folder_has_more_or_less_are_named(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    for name in "abc":
+        (folder / name).write_text(name)
+    sums = format_list({name: md5_file(folder / name) for name in "abc"})
+    (tmp_path / "out.md5").write_text(sums)
+    recipe = Recipe("copy", {}, [])
+    write_manifest(folder, made_by(recipe, [record_of(folder, "out", md5_text(sums))], wall_s=1.0))
+    (folder / "d").write_text("d")
+    with pytest.raises(InputError, match=r"4 files of 4 bytes instead of 3 of 3; more: d, out.*says"):
+        require_intact(folder)
+    (folder / "a").unlink()
+    (folder / "b").unlink()
+    with pytest.raises(InputError, match="2 files of 2 bytes instead of 3 of 3; more: d; missing: a, b, out"):
+        require_intact(folder)
+
+
+def test_a_pipe_is_no_input(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="pipe: pipe, not a regular file"):
+        source_of(tmp_path / "pipe")
 
 
 def test_a_manifest_of_an_earlier_version_still_says_what_was_made(tmp_path: Path) -> None:
