@@ -198,7 +198,7 @@ def _stuck(attempts: Sequence[PastAttempt], saved: int | None) -> bool:
 
 
 def _excluded(attempts: Sequence[PastAttempt], outcome: AttemptOutcome) -> tuple[str, ...]:
-    """Return the hosts to leave out: earlier ones, those that are down, and a suspect while there are spare hosts."""
+    """Return the hosts to leave out: earlier ones, hosts that are down, and a suspect while there are spare hosts."""
     excluded_hosts = [host for attempt in attempts[-2:] if attempt.end is not None for host in attempt.end.exclude]
     hosts = dict.fromkeys([*excluded_hosts, *outcome.down_hosts])
     suspect = _suspect(attempts)

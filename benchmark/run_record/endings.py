@@ -1,4 +1,4 @@
-"""The five ways in which a start of a run can end, what each means for the caller, and the note of a stop."""
+"""The five endings of a start of a run, the consequence of each for the caller, and the note of a stop."""
 
 from __future__ import annotations
 

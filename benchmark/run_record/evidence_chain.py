@@ -1,11 +1,11 @@
 """``evidence.jsonl``: the records that a run writes about itself (--evidence), and their check without training.
 
 The design:
- 1. A line is a record. It ends in the SHA-256 of all bytes before it in the line, and names the digest of the line
-    before: nothing can be changed, left out or moved without a break that tells its line.
+ 1. A line is a record. It ends in the SHA-256 of all bytes before it in the line, and names the previous line's
+    digest. Nothing can be changed, left out or moved without a break, and the check names the line of the break.
  2. Lines are only appended. Every attempt at the run begins with a ``begin`` record and marks its records with its
-    name. An attempt that goes on from a checkpoint ``continues`` the record of that checkpoint, whose digest the
-    checkpoint itself holds, so it can go on on other machines. Steps that were lost stay, and stand there once more.
+    name. An attempt that resumes from a checkpoint ``continues`` the record of that checkpoint. The checkpoint holds
+    that record's digest, so that a run can resume on other machines. Lost steps stay in the file.
  3. A step is its first sample, loss, gradient norm, learning rate, and one fingerprint of all weights after it, which
     no topology changes (benchmark/training/engine/tensor_fingerprint.py). Checkpoints add one of the moments.
  4. ``begin`` has the configuration and digests of the inputs; ``end`` the SHA-256 of the MLPerf log, which in turn has
@@ -286,7 +286,7 @@ def gaps(chain: Chain) -> list[str]:
     lines = []
     counting = chain.counting()
     if counting and isinstance(counting[0].record, BeginRecord) and counting[0].record.step > 0:
-        lines.append(f"the chain begins after {counting[0].record.step} steps: what was before is not in it")
+        lines.append(f"the chain begins after {counting[0].record.step} steps: earlier steps are not in it")
     if counting and not isinstance(counting[-1].record, EndRecord):
         lines.append("the chain has no end: the run goes on, was killed, or its disk was full")
     return lines

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 MOST_BYTES = 1 << 24
 """Most bytes of a file: 2,048 host names take a hundredth of it."""
 TYPES: dict[str, Any] = {"bool": bool, "int": int, "float": (int, float), "tuple[str, ...]": tuple}
-"""Types of values, by the annotation of their field; what is not listed is a text."""
+"""Types of values, by the annotation of their field; any other annotation stands for a text."""
 Record = TypeVar("Record")
 
 
@@ -61,7 +61,7 @@ def read_record(path: Path, kind: Callable[..., Record]) -> Record | None:
 
 
 def _fits(value: Any, annotation: str) -> bool:
-    """Return whether a value has the type of its field, of which ``annotation`` is the source text."""
+    """Return whether a value has the type of its field; ``annotation``: the type's source text."""
     name, _, or_none = annotation.partition(" | ")
     if value is None:
         return bool(or_none)

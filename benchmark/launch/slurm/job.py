@@ -1,4 +1,4 @@
-"""The job of run_gpt3.sh: which nodes an attempt takes, what ends it, and what comes after it."""
+"""The job of run_gpt3.sh: the nodes of an attempt, the end of an attempt, and the next step after it."""
 
 from __future__ import annotations
 

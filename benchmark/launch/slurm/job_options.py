@@ -14,8 +14,8 @@ from benchmark.launch.keep_running import Refused, say
 GPT3 = "gpt3_175b"
 FP32_WARNING = """\
 warning: USE_BF16 is not set, so the run computes in FP32, as the reference does. Published runs use BF16.
-warning: FP32 takes 67 instead of 46 GiB on each of 512 H100 and sends twice the bytes; an H100's peak is 989 TFLOP/s in
-warning: BF16, 495 in TF32, which NVIDIA's containers use for FP32, 67 in FP32 proper: 2 to 15 times the time.
+warning: FP32 takes 67 instead of 46 GiB on each of 512 H100 and sends twice the bytes; it takes 2
+warning: to 15 times as long. An H100's peak is 989 TFLOP/s in BF16, 495 in TF32 (NVIDIA's containers), 67 in FP32.
 warning: USE_BF16=true for BF16; USE_BF16=false for FP32 without this warning"""
 SWITCH = {
     **dict.fromkeys(("true", "yes", "on", "1"), True),

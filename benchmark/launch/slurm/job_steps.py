@@ -16,11 +16,11 @@ from benchmark.launch.slurm.job_options import JobOptions
 from benchmark.launch.slurm.nodes import ONE_PER_NODE, ask
 from benchmark.run_record.file_names import PLAN_FILE, snapshot_folder
 
-# The lowest priority, and no device: what is planned beside the run takes nothing from it. Half a file is none.
+# The lowest priority, and no device: the planning takes nothing from the run. Half a file is none.
 WRITE_PLAN = 'CUDA_VISIBLE_DEVICES= nice -n 19 "$@" >"$0.partial" && mv "$0.partial" "$0" || rm -f "$0.partial"'
 DROP_CACHES = "sync && (echo 3 >/proc/sys/vm/drop_caches || sudo -n sysctl -q vm.drop_caches=3)"
-# Slurm starts one process per device; what torchrun would tell it, it gets from Slurm's own variables. Signals that ask
-# for saving end no process that cannot listen yet.
+# Slurm starts one process per device. Its own variables hold the facts that torchrun would give the process. A signal
+# that asks for a save ends no process that cannot listen yet.
 TASK = (
     'trap "" USR1 USR2; export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS; '
     'export NODE_NAME=$SLURMD_NODENAME; exec "$@"'

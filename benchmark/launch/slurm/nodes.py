@@ -17,7 +17,7 @@ BAD_STATE = re.compile(r"^(down|drain|fail|error|unk|inval|future|power|reboot|b
 ONE_PER_NODE = ["--overlap", "--ntasks-per-node=1", "--no-kill=off"]
 """Options of steps that share the nodes with remains of earlier steps: a step on a lost node does not end."""
 AGAIN_S, GONE_AGAIN_S = 30.0, 10.0
-"""Seconds that earlier steps may take to leave; the second is for a lost node, whose step never reports its end."""
+"""Seconds that earlier steps may take to leave. The second is for a lost node: its step never reports its end."""
 
 
 def ask(*words: str) -> str:

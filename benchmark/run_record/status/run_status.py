@@ -24,8 +24,8 @@ class AttemptRow:
     ended_ms: float | None
     """Time of its last trace since the epoch."""
     kind: str
-    """End of the attempt: "finished"; "interrupted" if it was saved and stopped; the kind of its first incident;
-    "failed" if that is not known; "unknown" if nobody recorded the end; "running" if that attempt is the last."""
+    """End of the attempt: "finished"; "interrupted" if it was saved and stopped; the kind of its first incident.
+    "failed": no incident tells the cause. "unknown": nobody recorded the end. "running": the last attempt has none."""
     where: str
     """Rank, host and phase of the first incident."""
     reason: str

@@ -1,4 +1,4 @@
-"""Read the status of a run from its folder alone, whose files may be damaged or still growing."""
+"""Read the status of a run from its folder alone. The files in it may be damaged or still growing."""
 
 import time
 from collections import Counter
