@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TextIO
 
 from benchmark.launch.next_attempt import INTERRUPTED, AttemptOutcome, Decision, decide
 from benchmark.run_record.attempt_folder import AttemptEnding, make_run_folder, new_attempt, write_ending
@@ -17,14 +17,14 @@ from benchmark.run_record.checkpoint_list import newest_checkpoint
 from benchmark.run_record.endings import finished_status
 from benchmark.run_record.file_names import EXIT_REQUEST, LAUNCHER_FILE, LAUNCHER_LOG, attempt_path
 from benchmark.run_record.incidents import NATIVE
+from benchmark.run_record.small_files import Answer, StoppedWaiting, wait_for
 
-Outcome = TypeVar("Outcome")
 SHOWN_LINES = 20
 PAUSES_S = (0.0, 1.0, 5.0, 20.0)
 """Pauses before the next attempt, by the number of attempts in a row that saved nothing new: a disk or a network that
 is away for a while must not use up all attempts."""
-DISK_S, DISK_LOOK_S = 1800.0, 5.0
-"""Seconds that a folder that could be written before may refuse, and seconds between tries."""
+DISK_S = 1800.0
+"""Seconds that a folder that could be used before may give errors."""
 
 
 class Refused(Exception):
@@ -73,15 +73,10 @@ def say(text: str) -> None:
 def alone_in(run_dir: Path, machines: RunMachines) -> Iterator[None]:
     """Hold the run's folder against other launchers until the end of the block.
 
-    Raises Refused if its run has ended or another launcher runs in it. On a file system without locks only Slurm knows
-    of the other launcher.
+    Raises Refused if its run has ended or another launcher runs in it, or if a new folder cannot be made. A folder that
+    held a run before is waited for. On a file system without locks only Slurm knows of the other launcher.
     """
-    try:
-        make_run_folder(run_dir)
-        opened = (run_dir / LAUNCHER_FILE).open("a+", encoding="utf-8")
-    except OSError as error:
-        raise Refused(f"{error.filename}: {error.strerror}; choose another folder for the run") from None
-    with opened as file:
+    with patiently(lambda: _open_launcher_file(run_dir), machines) as file:
         is_locked = False
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -89,35 +84,78 @@ def alone_in(run_dir: Path, machines: RunMachines) -> Iterator[None]:
             is_locked = True
         except OSError:
             pass  # a file system without locks
-        file.seek(0)
-        holder = file.readline(1000).strip()
+        holder = patiently(lambda: _first_line(file), machines)
         if holder != machines.name and machines.runs(holder, holds_lock=is_locked):
             raise Refused(f"{run_dir}: {holder or 'a launcher'} runs there; end it first, or choose another folder")
-        if (status := finished_status(run_dir)) is not None:
+        if (status := patiently(lambda: finished_status(run_dir), machines)) is not None:
             raise Refused(f"{run_dir}: holds a finished run ({status}); choose another folder")
-        file.truncate(0)
-        file.write(f"{machines.name}\n")
-        file.flush()
+        patiently(lambda: _note_holder(file, machines.name), machines)
         yield
+
+
+def _open_launcher_file(run_dir: Path) -> TextIO:
+    """Raises Refused for a folder that cannot be made, and OSError for one that existed or may exist."""
+    try:
+        make_run_folder(run_dir)
+        return (run_dir / LAUNCHER_FILE).open("a+", encoding="utf-8")
+    except OSError as error:
+        if _held_no_run(run_dir):
+            raise Refused(f"{error.filename}: {error.strerror}; choose another folder for the run") from None
+        raise
+
+
+def _held_no_run(run_dir: Path) -> bool:
+    try:
+        (run_dir / LAUNCHER_FILE).stat()
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return True
+    except OSError:
+        return False  # the disk does not say
+    return False
+
+
+def _first_line(file: TextIO) -> str:
+    file.seek(0)
+    return file.readline(1000).strip()
+
+
+def _note_holder(file: TextIO, name: str) -> None:
+    file.truncate(0)
+    file.write(f"{name}\n")
+    file.flush()
 
 
 def keep_running(run_dir: Path, machines: RunMachines) -> Decision:
     """Start attempts until no more is to be started; return the last decision. Prints a line for each failed
-    attempt."""
-    fruitless, saved, follows = 0, newest_checkpoint(run_dir), False
+    attempt.
+
+    A run folder that gives no answer for DISK_S sends the run back to the queue.
+    """
+    try:
+        return _attempts(run_dir, machines)
+    except StoppedWaiting:
+        return Decision("requeue", INTERRUPTED, f"stopped by {machines.ordered}")
+    except OSError as error:
+        reason = f"{error.filename}: {error.strerror} for {DISK_S / 60:g} minutes; back to the queue"
+        say(f"error: {reason}")
+        return Decision("requeue", INTERRUPTED, reason)
+
+
+def _attempts(run_dir: Path, machines: RunMachines) -> Decision:
+    """Start attempts; return the last decision. Raises OSError and StoppedWaiting of :func:`patiently`."""
+    fruitless, follows = 0, False
+    saved = patiently(lambda: newest_checkpoint(run_dir), machines)
     exclude: tuple[str, ...] = ()
     while True:
-        if (stop := _asked_before(run_dir, machines) or machines.choose(exclude)) is not None:
+        stop = patiently(lambda: _asked_before(run_dir, machines), machines) or machines.choose(exclude)
+        if stop is not None:
             return stop
         attempt = patiently(lambda: new_attempt(run_dir), machines)
-        if attempt is None:
-            return Decision("requeue", INTERRUPTED, f"stopped by {machines.ordered}")
         log = attempt_path(run_dir, attempt) / LAUNCHER_LOG
         exit_status = machines.start(attempt, log)
         spare, down = (0, ()) if machines.ordered == "SIGTERM" else machines.look()
         outcome = AttemptOutcome(attempt, exit_status, machines.ordered, follows, spare, down)
-        settled = patiently(functools.partial(_settle, run_dir, outcome), machines)
-        decision, newest = settled or (Decision("requeue", INTERRUPTED, f"stopped by {machines.ordered}"), saved)
+        decision, newest = patiently(functools.partial(_settle, run_dir, outcome), machines)
         if not decision.is_explained and (words := _what_matters(log)):
             say(words)
         if decision.action == "stop" and decision.status != INTERRUPTED:
@@ -156,24 +194,12 @@ def _asked_before(run_dir: Path, machines: RunMachines) -> Decision | None:
     return None
 
 
-def patiently(act: Callable[[], Outcome], machines: RunMachines) -> Outcome | None:
-    """Call ``act``, which writes to the run's folder; while the disk refuses, wait and try again.
+def patiently(act: Callable[[], Answer], machines: RunMachines) -> Answer:
+    """Call ``act``, which uses the run's folder; while the disk gives an error, wait and try again.
 
-    Returns None if an order to stop came before the disk was back. Raises the OSError after DISK_S.
+    Raises StoppedWaiting if an order to stop came before the disk was back, and the OSError after DISK_S.
     """
-    deadline, has_warned = time.monotonic() + DISK_S, False
-    while True:
-        try:
-            return act()
-        except OSError as error:
-            if time.monotonic() > deadline:
-                raise
-            if machines.ordered:
-                return None
-            if not has_warned:
-                say(f"{error.filename}: {error.strerror}; tried again every {DISK_LOOK_S:g} s for {DISK_S:g} s")
-            has_warned = True
-            time.sleep(DISK_LOOK_S)
+    return wait_for(act, DISK_S, say, is_ordered=lambda: machines.ordered, answers=())
 
 
 def _what_matters(log: Path) -> str:

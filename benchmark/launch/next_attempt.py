@@ -101,6 +101,9 @@ def decide(run_dir: Path, outcome: AttemptOutcome) -> Decision:
         return Decision(ENDINGS["bad input"].action, BAD_INPUT, reason, is_explained=False)
     if _same_again(attempts):
         return Decision("stop", status or 1, f"{failure}; the same error came twice at the same step: given up")
+    if _stuck(attempts, saved) and attempt.cause is not None and attempt.cause.kind == "disk":
+        reason = f"{failure}; no progress in {NO_PROGRESS} attempts: back to the queue, until the disk works"
+        return Decision("requeue", INTERRUPTED, reason)
     if _stuck(attempts, saved):
         return Decision(
             "stop",

@@ -37,6 +37,8 @@ from foundation.file_formats.md5_list import format_list, read_list
 from foundation.outputs.digest import md5_file
 from foundation.outputs.publish import PARTIAL, sync_to_disk, write_text
 
+ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+"""Errors that say that a file is not there. Any other error of a disk says nothing about the file."""
 MOST_NAMED = 8
 """Most damaged files that a message names."""
 MOST_NAME_CHARACTERS = 60
@@ -88,15 +90,18 @@ def progress_from_json(text: str | bytes) -> Progress:
 
 
 def read_progress(folder: Path) -> Progress:
-    """Return the progress stored in a checkpoint. Raises DamagedCheckpoint if it is missing or was changed."""
+    """Return the progress stored in a checkpoint.
+
+    Raises DamagedCheckpoint if it is missing or was changed, and OSError if the disk does not say.
+    """
     path = folder / PROGRESS_FILE
     try:
         content = read_bounded(path, LARGEST_JSON)
-    except (OSError, InputError) as error:
+    except (*ABSENT, InputError) as error:
         raise DamagedCheckpoint(folder, [PROGRESS_FILE]) from error
     try:
         listed = read_list(folder / DIGESTS_FILE)
-    except (OSError, InputError) as error:
+    except (*ABSENT, InputError) as error:
         raise DamagedCheckpoint(folder, [DIGESTS_FILE]) from error
     try:
         if hashlib.md5(content, usedforsecurity=False).hexdigest() != listed.get(PROGRESS_FILE):

@@ -1,22 +1,76 @@
-"""Small JSON files that processes, watchdogs and the launcher exchange.
+"""Small JSON files that processes, watchdogs and the launcher exchange; and waiting for a disk that gives no answer.
 
-They are written whole or not at all, and read as data that may be damaged.
+The files are written whole or not at all, and read as data that may be damaged. An error of a call is no evidence: only
+"no such file" says that a file does not exist, and only its content says that it is damaged. After any other error
+:func:`wait_for` tries again.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import sys
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
 MOST_BYTES = 1 << 24
 """Most bytes of a file: 2,048 host names take a hundredth of it."""
+NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENXIO, errno.ELOOP, errno.EAGAIN)
+"""Errors of a path at which there is no regular file: nothing, a folder, a pipe, a circle of links."""
 TYPES: dict[str, Any] = {"bool": bool, "int": int, "float": (int, float), "tuple[str, ...]": tuple}
 """Types of values, by the annotation of their field; any other annotation stands for a text."""
 Record = TypeVar("Record")
+Answer = TypeVar("Answer")
+LOOK_S = 5.0
+"""Seconds between tries of :func:`wait_for`."""
+SHORT_LOOK_S = 0.5
+
+
+def warn(text: str) -> None:
+    """Print a line to the standard error; a closed terminal stops nothing."""
+    with suppress(OSError):
+        print(f"warning: {text}", file=sys.stderr, flush=True)
+
+
+class StoppedWaiting(Exception):
+    """An order to stop came while an answer was waited for."""
+
+
+def wait_for(
+    act: Callable[[], Answer],
+    limit_s: float,
+    tell: Callable[[str], object],
+    *,
+    is_ordered: Callable[[], object] = lambda: None,
+    answers: tuple[type[OSError], ...] = (FileNotFoundError,),
+) -> Answer:
+    """Return the result of ``act``, which is called again after an OSError for at most ``limit_s`` seconds.
+
+    ``tell``: takes a line with the path, at the first error. ``answers``: errors that say something, which are raised
+    at once. Raises the last OSError after the limit, and StoppedWaiting once ``is_ordered`` returns a true value.
+    """
+    deadline: float | None = None
+    while True:
+        try:
+            return act()
+        except answers:
+            raise
+        except OSError as error:
+            now_s = time.monotonic()
+            if deadline is None:
+                deadline = now_s + limit_s
+                subject = "" if error.filename is None else f"{error.filename}: "
+                tell(f"{subject}{error.strerror or error}; tried again for up to {limit_s:g} s")
+            if now_s >= deadline:
+                raise
+        if is_ordered():
+            raise StoppedWaiting
+        time.sleep(min(LOOK_S, max(SHORT_LOOK_S, limit_s / 20)))
 
 
 def write_object(path: Path, content: Any) -> None:
@@ -35,19 +89,30 @@ def write_object(path: Path, content: Any) -> None:
 
 
 def read_object(path: Path) -> dict[str, Any] | None:
-    """Return the object in a file; None if there is no file, or it holds no JSON object, or is too large."""
+    """Return the object in a file; None if there is no regular file, or it holds no JSON object, or is too large.
+
+    Raises OSError if the disk does not say.
+    """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # does not wait as for a pipe
         with os.fdopen(handle, "rb") as file:
             content = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        if error.errno in NO_FILE:
+            return None
+        raise
+    try:
         value = json.loads(content) if content and len(content) <= MOST_BYTES else None
-    except (OSError, ValueError, RecursionError):
+    except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
 
 def read_record(path: Path, kind: Callable[..., Record]) -> Record | None:
-    """Return the dataclass ``kind`` that :func:`write_object` wrote; None if the file is missing or damaged."""
+    """Return the dataclass ``kind`` that :func:`write_object` wrote; None if the file is missing or damaged.
+
+    Raises OSError if the disk does not say.
+    """
     values = read_object(path)
     if values is None:
         return None

@@ -67,19 +67,24 @@ def choose_resume_point(
 
 
 def agree_on_resume_point(
-    chosen: ResumePoint | None, run_dir: Path, world: World, mlperf_log: MlperfLog | None, phases: PhaseLog
+    chosen: ResumePoint | None,
+    run_dir: Path,
+    world: World,
+    mlperf_log: MlperfLog | None,
+    phases: PhaseLog,
+    patience_s: float = 0.0,
 ) -> ResumePoint:
     """Return the resume point of all processes, whose checkpoint is sound. Collective.
 
-    ``chosen`` and ``mlperf_log``: of rank 0; None on other ranks. Raises DamagedCheckpoint if a requested checkpoint is
-    damaged.
+    ``chosen`` and ``mlperf_log``: of rank 0; None on other ranks. ``patience_s``: as in :func:`verify_checkpoint`.
+    Raises DamagedCheckpoint if a requested checkpoint is damaged.
     """
     while True:
         point = _shared(chosen)
         if point.checkpoint is None:
             return point
         try:
-            verify_checkpoint(checkpoint_path(run_dir, point.checkpoint), world)
+            verify_checkpoint(checkpoint_path(run_dir, point.checkpoint), world, patience_s)
             return point
         except DamagedCheckpoint as damage:
             if point.requested:

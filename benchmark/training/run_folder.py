@@ -7,6 +7,7 @@ manifests/      copies of the manifests of its inputs (benchmark/run_record/inpu
 checkpoints/    its checkpoints (benchmark/run_record/checkpoint_folder.py)
 """
 
+import functools
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -24,6 +25,7 @@ from benchmark.run_record.events.run_clock import RunClock
 from benchmark.run_record.events.telemetry import PrometheusTextfile, TensorBoard, WeightsAndBiases
 from benchmark.run_record.file_names import EVENTS_FILE, STOP_NOTE_FILE, TENSORBOARD_FOLDER, result_path, summary_path
 from benchmark.run_record.run_progress import starting_progress
+from benchmark.run_record.small_files import wait_for, warn
 from benchmark.training.resume_point import choose_resume_point
 from benchmark.training.run_log import RunLog
 from benchmark.training.same_run import InputIdentities, begun_with, choose_seed, settle_run
@@ -50,14 +52,16 @@ def open_run_folder(
     with ExitStack() as stack:
         stack.enter_context(only_one_in(folder, "choose another --run-dir"))
         refuse_finished(folder)  # the run that held the lock may have ended meanwhile
-        begun_config = begun_with(folder)
+        patience_s = system.start_limit_s / 2  # the watchdog waits for twice as long
+        begun_config = wait_for(lambda: begun_with(folder), patience_s, warn)
         (folder / STOP_NOTE_FILE).unlink(missing_ok=True)
-        retire_partial(folder)
+        wait_for(lambda: retire_partial(folder), patience_s, warn)
         remove_retired(folder)
         mlperf_log = MlperfLog(result_path(folder, config.result_number))
         start = starting_progress(benchmark, choose_seed(config.data.seed, begun_config))
         resume_from = config.checkpoints.resume_from
-        point = choose_resume_point(folder, start, mlperf_log, resume_from=resume_from, launch=launch)
+        choose = functools.partial(choose_resume_point, resume_from=resume_from, launch=launch)
+        point = wait_for(lambda: choose(folder, start, mlperf_log), patience_s, warn)
         settle_run(config, begun_config, point, inputs)
         sinks = [mlperf_log, *event_sinks(folder, logging, benchmark.expected_steps, system.name)]
         events = EventLog(sinks, RunClock(point.progress.clock))

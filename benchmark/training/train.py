@@ -70,7 +70,7 @@ def train(config: RunConfig, environment: Environment | None = None, phases: Pha
             log.note_attempt(run_dir, environment, hosts)
             log.note_last_incident(run_dir, environment)
             log.events.note("environment", run_environment(system.device))
-            point = agree_on_resume_point(log.point, run_dir, world, log.mlperf_log, phases)
+            point = agree_on_resume_point(log.point, run_dir, world, log.mlperf_log, phases, system.start_limit_s / 2)
             if point is not log.point:
                 log.resume(point)
                 log.note_attempt(run_dir, environment, hosts)

@@ -151,7 +151,7 @@ ROWS = (
           (Fault("read-only", "data", (5, 7), rank="all", amount=2.0),), None, (r"Read-only file system",), steps=LONG),
     stopped("read-only-for-ever", "the run folder is read-only in every attempt",
             (Fault("read-only", "start", BEFORE, rank="all", attempt=None),), None,
-            (r"Read-only file system", r"given up")),
+            (r"Read-only file system", r"back to the queue, until the disk works")),
     Drill("flipped-checkpoint", "a crash, and a bit of the newest checkpoint has flipped", (CRASH,),
           damage=(Damage("flip newest"),), lost_saves=2),
     Drill("cut-checkpoint", "a crash, and a file of the newest checkpoint is cut short", (CRASH,),

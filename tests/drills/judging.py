@@ -90,7 +90,8 @@ def review_errors(log: Path) -> set[str]:
 
 def outcome_of(left: Ended, *, equal: bool) -> str:
     """``equal``: to the undisturbed run."""
-    if left.decisions[-1].action == "stop" or left.finished not in (None, "success"):
+    last = left.decisions[-1]
+    if last.action == "stop" or "until the disk works" in last.reason or left.finished not in (None, "success"):
         return "stopped"
     if left.finished is None:
         return "unfinished"

@@ -18,26 +18,22 @@ def distrust(code: Path) -> str | None:
     """Return the reason why the code below ``code`` must not run; None if nobody but this user and root may write it.
 
     The files, their folders and all folders above are checked. In a folder above with the sticky bit, such as /tmp,
-    only the owner of an entry can exchange it.
+    only the owner of an entry can exchange it. Raises OSError if the disk does not say.
     """
     if code.parent.resolve() / code.name != code.resolve() or code.parent.is_symlink():
         return f"{code} or its folder is a link"
     private = _private_group()
-    try:
-        for path in code.resolve().parents:
-            status = path.stat()
-            reason = _reason(status, private, sticky_is_safe=True)
-            if reason is not None:
-                return f"{path} {reason}"
-        for name in _entries(code):
-            status = os.lstat(name)
-            reason = _reason(status, private, sticky_is_safe=False)
-            if reason is None and not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
-                reason = "is neither a file nor a folder"
-            if reason is not None:
-                return f"{name} {reason}"
-    except OSError as error:
-        return f"{error.filename}: {error.strerror}"
+    for path in code.resolve().parents:
+        reason = _reason(path.stat(), private, sticky_is_safe=True)
+        if reason is not None:
+            return f"{path} {reason}"
+    for name in _entries(code):
+        status = os.lstat(name)
+        reason = _reason(status, private, sticky_is_safe=False)
+        if reason is None and not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+            reason = "is neither a file nor a folder"
+        if reason is not None:
+            return f"{name} {reason}"
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import resource
 import shlex
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmark.launch.keep_running import Refused, RunMachines, alone_in, environment_of, keep_running, say
+from benchmark.launch.keep_running import Refused, RunMachines, alone_in, environment_of, keep_running, patiently, say
 from benchmark.launch.next_attempt import INTERRUPTED, Decision
 from benchmark.launch.slurm.job_options import JobOptions
 from benchmark.launch.slurm.job_steps import JobSteps
@@ -23,6 +24,7 @@ from benchmark.launch.slurm.nodes import (
     Nodes,
     host_names,
     is_running,
+    job_with_answer,
     seconds_left,
     submitted_s,
 )
@@ -30,6 +32,7 @@ from benchmark.launch.slurm.queue import cancel_waiting, go_on_later, queue_next
 from benchmark.launch.slurm.snapshot import run_from_snapshot
 from benchmark.run_record.checkpoint_list import newest_checkpoint
 from benchmark.run_record.file_names import ALARM_FILE
+from benchmark.run_record.small_files import StoppedWaiting
 
 LOOK_S = 1.0
 """Seconds between looks at the attempt's alarm."""
@@ -61,11 +64,12 @@ class SlurmJob(RunMachines):
         self.number = os.environ.get("SLURM_JOB_ID", "0")
         self.name = f"job {self.number}"
         self.trains = self.options.command == "train"
-        self.nodes = Nodes(self.number, [])
+        self.nodes = Nodes(self.number, [], lambda: self.ordered)
 
     def prepare(self) -> None:
         """Do what all attempts need. Raises Refused."""
-        self.nodes = Nodes(self.number, host_names(os.environ.get("SLURM_JOB_NODELIST", "")))
+        job_with_answer(self.number, lambda: self.ordered)
+        self.nodes = Nodes(self.number, host_names(os.environ.get("SLURM_JOB_NODELIST", "")), lambda: self.ordered)
         self.steps.fit_cluster(self.nodes.names)
         self.steps.check_interpreter(len(self.nodes.names))
 
@@ -123,7 +127,7 @@ class SlurmJob(RunMachines):
         """Start the processes and wait for their end; ask them to stop when time is up, and end an srun that does not
         see its end."""
         say(f"attempt {attempt}: {' '.join(self._used)}")
-        with log.open("ab") as errors:
+        with patiently(lambda: log.open("ab"), self) as errors:
             self._launch(attempt, errors)
             alarm, alarmed_s, asked_s = log.with_name(ALARM_FILE), 0.0, time.monotonic()
             assert self._srun is not None
@@ -138,7 +142,7 @@ class SlurmJob(RunMachines):
                         minutes = self.options.margin_minutes
                         say(f"time is up in {minutes} minutes or less: asking the run to save and stop")
                         self._signal(signal.SIGUSR2)
-                alarmed_s = alarmed_s or (clock_s if alarm.exists() else 0.0)
+                alarmed_s = alarmed_s or (clock_s if _exists(alarm) else 0.0)
                 if alarmed_s and clock_s - alarmed_s > ALARM_S:
                     say("srun does not end after its processes failed: ended by force")
                     self._srun.kill()
@@ -160,7 +164,8 @@ class SlurmJob(RunMachines):
             variables["SUBMITTED_S"] = f"{submitted:.0f}"
         words = self.steps.run_line(self._used)
         # the log says that caches were cleared only where the clock begins after it
-        if self.trains and newest_checkpoint(self.run_dir) is None and self.steps.drop_page_caches(self._used):
+        is_begun = not self.trains or patiently(lambda: newest_checkpoint(self.run_dir), self) is not None
+        if not is_begun and self.steps.drop_page_caches(self._used):
             words.append("--cache-cleared")
         self._started += 1
         self._srun = subprocess.Popen(
@@ -221,13 +226,37 @@ def _once(job: SlurmJob) -> int:
 
 def _train(job: SlurmJob) -> int:
     """Train from the run's own copy of the code; see afterwards that the run goes on in this job or the next."""
+    options, number = job.options, job.number
+    try:
+        decision = _keep_running(job)
+    except StoppedWaiting:
+        decision = Decision("requeue", INTERRUPTED, f"stopped by {job.ordered}")
+    except OSError as error:
+        decision = Decision("requeue", INTERRUPTED, f"{error.filename}: {error.strerror}; back to the queue")
+        say(f"error: {decision.reason}")
+    if job.ordered == "SIGTERM":
+        say("ended by SIGTERM: scancel, preemption or requeue; the same command goes on from the last checkpoint")
+    elif decision.action != "requeue":
+        if options.chain:
+            cancel_waiting(number, job.run_dir)
+    elif go_on_later(number, job.run_dir, job.nodes.named(decision.exclude), lambda: job.ordered == "SIGTERM"):
+        deadline = time.monotonic() + TO_BE_REQUEUED_S
+        while time.monotonic() < deadline and job.ordered != "SIGTERM":  # Slurm ends this job
+            time.sleep(1)
+    return decision.status
+
+
+def _keep_running(job: SlurmJob) -> Decision:
+    """Run attempts in this job; return the last decision. Raises Refused, and OSError and StoppedWaiting of
+    :func:`patiently`."""
     options, number, restarts = job.options, job.number, os.environ.get("SLURM_RESTART_COUNT", "0")
     with alone_in(job.run_dir, job):
         if restarts == "0" and job.time_is_up():
             seconds = seconds_left(number)
             raise Refused(f"the job's time is up in {seconds} s, within EXIT_MARGIN_MINUTES={options.margin_minutes}")
         new = options.new_snapshot and restarts == "0"
-        job.steps.code = run_from_snapshot(options.repository, job.run_dir, new=new, more_files=options.snapshot_files)
+        snapshot = functools.partial(run_from_snapshot, new=new, more_files=options.snapshot_files)
+        job.steps.code = patiently(lambda: snapshot(options.repository, job.run_dir), job)
         job.prepare()
         job.steps.note_surroundings(job.nodes.names)
         job.steps.write_plan()
@@ -236,14 +265,12 @@ def _train(job: SlurmJob) -> int:
             sbatch_options = [f"--chdir={options.repository}", f"--ntasks-per-node={options.devices}"]
             sbatch_options += [f"--nodes={len(job.nodes.names)}", *options.chain_options]
             queue_next_job(number, job.run_dir, script, sbatch_options)
-        decision = keep_running(job.run_dir, job)
-    if job.ordered == "SIGTERM":
-        say("ended by SIGTERM: scancel, preemption or requeue; the same command goes on from the last checkpoint")
-    elif decision.action != "requeue":
-        if options.chain:
-            cancel_waiting(number, job.run_dir)
-    elif go_on_later(number, job.run_dir, job.nodes.named(decision.exclude)):
-        deadline = time.monotonic() + TO_BE_REQUEUED_S
-        while time.monotonic() < deadline and job.ordered != "SIGTERM":  # Slurm ends this job
-            time.sleep(1)
-    return decision.status
+        return keep_running(job.run_dir, job)
+
+
+def _exists(path: Path) -> bool:
+    """Return whether a path is there; an error of the disk counts as no, for it is asked again."""
+    try:
+        return path.exists()
+    except OSError:
+        return False

@@ -117,8 +117,8 @@ class JobSteps:
     def write_plan(self) -> None:
         """Write plan.json, for the report, beside the run: nothing waits for it. A step on CPUs is not planned."""
         file = self._options.run_dir / PLAN_FILE
-        if not file.exists() and self._device == "cuda":
-            with suppress(OSError):
+        with suppress(OSError):
+            if self._device == "cuda" and not file.exists():
                 planning = [self._options.python, *self.benchmark("plan"), "--json"]
                 self.start_single("bash", "-c", WRITE_PLAN, str(file), *planning)
 

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+from benchmark.launch.keep_running import say
+from benchmark.run_record.small_files import wait_for
 
 PROBE_S = 60.0
 """Seconds for a node to run a process. Slurm itself takes minutes to notice that a node is gone."""
 ANSWER_S = 60.0
+SLURM_S = 1800.0
+"""Seconds for which Slurm's controller may be away."""
 BAD_STATE = re.compile(r"^(down|drain|fail|error|unk|inval|future|power|reboot|boot|blocked)|[*~#%!@^]$")
 """Unusable states in sinfo's words; a suffix says that the node does not answer or has no power."""
+FIELD = re.compile(r"(?:^|\s)([A-Za-z][\w:/-]*)=(.*?)(?=\s+[A-Za-z][\w:/-]*=|\s*$)")
 ONE_PER_NODE = ["--overlap", "--ntasks-per-node=1", "--no-kill=off"]
 """Options of steps that share the nodes with remains of earlier steps: a step on a lost node does not end."""
 AGAIN_S, GONE_AGAIN_S = 30.0, 10.0
@@ -43,10 +50,29 @@ def job_fields(job: str) -> dict[str, str]:
     return _fields(ask("scontrol", "--oneliner", "show", "job", job))
 
 
+class NoAnswer(OSError):
+    """Slurm's controller gives no answer."""
+
+
+def job_with_answer(job: str, is_ordered: Callable[[], object]) -> dict[str, str]:
+    """Return the fields of a job; wait for Slurm's controller for at most SLURM_S, unless an order to stop comes.
+
+    Raises StoppedWaiting then, and NoAnswer after SLURM_S.
+    """
+
+    def fields() -> dict[str, str]:
+        answer = job_fields(job)
+        if not answer:
+            raise NoAnswer(errno.ETIMEDOUT, "no answer", f"scontrol show job {job}")
+        return answer
+
+    return wait_for(fields, SLURM_S, say, is_ordered=is_ordered, answers=())
+
+
 def _fields(answer: str) -> dict[str, str]:
-    """Parse "Name=value Name=value"."""
-    pairs = (word.partition("=") for word in answer.split())
-    return {name: value for name, _, value in pairs if value not in ("", "(null)")}
+    """Parse "Name=value Name=value". A value may have blanks: it ends before the next name."""
+    pairs = FIELD.findall(answer)
+    return {name: value for name, value in pairs if value not in ("", "(null)")}
 
 
 def is_running(job: str) -> bool:
@@ -86,19 +112,28 @@ def host_names(listed: str) -> list[str]:
 class Nodes:
     """The nodes of a job, divided into those that can be used and those that cannot."""
 
-    def __init__(self, job: str, names: Sequence[str]) -> None:
-        self._job, self.names = job, list(names)
+    def __init__(self, job: str, names: Sequence[str], is_ordered: Callable[[], object]) -> None:
+        """``is_ordered``: whether an order to stop came."""
+        self._job, self.names, self._is_ordered = job, list(names), is_ordered
         self.up: list[str] = list(names)
         self.down: list[str] = []
 
     def look(self, *, probe: bool) -> None:
-        """Sort the nodes into ``up`` and ``down``; with ``probe``, also check that they run a process."""
-        allocated = host_names(job_fields(self._job).get("NodeList", ""))  # a node that failed leaves the job
+        """Sort the nodes into ``up`` and ``down``; with ``probe``, also check that they run a process.
+
+        A probe that failed while Slurm gave no answers says nothing: it is made again. Raises StoppedWaiting, and
+        NoAnswer after SLURM_S.
+        """
+        fields = job_with_answer(self._job, self._is_ordered)
+        allocated = host_names(fields.get("NodeList", ""))  # a node that failed leaves the job
         rows = ask("sinfo", "--noheader", "--Node", f"--nodes={','.join(self.names)}", "--format=%N %T").splitlines()
         bad = {node for node, _, state in (row.strip().partition(" ") for row in rows) if BAD_STATE.search(state)}
         bad |= {node for node in self.names if allocated and node not in allocated}
         up = [node for node in self.names if node not in bad]
         silent = silent_nodes(up) if probe and up else []
+        while silent and not job_fields(self._job):
+            job_with_answer(self._job, self._is_ordered)
+            silent = silent_nodes(up)
         self.up = [node for node in up if node not in silent]
         self.down = [node for node in self.names if node not in self.up]
 

@@ -10,11 +10,12 @@ import os
 import re
 import subprocess
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from benchmark.launch.keep_running import say
-from benchmark.launch.slurm.nodes import ask, job_fields
+from benchmark.launch.slurm.nodes import SLURM_S, NoAnswer, ask, job_fields, job_with_answer
+from benchmark.run_record.small_files import StoppedWaiting
 
 FIELDS = {
     "Partition": "partition",
@@ -90,15 +91,32 @@ def cancel_waiting(job: str, run_dir: Path) -> None:
         say(f"job {waiting}, which waited in the queue, is cancelled")
 
 
-def go_on_later(job: str, run_dir: Path, excluded: Sequence[str]) -> bool:
-    """Hand the run to the waiting job, or this job to the queue; return whether Slurm is about to end this job."""
+def go_on_later(job: str, run_dir: Path, excluded: Sequence[str], is_ordered: Callable[[], object]) -> bool:
+    """Hand the run to the waiting job, or this job to the queue; return whether Slurm is about to end this job.
+
+    ``is_ordered``: whether Slurm ends this job already. Slurm's controller is waited for.
+    """
+    try:
+        return _go_on_later(job, run_dir, excluded, is_ordered)
+    except StoppedWaiting:
+        return False
+    except NoAnswer:
+        say(f"error: Slurm gave no answer for {SLURM_S / 60:g} minutes; submit the same command again to go on")
+        return False
+
+
+def _go_on_later(job: str, run_dir: Path, excluded: Sequence[str], is_ordered: Callable[[], object]) -> bool:
+    job_with_answer(job, is_ordered)
     if (waiting := waiting_job(job, run_dir)) is not None:
         if excluded:
             ask("scontrol", "update", f"JobId={waiting}", f"ExcNodeList={','.join(excluded)}")
         say(f"the run goes on in job {waiting}")
         return False
     say(f"the run goes on when job {job} has come through the queue again")
-    if subprocess.call(["scontrol", "requeue", job]):
-        say("error: it cannot be requeued here; submit the same command again to go on")
-        return False
+    while subprocess.call(["scontrol", "requeue", job]):
+        if state := job_fields(job).get("JobState"):
+            if state in ("RUNNING", "SUSPENDED"):
+                say("error: it cannot be requeued here; submit the same command again to go on")
+            return state not in ("RUNNING", "SUSPENDED")  # it stands in the queue already
+        job_with_answer(job, is_ordered)
     return True

@@ -18,7 +18,7 @@ from benchmark.run_record.events.event import Event
 from benchmark.run_record.events.event_log import EventLog
 from benchmark.run_record.events.line_files import LineFile
 from benchmark.run_record.file_names import CONFIG_FILE
-from foundation.file_formats.json_files import UNREADABLE
+from foundation.file_formats.json_files import DAMAGED
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class MlperfLog:
 
     def started_clock(self) -> tuple[LogMark, int] | None:
         """Return the place in the log where the run's clock started, and the number of restarts since; None if the
-        clock never started or the log cannot be read."""
+        clock never started, or there is no log, or a damaged one. Raises OSError if the disk does not say."""
         size, restarts, started = 0, 0, None
         try:
             for line in self.path.read_bytes().splitlines(keepends=True):
@@ -67,7 +67,7 @@ class MlperfLog:
                 restarts += key == "restart"
                 if key == "epoch_start" and started is None:
                     started = LogMark(size)
-        except UNREADABLE:
+        except (FileNotFoundError, *DAMAGED):
             return None
         return None if started is None else (started, restarts)
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from torch import Tensor
 
-from benchmark.run_record.checkpoint_folder import DamagedCheckpoint
+from benchmark.run_record.checkpoint_folder import ABSENT, DamagedCheckpoint
 from benchmark.run_record.file_names import DIGESTS_FILE
+from benchmark.run_record.small_files import wait_for, warn
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.rank_messages import all_messages, message_from_rank_0
 from benchmark.training.engine.train_state import TrainState
@@ -62,19 +63,20 @@ def fill_from_dcp(tensors: Mapping[str, Tensor], folder: Path) -> None:
     fill_own_parts(tensors, lambda name, _, box: arrays[name].read(box))
 
 
-def verify_checkpoint(folder: Path, world: World) -> None:
+def verify_checkpoint(folder: Path, world: World, patience_s: float = 0.0) -> None:
     """Verify the digests of a checkpoint's files; each process reads some of them. Collective.
 
-    Raises DamagedCheckpoint on all processes when any file is damaged. If another process finds damage in files that
-    rank 0 reads well, the checkpoint is sound and something is wrong with that process's machine: it raises
+    ``patience_s``: seconds that a disk may give errors, which say nothing about the files. Raises OSError after them.
+    Raises DamagedCheckpoint on all processes when any file is damaged. If another process finds damage in files
+    that rank 0 reads well, the checkpoint is sound, and something is wrong with that process's machine: it raises
     UnequalReads, and the others, which lose it, ConnectionError.
     """
-    report = world.host, _damaged(folder, lambda names: names[world.rank :: world.size])
+    report = world.host, _damaged(folder, lambda names: names[world.rank :: world.size], patience_s)
     reports = all_messages(report, tuple[str, list[str]])
     names = sorted({name for _, damaged in reports for name in damaged})
     if not names:
         return
-    damaged_on_rank_0 = world.rank == 0 and bool(_damaged(folder, lambda _: names[:MOST_READ_AGAIN]))
+    damaged_on_rank_0 = world.rank == 0 and bool(_damaged(folder, lambda _: names[:MOST_READ_AGAIN], patience_s))
     if message_from_rank_0(damaged_on_rank_0, bool):
         raise DamagedCheckpoint(folder, names)
     rank, (host, _) = next((rank, rank_report) for rank, rank_report in enumerate(reports) if rank_report[1])
@@ -83,17 +85,19 @@ def verify_checkpoint(folder: Path, world: World) -> None:
     raise UnequalReads(errno.EIO, f"{folder / report[1][0]} is not what rank 0 reads, which is sound")
 
 
-def _damaged(folder: Path, chosen: Callable[[Sequence[str]], Sequence[str]]) -> list[str]:
-    """Return the names of damaged files among the listed files that ``chosen`` selects."""
+def _damaged(folder: Path, chosen: Callable[[Sequence[str]], Sequence[str]], patience_s: float) -> list[str]:
+    """Return the names of damaged files among the listed files that ``chosen`` selects. Raises OSError if a disk gives
+    errors for ``patience_s``."""
     try:
-        listed = read_list(folder / DIGESTS_FILE)
-    except (OSError, InputError):
+        listed = wait_for(lambda: read_list(folder / DIGESTS_FILE), patience_s, warn, answers=ABSENT)
+    except (*ABSENT, InputError):
         return [DIGESTS_FILE]
-    return [name for name in chosen(sorted(listed)) if name in listed and not _holds(folder / name, listed[name])]
+    names = [name for name in chosen(sorted(listed)) if name in listed]
+    return [name for name in names if not _holds(folder / name, listed[name], patience_s)]
 
 
-def _holds(path: Path, md5: str) -> bool:
+def _holds(path: Path, md5: str, patience_s: float) -> bool:
     try:
-        return md5_file(path) == md5
-    except OSError:
+        return wait_for(lambda: md5_file(path), patience_s, warn, answers=ABSENT) == md5
+    except ABSENT:
         return False

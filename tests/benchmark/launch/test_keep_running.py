@@ -6,13 +6,16 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from benchmark.launch import keep_running as module
 from benchmark.launch.keep_running import Refused, RunMachines, alone_in, keep_running, patiently
 from benchmark.launch.next_attempt import Decision
 from benchmark.run_record.attempt_folder import all_attempts, read_ending
 from benchmark.run_record.incidents import own_incident, write_incident
+from benchmark.run_record.small_files import StoppedWaiting
 
 
 @dataclass
@@ -138,15 +141,79 @@ def test_folder_in_use_or_finished_is_refused_before_anything_is_made(tmp_path: 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["launcher", "summary.json"]
 
 
+def failing(act: Callable[..., Any], *numbers: int, path: str = "/logs/attempts/0003") -> Callable[..., Any]:
+    """Return ``act``, whose first calls fail with these errors."""
+    errors = list(numbers)
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        if errors:
+            number = errors.pop(0)
+            raise OSError(number, os.strerror(number), path)
+        return act(*arguments, **options)
+
+    return call
+
+
+def fail_in_launcher(monkeypatch: pytest.MonkeyPatch, name: str, *numbers: int) -> None:
+    monkeypatch.setattr(module, name, failing(getattr(module, name), *numbers))
+
+
 def test_disk_that_refuses_for_a_while_is_waited_for(capfd: pytest.CaptureFixture[str], pauses: list[float]) -> None:
-    tries = iter([errno.EPERM, errno.EROFS, 0])
-
-    def act() -> str:
-        if number := next(tries):
-            raise OSError(number, os.strerror(number), "/logs/attempts/0003")
-        return "made"
-
+    act = failing(lambda: "made", errno.EPERM, errno.EROFS)
     assert patiently(act, Practice(lambda attempt: 0)) == "made"
     assert pauses == [5.0, 5.0]
     (line,) = capfd.readouterr().err.splitlines()
-    assert line.startswith("/logs/attempts/0003: Operation not permitted; tried again every 5 s")
+    assert line == "/logs/attempts/0003: Operation not permitted; tried again for up to 1800 s"
+
+
+def test_order_to_stop_ends_the_waiting(pauses: list[float]) -> None:
+    with pytest.raises(StoppedWaiting):
+        patiently(failing(lambda: "made", errno.EIO), Practice(lambda attempt: 0, ordered="SIGTERM"))
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOTCONN, errno.ESTALE, errno.EPERM, errno.EROFS])
+def test_folder_that_held_a_run_is_waited_for(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pauses: list[float]
+) -> None:
+    """As one where a job comes back from the queue while the disk is away."""
+    place = Practice(lambda attempt: 0)
+    with alone_in(tmp_path, place):
+        pass
+    fail_in_launcher(monkeypatch, "make_run_folder", number, number)
+    fail_in_launcher(monkeypatch, "finished_status", number)
+    with alone_in(tmp_path, place):
+        assert (tmp_path / "launcher").read_text() == "job 5\n"
+    assert pauses == [5.0] * 3
+
+
+def test_new_folder_that_cannot_be_made_is_refused_at_once(tmp_path: Path, pauses: list[float]) -> None:
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(Refused, match="Not a directory; choose another folder"),
+        alone_in(tmp_path / "file" / "run", Practice(lambda attempt: 0)),
+    ):
+        pass
+    assert pauses == []
+
+
+@pytest.mark.parametrize("name", ["newest_checkpoint", "new_attempt", "decide", "write_ending"])
+def test_errors_of_a_disk_between_attempts_are_waited_for(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pauses: list[float]
+) -> None:
+    def during(attempt: Path) -> int:
+        (tmp_path / "summary.json").write_text(json.dumps({"status": "success"}))
+        return 0
+
+    fail_in_launcher(monkeypatch, name, errno.ENOTCONN, errno.EIO)
+    decision = keep_running(tmp_path, Practice(during))
+    assert (decision.action, len(all_attempts(tmp_path)), pauses) == ("done", 1, [5.0, 5.0])
+
+
+def test_disk_that_stays_away_sends_the_run_back_to_the_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(module, "DISK_S", 0.0)
+    fail_in_launcher(monkeypatch, "new_attempt", errno.EIO)
+    decision = keep_running(tmp_path, Practice(lambda attempt: 0))
+    assert (decision.action, decision.status) == ("requeue", 75)
+    assert "error: /logs/attempts/0003: Input/output error" in capfd.readouterr().err

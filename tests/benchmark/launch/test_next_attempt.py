@@ -71,6 +71,7 @@ class Case:
 
 
 BUG, REFUSED = of("exception", message="a bug"), of("input", message="--x is missing")
+NO_DISK = of("disk", message="Input/output error")
 SIGTERM, EXIT = StopNote("signal SIGTERM", 12, saved=True), StopNote("exit trigger", 12, saved=True)
 SPARE, LOST = {"spare_hosts": 1}, {"down_hosts": ("n2",)}
 STUCK = tuple(Past(resumed_at=8) for _ in range(5))
@@ -118,6 +119,7 @@ CASES = {
     "killed twice at a step": Case((Past(), Past()), "again", saved=20),
     "no progress in 4": Case(STUCK[1:], "again"),
     "no progress in 5": Case(STUCK, "stop", "no progress in 5 attempts: given up", ends=137),
+    "a disk that stays away": Case((Past(NO_DISK, 8),) * 5, "requeue", "until the disk works", status=70, ends=75),
     "progress": Case(STUCK, "again", saved=16),
     "four never began": Case((Past(), *[NEVER_BEGAN] * 4), "again", status=1, is_explained=False),
     "five never began": Case((Past(), *[NEVER_BEGAN] * 5), "stop", status=1, is_explained=False),

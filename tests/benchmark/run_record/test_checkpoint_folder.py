@@ -1,5 +1,6 @@
 """Where checkpoints lie, which of them stay, and the progress in them."""
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,18 @@ def test_damaged_progress_is_refused(damage: str, tmp_path: Path) -> None:
         path.write_text(path.read_text().replace('"seed"', '"sown"'))
         sums.write_text(sums.read_text().replace(before, md5_file(path)))
     with pytest.raises(InputError, match=r"step_00000008: progress\.json damaged or missing; use another"):
+        read_progress(folder)
+
+
+@pytest.mark.parametrize("reader", ["read_bounded", "read_list"])
+def test_error_of_the_disk_is_no_damage(reader: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = publish(tmp_path, 8)
+
+    def fail(*arguments: object) -> bytes:
+        raise OSError(errno.EIO, "Input/output error", str(folder))
+
+    monkeypatch.setattr(f"benchmark.run_record.checkpoint_folder.{reader}", fail)
+    with pytest.raises(OSError, match="Input/output error"):
         read_progress(folder)
 
 

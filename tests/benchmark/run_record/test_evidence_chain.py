@@ -56,7 +56,7 @@ def test_steps_that_were_lost_and_made_again(tmp_path: Path) -> None:
         pytest.param([*whole_run()[:3], begin("0002"), step(1, "0002")], [], id="killed before the first checkpoint"),
         pytest.param(
             [begin("0002", 2, "f" * 64), step(3, "0002")],
-            ["the chain begins after 2 steps: what was before is not in it"],
+            ["the chain begins after 2 steps: earlier steps are not in it"],
             id="resumed where the file is not, or the disk was full",
         ),
     ],

@@ -1,6 +1,7 @@
 """Small files of a run are whole or not there, and read as data; attempts come in the order they began."""
 
 import dataclasses
+import errno
 import json
 import os
 from pathlib import Path
@@ -19,7 +20,7 @@ from benchmark.run_record.attempt_folder import (
 from benchmark.run_record.endings import StopNote
 from benchmark.run_record.file_names import attempt_path
 from benchmark.run_record.incidents import Incident
-from benchmark.run_record.small_files import MOST_BYTES, read_object, read_record, write_object
+from benchmark.run_record.small_files import MOST_BYTES, read_object, read_record, wait_for, write_object
 
 START = AttemptStart("0001", None, None, None, 5.0, 16, ("n1", "n2"))
 RECORDS = (
@@ -69,3 +70,35 @@ def test_only_the_first_alarm_counts(tmp_path: Path) -> None:
     assert not raise_alarm(tmp_path, "lost connection: rank 0")
     assert (tmp_path / "alarm").read_text() == "killed: rank 3\n"
     assert [path.name for path in tmp_path.iterdir()] == ["alarm"]
+
+
+def test_error_of_the_disk_is_no_missing_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object) -> int:
+        raise OSError(errno.EIO, "Input/output error", "/run/summary.json")
+
+    monkeypatch.setattr("benchmark.run_record.small_files.os.open", fail)
+    with pytest.raises(OSError, match="Input/output error"):
+        read_object(tmp_path / "summary.json")
+
+
+def test_waiting_ends_with_an_answer_a_missing_file_or_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, lines = [0.0], list[str]()
+    monkeypatch.setattr("benchmark.run_record.small_files.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr(
+        "benchmark.run_record.small_files.time.sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds)
+    )
+
+    def act() -> str:
+        if clock[0] < 7.0:
+            raise OSError(errno.EIO, "Input/output error", "/run")
+        return "answer"
+
+    assert wait_for(act, 60.0, lines.append) == "answer"
+    assert (clock[0], lines) == (9.0, ["/run: Input/output error; tried again for up to 60 s"])
+    clock[0] = 0.0
+    with pytest.raises(OSError, match="Input/output"):
+        wait_for(act, 3.0, lines.append)
+    assert clock[0] == 3.0
+    with pytest.raises(FileNotFoundError):
+        wait_for((Path("/none") / "file").read_text, 60.0, lines.append)
+    assert clock[0] == 3.0

@@ -1,5 +1,6 @@
 """The choice of the place where a run resumes."""
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
 
@@ -70,6 +71,20 @@ def test_unreadable_checkpoints_are_set_aside(name: str, content: bytes | None, 
     last = choose()
     assert (last.checkpoint, last.progress, last.log_mark) == (None, START, None)  # its log has no clock that goes on
     assert last.reasons[0].endswith("going on from the initial checkpoint")
+
+
+def test_checkpoints_that_the_disk_does_not_give_stay(
+    choose: Choose, run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object) -> bytes:
+        raise OSError(errno.EIO, "Input/output error", str(run_dir))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("benchmark.run_record.checkpoint_folder.read_bounded", fail)
+        with pytest.raises(OSError, match="Input/output error"):
+            choose()
+    assert whole_checkpoints(run_dir) == [4, 8, 12]
+    assert choose().checkpoint == 12
 
 
 def test_line_names_the_first_files(run_dir: Path) -> None:

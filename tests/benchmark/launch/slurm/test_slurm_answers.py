@@ -9,6 +9,7 @@ from benchmark.launch.slurm import nodes, queue
 from benchmark.launch.slurm.job_steps import count_nodes
 from benchmark.launch.slurm.nodes import Nodes, job_fields, seconds_left, submitted_s
 from benchmark.launch.slurm.queue import chain_name
+from benchmark.run_record.small_files import StoppedWaiting
 
 
 @pytest.mark.parametrize(
@@ -33,10 +34,85 @@ def test_fields_of_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nodes, "ask", lambda *words: "JobId=5 Account=(null) TresPerNode=gres:gpu:8 SubmitTime=Unknown")
     assert job_fields("5") == {"JobId": "5", "TresPerNode": "gres:gpu:8", "SubmitTime": "Unknown"}
     assert submitted_s("5") is None
+    answer = "JobId=5 TRES=cpu=4,node=1 Command=/home/me/my run/run.sh StdOut=/logs/a run/%j.out Power="
+    monkeypatch.setattr(nodes, "ask", lambda *words: answer)
+    assert job_fields("5") == {
+        "JobId": "5",
+        "TRES": "cpu=4,node=1",
+        "Command": "/home/me/my run/run.sh",
+        "StdOut": "/logs/a run/%j.out",
+    }
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, *answers: dict[str, str]) -> list[float]:
+    """Have Slurm's controller give these answers, the last one for ever; return the pauses between questions."""
+    pauses: list[float] = []
+    coming = list(answers)
+    for module in (nodes, queue):
+        monkeypatch.setattr(module, "job_fields", lambda job: coming.pop(0) if len(coming) > 1 else coming[0])
+    monkeypatch.setattr("benchmark.run_record.small_files.time.sleep", pauses.append)
+    return pauses
+
+
+ANSWER = {"JobId": "5", "JobState": "RUNNING", "NodeList": "n1,n2"}
+
+
+def test_nodes_are_no_worse_while_slurm_gives_no_answer(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pauses = answering(monkeypatch, {}, {}, ANSWER, {}, {}, ANSWER)
+    probes = iter([["n1", "n2"], ["n2"]])
+    monkeypatch.setattr(nodes, "silent_nodes", lambda names: next(probes))
+    monkeypatch.setattr(nodes, "ask", lambda *words: "n1\nn2" if "hostnames" in words else "")
+    job = Nodes("5", ["n1", "n2"], lambda: None)
+    job.look(probe=True)
+    assert (job.up, job.down, len(pauses)) == (["n1"], ["n2"], 3)
+    lines = capfd.readouterr().err.splitlines()
+    assert lines == ["scontrol show job 5: no answer; tried again for up to 1800 s"] * 2
+
+
+def test_order_to_stop_ends_the_waiting_for_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
+    answering(monkeypatch, {})
+    with pytest.raises(StoppedWaiting):
+        nodes.job_with_answer("5", lambda: "SIGUSR2")
+
+
+@pytest.mark.parametrize(
+    ("answers", "statuses", "goes_on", "line"),
+    [
+        ([ANSWER], [0], True, "when job 5 has come through"),
+        ([{}, ANSWER], [0], True, "no answer; tried again"),
+        ([ANSWER, {}, {}, ANSWER], [1, 0], True, "no answer; tried again"),
+        ([ANSWER], [1], False, "cannot be requeued here"),
+        ([ANSWER, {"JobState": "PENDING"}], [1], True, "when job 5 has come through"),
+    ],
+)
+def test_job_goes_back_to_the_queue_once_slurm_answers(
+    answers: list[dict[str, str]],
+    statuses: list[int],
+    goes_on: bool,
+    line: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    answering(monkeypatch, *answers)
+    coming = iter(statuses)
+    monkeypatch.setattr(queue, "waiting_job", lambda job, run_dir: None)
+    monkeypatch.setattr("benchmark.launch.slurm.queue.subprocess.call", lambda *words, **options: next(coming))
+    assert queue.go_on_later("5", Path("/logs"), (), lambda: False) == goes_on
+    assert line in capfd.readouterr().err
+    assert next(coming, None) is None
+
+
+def test_slurm_that_never_answers_is_told(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    answering(monkeypatch, {})
+    monkeypatch.setattr(nodes, "SLURM_S", 0.0)
+    assert not queue.go_on_later("5", Path("/logs"), (), lambda: False)
+    assert "Slurm gave no answer for 30 minutes" in capfd.readouterr().err
 
 
 def test_hosts_are_the_job_s_nodes_with_or_without_a_domain() -> None:
-    job = Nodes("5", ["n1", "n2.cluster", "n3"])
+    job = Nodes("5", ["n1", "n2.cluster", "n3"], lambda: None)
     assert job.named(["n1.cluster.local", "n2", "n4"]) == ["n1", "n2.cluster"]
     assert job.named([]) == []
 

@@ -1,6 +1,7 @@
 """Reading a run's checkpoint: into any topology, and only what was written."""
 
 import dataclasses
+import errno
 import json
 import shutil
 from pathlib import Path
@@ -9,7 +10,9 @@ from typing import Any
 import pytest
 
 from benchmark.config.run_config import RunConfig
+from benchmark.run_record.checkpoint_list import whole_checkpoints
 from benchmark.run_record.file_names import checkpoint_path
+from benchmark.training.checkpoints import checkpoint_reader
 from benchmark.training.checkpoints.checkpoint_reader import load_checkpoint
 from benchmark.training.checkpoints.checkpoint_writer import Checkpointer
 from benchmark.training.engine.adam import local
@@ -17,6 +20,7 @@ from benchmark.training.engine.distributed import joined_world
 from benchmark.training.engine.rank_environment import read_environment
 from benchmark.training.train import train
 from foundation.errors import InputError
+from foundation.outputs.digest import md5_file
 from tests.benchmark.runs import events, figures, loaded_state, system_of
 from tests.benchmark.tiny import SHORT, Inputs, in_processes
 from tests.support import command
@@ -64,6 +68,28 @@ def flip_a_bit(path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_files_that_the_disk_does_not_give_are_read_again(
+    begun: RunConfig, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """An error is no damage: it is waited for, and raised after the limit; a missing file is damage at once."""
+    folder = checkpoint_path(begun.run_dir, whole_checkpoints(begun.run_dir)[-1])
+    errors = [errno.EIO, errno.ENOTCONN, errno.ESTALE]
+
+    def read(path: Path) -> str:
+        if errors:
+            raise OSError(errors.pop(), "no answer", str(path))
+        return md5_file(path)
+
+    monkeypatch.setattr(checkpoint_reader, "md5_file", read)
+    monkeypatch.setattr("benchmark.run_record.small_files.time.sleep", lambda seconds: None)
+    assert checkpoint_reader._damaged(folder, lambda names: names, patience_s=60.0) == []
+    assert "no answer; tried again for up to 60 s" in capfd.readouterr().err
+    errors.append(errno.EIO)
+    with pytest.raises(OSError, match="no answer"):
+        checkpoint_reader._damaged(folder, lambda names: names, patience_s=0.0)
+    assert checkpoint_reader._holds(folder / "missing", "0" * 32, patience_s=60.0) is False
+
+
 def test_checkpoints_are_verified_by_the_checksums_command(begun: RunConfig) -> None:
     folder = checkpoint_path(begun.run_dir, 4)
     listed = folder / "digests.md5"
