@@ -59,7 +59,8 @@ class WorkCounts:
     @property
     def flops(self) -> int:
         """FLOPs of matrix products and attention, recomputation included."""
-        return sum(one.calls * one.shape.flops for some in (self.matmuls, self.attention) for one in some)
+        matmul_flops = sum(count.calls * count.shape.flops for count in self.matmuls)
+        return matmul_flops + sum(count.calls * count.shape.flops for count in self.attention)
 
 
 @dataclass(frozen=True)
@@ -114,37 +115,44 @@ def messages_of_step(
     per_micro_batch: WorkCounts, per_step: WorkCounts, micro_batches: int
 ) -> dict[tuple[str, str], MessageCount]:
     """Return the messages of a step of ``micro_batches`` by kind and axis; all figures are sums over their calls."""
-    found: dict[tuple[str, str], MessageCount] = {}
+    sums: dict[tuple[str, str], MessageCount] = {}
     for times, counts in ((micro_batches, per_micro_batch), (1, per_step)):
-        for one in counts.messages:
-            before = found.get((one.kind, one.axis), MessageCount(one.kind, one.axis, 0, 0, 0, 0))
-            found[one.kind, one.axis] = MessageCount(
-                kind=one.kind,
-                axis=one.axis,
-                bytes=before.bytes + times * one.calls * one.bytes,
-                calls=before.calls + times * one.calls,
-                alone=before.alone + times * one.alone,
-                flops_beside=before.flops_beside + times * one.flops_beside,
+        for message in counts.messages:
+            key = message.kind, message.axis
+            subtotal = sums.get(key, MessageCount(*key, 0, 0, 0, 0))
+            sums[key] = MessageCount(
+                kind=message.kind,
+                axis=message.axis,
+                bytes=subtotal.bytes + times * message.calls * message.bytes,
+                calls=subtotal.calls + times * message.calls,
+                alone=subtotal.alone + times * message.alone,
+                flops_beside=subtotal.flops_beside + times * message.flops_beside,
             )
-    return {key: found[key] for key in sorted(found)}
+    return {key: sums[key] for key in sorted(sums)}
 
 
 def traffic_of_step(per_micro_batch: WorkCounts, per_step: WorkCounts, micro_batches: int) -> list[AxisTraffic]:
     """Return the traffic by kind and axis. Received messages are not counted: another rank sent them."""
     messages = messages_of_step(per_micro_batch, per_step, micro_batches).values()
-    return [AxisTraffic(one.kind, one.axis, one.calls, one.bytes) for one in messages if one.kind != "receive"]
+    return [
+        AxisTraffic(message.kind, message.axis, message.calls, message.bytes)
+        for message in messages
+        if message.kind != "receive"
+    ]
 
 
-def split(small: OperatorCounts, large: OperatorCounts, first: int, more: int) -> tuple[WorkCounts, WorkCounts]:
-    """Split the counts of steps of ``first`` and of ``first + more`` micro-batches into work per micro-batch and work
-    once a step."""
-    each, once = OperatorCounts(), OperatorCounts()
-    for one in dataclasses.fields(OperatorCounts):
-        fewer, all_, per_batch, rest = (getattr(counts, one.name) for counts in (small, large, each, once))
-        for key in all_ | fewer:
-            per_batch[key] = round((all_[key] - fewer[key]) / more)
-            rest[key] = fewer[key] - first * per_batch[key]
-    return work_counts(each), work_counts(once)
+def split(small: OperatorCounts, large: OperatorCounts, number: int, group: int) -> tuple[WorkCounts, WorkCounts]:
+    """Split the counts of steps of ``number`` and of ``number + group`` micro-batches into work per micro-batch and
+    work once a step."""
+    per_micro_batch, per_step = OperatorCounts(), OperatorCounts()
+    for field in dataclasses.fields(OperatorCounts):
+        smaller, larger, repeated, single = (
+            getattr(counts, field.name) for counts in (small, large, per_micro_batch, per_step)
+        )
+        for key in larger | smaller:
+            repeated[key] = round((larger[key] - smaller[key]) / group)
+            single[key] = smaller[key] - number * repeated[key]
+    return work_counts(per_micro_batch), work_counts(per_step)
 
 
 def work_counts(counts: OperatorCounts) -> WorkCounts:

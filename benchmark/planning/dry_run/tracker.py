@@ -99,7 +99,7 @@ class Tracker(TorchDispatchMode):
         self._sizes: dict[int, int] = {}
         self._alive: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._device_type = "cpu" if self.gpu is None else "cuda"
-        self._known: dict[Question, tuple[Recipe, Cost]] = {}
+        self._answers: dict[Question, tuple[Recipe, Cost]] = {}
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -129,33 +129,35 @@ class Tracker(TorchDispatchMode):
             return gpu.run(function, args, kwargs)
         question = question_of(function, args, kwargs)
         if question is not None:
-            known = self._known.get(question)
-            if known is not None:
-                result, new = known[0]((*args, *kwargs.values()))
-                for tensor in new:
+            answer = self._answers.get(question)
+            if answer is not None:
+                result, tensors = answer[0]((*args, *kwargs.values()))
+                for tensor in tensors:
                     self._see(tensor)
-                self._add(known[1])
+                self._add(answer[1])
                 return result
-        waits, given = len(gpu.rules.waits), tensors_in((args, kwargs))
-        value = gpu.rules.value_instead(function, given, args, kwargs)
+        waits, tensors = len(gpu.rules.waits), tensors_in((args, kwargs))
+        value = gpu.rules.value_instead(function, tensors, args, kwargs)
         if value is not None:
             return value
         result = gpu.run(function, args, kwargs)
-        cost = self._count(function, args, kwargs, given, result)
+        cost = self._count(function, args, kwargs, tensors, result)
         # the host's waits are looked for each time, and so is the pinned memory of copies between devices
-        alike = len(gpu.rules.waits) == waits and (function not in COPIES or len({each.device for each in given}) == 1)
-        again = remembered((*args, *kwargs.values()), result) if alike and question is not None else None
-        if question is not None and again is not None:
-            self._known[question] = again, cost
+        repeats = len(gpu.rules.waits) == waits and (
+            function not in COPIES or len({tensor.device for tensor in tensors}) == 1
+        )
+        recipe = remembered((*args, *kwargs.values()), result) if repeats and question is not None else None
+        if question is not None and recipe is not None:
+            self._answers[question] = recipe, cost
         return result
 
     def _count(
-        self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], given: Sequence[Tensor], result: Any
+        self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: Sequence[Tensor], result: Any
     ) -> Cost:
-        made = tensors_in(result)
-        for tensor in made:
+        outputs = tensors_in(result)
+        for tensor in outputs:
             self._see(tensor)
-        cost = self._cost(function, args, kwargs, [*given, *made], result)
+        cost = self._cost(function, args, kwargs, [*inputs, *outputs], result)
         self._add(cost)
         return cost
 

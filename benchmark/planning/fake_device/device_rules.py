@@ -92,15 +92,15 @@ def only_on_cpus(function: Any) -> bool:
 def _rows() -> dict[str, frozenset[str]]:
     """Return the dispatch keys by operator; operators with no table of kernels of their own are left out."""
     table = Path(torchgen.__file__).parent / "packaged" / "ATen" / "native" / "native_functions.yaml"
-    found = {}
+    rows = {}
     for row in re.split(r"^- func: ", table.read_text(), flags=re.MULTILINE)[1:]:
         kernels = re.search(r"^  dispatch:\n((?:    .*\n)+)", row, flags=re.MULTILINE)
         if kernels is not None and "\n  structured_delegate:" not in row:
             keys = (
                 line.split(":")[0].split(",") for line in kernels[1].splitlines() if not line.strip().startswith("#")
             )
-            found[row[: row.index("(")]] = frozenset(key.strip() for some in keys for key in some)
-    return found
+            rows[row[: row.index("(")]] = frozenset(key.strip() for names in keys for key in names)
+    return rows
 
 
 @dataclass

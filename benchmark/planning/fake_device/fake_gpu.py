@@ -75,10 +75,10 @@ class DeviceNames(TorchFunctionMode):
         if not kwargs:
             return function(*map(_renamed, args))
         pin = bool(kwargs.get("pin_memory", False))
-        made = function(
+        result = function(
             *map(_renamed, args), **{name: _renamed(value) for name, value in kwargs.items() if name != "pin_memory"}
         )
-        return self._pin(made) if pin else made
+        return self._pin(result) if pin else result
 
     def pinned(self, tensor: Tensor) -> bool:
         """Return whether the device copies the tensor without the host."""
@@ -113,8 +113,8 @@ class FakeGpu:
 
     def device(self, tensor: Tensor) -> torch.device:
         """Return the device that Python code is told; operators that PyTorch implements in Python see C++'s device."""
-        found = _cpp_device(tensor)
-        return GPU if found.type == "meta" and not self._in_operator else found
+        device = _cpp_device(tensor)
+        return GPU if device.type == "meta" and not self._in_operator else device
 
     def run(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Run the operator on tensors without values; a tensor copied to the host is filled with ones."""
@@ -132,7 +132,7 @@ class FakeGpu:
 
 
 def _product(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Tensor:
-    first, second = (args[place] for place in PRODUCTS_INTO_OTHER_PRECISION[function])
+    first, second = (args[position] for position in PRODUCTS_INTO_OTHER_PRECISION[function])
     out: Tensor | None = kwargs.get("out")
     shape = (first.shape[0], second.shape[1])
     if first.dtype != second.dtype or first.shape[1] != second.shape[0] or (out is not None and out.shape != shape):

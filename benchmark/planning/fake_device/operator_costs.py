@@ -150,7 +150,7 @@ def plain_name(function: Any) -> str:
 
 
 def matmul_shape(function: Any, args: Sequence[Any], result: Tensor) -> MatmulShape:
-    first, second = (args[place] for place in MATMULS[plain_name(function)])
+    first, second = (args[position] for position in MATMULS[plain_name(function)])
     m, k = first.shape[-2:]
     batch = first.shape[0] if first.dim() == 3 else 1
     return MatmulShape(m, second.shape[-1], k, batch, _short(first.dtype), _short(result.dtype))
@@ -178,28 +178,28 @@ def bytes_moved(function: Any, args: Sequence[Any], kwargs: dict[str, Any], resu
     if plain_name(function) in BY_ROWS:
         return _by_rows(args, kwargs, result)
     names, reads, changes = _arguments(function)
-    given = dict(zip(names, args, strict=False)) | kwargs
-    written = tensors_in(result) or tensors_in([given.get(name) for name in changes])
-    read = tensors_in([given.get(name) for name in reads])
-    return sum(map(size_in_memory, read)) + sum(map(size_in_memory, written))
+    by_name = dict(zip(names, args, strict=False)) | kwargs
+    outputs = tensors_in(result) or tensors_in([by_name.get(name) for name in changes])
+    inputs = tensors_in([by_name.get(name) for name in reads])
+    return sum(map(size_in_memory, inputs)) + sum(map(size_in_memory, outputs))
 
 
 def tensors_in(tree: Any) -> list[Tensor]:
     """Return the tensors in lists, tuples and dictionaries of any depth, in order."""
     if isinstance(tree, Tensor):
         return [tree]
-    found: list[Tensor] = []
+    tensors: list[Tensor] = []
     if isinstance(tree, (list, tuple, dict)):
-        _add_tensors(tree, found)
-    return found
+        _add_tensors(tree, tensors)
+    return tensors
 
 
-def _add_tensors(tree: Any, found: list[Tensor]) -> None:
+def _add_tensors(tree: Any, tensors: list[Tensor]) -> None:
     for branch in tree.values() if isinstance(tree, dict) else tree:
         if isinstance(branch, Tensor):
-            found.append(branch)
+            tensors.append(branch)
         elif isinstance(branch, (list, tuple, dict)):
-            _add_tensors(branch, found)
+            _add_tensors(branch, tensors)
 
 
 def size_in_memory(tensor: Tensor) -> int:
@@ -215,10 +215,10 @@ def _arguments(function: Any) -> tuple[tuple[str, ...], tuple[str, ...], tuple[s
     """Return the names of the arguments: all of them, those that are read, and those that are changed."""
     only_written = plain_name(function) in ONLY_WRITTEN
     names, reads, changes = [], [], []
-    for place, argument in enumerate(function._schema.arguments):
+    for position, argument in enumerate(function._schema.arguments):
         names.append(argument.name)
         changed = argument.alias_info is not None and argument.alias_info.is_write
-        if not (changed and (argument.kwarg_only or (only_written and place == 0))):
+        if not (changed and (argument.kwarg_only or (only_written and position == 0))):
             reads.append(argument.name)
         if changed and argument.name not in ("grads", "state_steps"):  # fused Adam may, and does not
             changes.append(argument.name)

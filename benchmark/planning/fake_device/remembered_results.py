@@ -47,33 +47,33 @@ def _described(parts: list[object], values: Iterable[Any]) -> bool:
     return True
 
 
-def remembered(given: Sequence[Any], result: Any) -> Recipe | None:
+def remembered(arguments: Sequence[Any], result: Any) -> Recipe | None:
     """Return the recipe for ``result``, given all arguments of an operator that always makes the same from the same.
     Return None if the result has values, as on the host, has a gradient, or is a view."""
     kind = type(result) if type(result) in (tuple, list) else None
     results = [result] if kind is None else result
-    tensors = [each for each in results if isinstance(each, Tensor)]
-    if not tensors or not all(type(each) in TENSORS and is_on_meta(each) for each in tensors):
+    tensors = [item for item in results if isinstance(item, Tensor)]
+    if not tensors or not all(type(item) in TENSORS and is_on_meta(item) for item in tensors):
         return None
-    places = {id(argument): place for place, argument in enumerate(given)}
-    storages = {argument.untyped_storage()._cdata for argument in given if isinstance(argument, Tensor)}
+    positions = {id(argument): position for position, argument in enumerate(arguments)}
+    storages = {argument.untyped_storage()._cdata for argument in arguments if isinstance(argument, Tensor)}
     parts: list[Callable[[Sequence[Any]], Any]] = []
     fresh: list[int] = []
-    for each in results:
-        if id(each) in places and isinstance(each, Tensor):
-            parts.append(itemgetter(places[id(each)]))
-        elif each is None or type(each) is int:
-            parts.append(partial(_constant, each))
+    for item in results:
+        if id(item) in positions and isinstance(item, Tensor):
+            parts.append(itemgetter(positions[id(item)]))
+        elif item is None or type(item) is int:
+            parts.append(partial(_constant, item))
         else:
-            special = not isinstance(each, Tensor) or each.requires_grad or each.is_inference() or each.is_conj()
-            if special or each.untyped_storage()._cdata in storages:
+            special = not isinstance(item, Tensor) or item.requires_grad or item.is_inference() or item.is_conj()
+            if special or item.untyped_storage()._cdata in storages:
                 return None
             fresh.append(len(parts))
-            parts.append(partial(_new_tensor, tuple(each.shape), tuple(each.stride()), each.dtype))
+            parts.append(partial(_new_tensor, tuple(item.shape), tuple(item.stride()), item.dtype))
 
-    def make(given: Sequence[Any]) -> tuple[Any, list[Tensor]]:
-        made = [part(given) for part in parts]
-        return (made[0] if kind is None else kind(made)), [made[place] for place in fresh]
+    def make(arguments: Sequence[Any]) -> tuple[Any, list[Tensor]]:
+        renewed = [part(arguments) for part in parts]
+        return (renewed[0] if kind is None else kind(renewed)), [renewed[position] for position in fresh]
 
     return make
 

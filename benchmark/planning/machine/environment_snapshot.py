@@ -55,7 +55,7 @@ LONGEST_VALUE = 20_000
 
 def environment_snapshot(variables: Mapping[str, str]) -> dict[str, Any]:
     """Return the environment of this process, in its container. Facts that the machine does not tell are left out."""
-    found = {
+    snapshot = {
         "time_ms": int(time.time() * 1000),
         "host": socket.gethostname(),
         "python": sys.version,
@@ -72,13 +72,17 @@ def environment_snapshot(variables: Mapping[str, str]) -> dict[str, Any]:
         "links": ask("nvidia-smi", "topo", "-m"),
         "infiniband": ask("ibstat"),
     }
-    return {name: value for name, value in found.items() if value not in ("", {})}
+    return {name: value for name, value in snapshot.items() if value not in ("", {})}
 
 
 def installed_packages() -> dict[str, str]:
     """Return the versions of the packages by name, as "pip list" shows them."""
-    found = {str(one.metadata["Name"]): one.version for one in importlib.metadata.distributions() if one.metadata}
-    return dict(sorted(found.items(), key=lambda item: item[0].lower()))
+    versions = {
+        str(package.metadata["Name"]): package.version
+        for package in importlib.metadata.distributions()
+        if package.metadata
+    }
+    return dict(sorted(versions.items(), key=lambda item: item[0].lower()))
 
 
 def recorded_variables(variables: Mapping[str, str]) -> dict[str, str]:

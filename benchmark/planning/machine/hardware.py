@@ -26,8 +26,8 @@ NO_ACCELERATORS = {
     "accelerators_per_node": "0",
     "accelerator_model_name": "none",
     **{
-        f"accelerator_{what}": ""
-        for what in (
+        f"accelerator_{field}": ""
+        for field in (
             *("host_interconnect", "frequency", "on-chip_memories", "memory_configuration", "memory_capacity"),
             *("interconnect", "interconnect_topology"),
         )
@@ -51,35 +51,37 @@ def processors(lscpu_json: str) -> dict[str, str]:
     """Return the fields from ``lscpu --json``. Core and thread counts are those of one processor."""
     if not lscpu_json:
         return {}
-    said = _flat(json.loads(lscpu_json)["lscpu"])
-    found: dict[str, str] = {}
-    sockets, model = said.get("Socket(s)", ""), said.get("Model name", "")
+    fields = _flat(json.loads(lscpu_json)["lscpu"])
+    description: dict[str, str] = {}
+    sockets, model = fields.get("Socket(s)", ""), fields.get("Model name", "")
     if sockets.isdigit():
-        found["host_processors_per_node"] = sockets
+        description["host_processors_per_node"] = sockets
         if sockets == "1":
-            found["host_processor_interconnect"] = ""
+            description["host_processor_interconnect"] = ""
     if model and model != "-":
-        found["host_processor_model_name"] = model
-    cores, threads = said.get("Core(s) per socket", ""), said.get("Thread(s) per core", "")
+        description["host_processor_model_name"] = model
+    cores, threads = fields.get("Core(s) per socket", ""), fields.get("Thread(s) per core", "")
     if cores.isdigit() and threads.isdigit():
-        found["host_processor_core_count"] = cores
-        found["host_processor_vcpu_count"] = str(int(cores) * int(threads))
-    if "CPU max MHz" in said:
-        found["host_processor_frequency"] = f"{float(said['CPU max MHz'].replace(',', '.')) / 1000:.2f} GHz at most"
-    caches = [f"{name.removesuffix(' cache')} {size}" for name, size in said.items() if name.endswith(" cache")]
+        description["host_processor_core_count"] = cores
+        description["host_processor_vcpu_count"] = str(int(cores) * int(threads))
+    if "CPU max MHz" in fields:
+        description["host_processor_frequency"] = (
+            f"{float(fields['CPU max MHz'].replace(',', '.')) / 1000:.2f} GHz at most"
+        )
+    caches = [f"{name.removesuffix(' cache')} {size}" for name, size in fields.items() if name.endswith(" cache")]
     if caches:
-        found["host_processor_caches"] = ", ".join(caches)
-    return found
+        description["host_processor_caches"] = ", ".join(caches)
+    return description
 
 
 def _flat(entries: Sequence[dict[str, Any]]) -> dict[str, str]:
     """Return all lines of lscpu by name; lscpu nests them by section, and of equal names the last one counts."""
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for entry in entries:
         if entry.get("data"):
-            found[str(entry["field"]).rstrip(":")] = str(entry["data"])
-        found.update(_flat(entry.get("children", ())))
-    return found
+            fields[str(entry["field"]).rstrip(":")] = str(entry["data"])
+        fields.update(_flat(entry.get("children", ())))
+    return fields
 
 
 def memory(meminfo: str) -> dict[str, str]:
@@ -135,8 +137,8 @@ def network(sys_class: Path = Path("/sys/class")) -> dict[str, str]:
             continue
         driver = (device / "device" / "driver").resolve().name
         speed = _text(device / "speed")
-        shown = f"{int(speed) / 1000:g} Gb/s" if speed.isdigit() and int(speed) > 0 else "of unknown speed"
-        adapters[f"Ethernet ({driver}) {shown}"] += 1
+        speed_text = f"{int(speed) / 1000:g} Gb/s" if speed.isdigit() and int(speed) > 0 else "of unknown speed"
+        adapters[f"Ethernet ({driver}) {speed_text}"] += 1
     if not adapters:
         return {}
     return {"host_networking": ", ".join(f"{count}x {adapter}" for adapter, count in adapters.items())}
@@ -154,27 +156,29 @@ def accelerators() -> tuple[dict[str, str], dict[str, str]]:
 
     GPUs of different models are listed with their numbers; other fields describe the first GPU.
     """
-    facts, found = gpu_facts(), _accelerators_by_torch()
+    facts, description = gpu_facts(), _accelerators_by_torch()
     if not facts:
-        return found, {}
+        return description, {}
     models, count = facts["models"], sum(facts["models"].values())
     name = next(iter(models))
-    found["accelerators_per_node"] = str(count)
-    found["accelerator_model_name"] = name if len(models) == 1 else ", ".join(f"{n}x {m}" for m, n in models.items())
+    description["accelerators_per_node"] = str(count)
+    description["accelerator_model_name"] = (
+        name if len(models) == 1 else ", ".join(f"{n}x {m}" for m, n in models.items())
+    )
     if "memory_mib" in facts:
-        found["accelerator_memory_capacity"] = f"{facts['memory_mib']:.0f} MiB"
+        description["accelerator_memory_capacity"] = f"{facts['memory_mib']:.0f} MiB"
     if "most_clock_mhz" in facts:
-        found["accelerator_frequency"] = f"{facts['most_clock_mhz']:.0f} MHz at most"
+        description["accelerator_frequency"] = f"{facts['most_clock_mhz']:.0f} MHz at most"
     if "pcie" in facts:
-        found["accelerator_host_interconnect"] = facts["pcie"]
+        description["accelerator_host_interconnect"] = facts["pcie"]
     if "nvlinks" in facts:
         speed = facts["nvlinks"] * facts.get("gb_per_s_of_a_link", 0.0)
-        each = f", {speed:.0f} GB/s in each direction" if speed else ""
-        found["accelerator_interconnect"] = f"{facts['nvlinks']} NVLinks{each}"
+        per_link = f", {speed:.0f} GB/s in each direction" if speed else ""
+        description["accelerator_interconnect"] = f"{facts['nvlinks']} NVLinks{per_link}"
     elif count == 1:
-        found["accelerator_interconnect"] = ""
-        found["accelerator_interconnect_topology"] = ""
-    return found, {"nvidia_driver": facts["driver"]}
+        description["accelerator_interconnect"] = ""
+        description["accelerator_interconnect_topology"] = ""
+    return description, {"nvidia_driver": facts["driver"]}
 
 
 def _accelerators_by_torch() -> dict[str, str]:
@@ -201,9 +205,9 @@ def software() -> tuple[dict[str, Any], dict[str, str]]:
             stack["nccl_version"] = ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]
     for package in ("numpy", "sentencepiece", "mlperf-logging"):
         stack[f"{package}_version"] = importlib.metadata.version(package)
-    found: dict[str, Any] = {"framework": f"PyTorch {torch.__version__}"}
+    description: dict[str, Any] = {"framework": f"PyTorch {torch.__version__}"}
     with contextlib.suppress(OSError, KeyError):
-        found["operating_system"] = platform.freedesktop_os_release()["PRETTY_NAME"]
+        description["operating_system"] = platform.freedesktop_os_release()["PRETTY_NAME"]
     commit = commit_of()
-    found["sw_notes"] = f"commit {commit} of the benchmark's code" if commit else ""
-    return found, stack
+    description["sw_notes"] = f"commit {commit} of the benchmark's code" if commit else ""
+    return description, stack

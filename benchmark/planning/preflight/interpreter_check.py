@@ -17,22 +17,22 @@ OLDEST = (3, 11)
 def complaint(command: str, *options: str) -> str:
     """Return the reason why this Python cannot run the command. If it can, print the system's facts and return an empty
     text."""
-    found = f"{sys.executable or 'python3'} {platform.python_version()}"
+    python = f"{sys.executable or 'python3'} {platform.python_version()}"
     if sys.version_info < OLDEST:
-        return f"{found}: Python {OLDEST[0]}.{OLDEST[1]} or newer is needed"
+        return f"{python}: Python {OLDEST[0]}.{OLDEST[1]} or newer is needed"
     sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
     from foundation.dependencies import missing
 
-    lacking = missing(None)
-    if lacking:
-        return f"{found}: {'; '.join(lacking)}"
+    problems = missing(None)
+    if problems:
+        return f"{python}: {'; '.join(problems)}"
     try:
         import torch
 
         from benchmark.config.run_options import named_run, require_start
         from foundation.errors import InputError
     except Exception as error:  # a broken installation can fail in any way
-        return f"{found}: import fails: {type(error).__name__}: {' '.join(str(error).split())}"
+        return f"{python}: import fails: {type(error).__name__}: {' '.join(str(error).split())}"
     try:
         benchmark, chosen, overrides = named_run(command, options)
         if command == "train":
@@ -40,7 +40,7 @@ def complaint(command: str, *options: str) -> str:
     except InputError as error:
         return str(error)
     if chosen.device == "cuda" and not torch.cuda.is_available():
-        return f"{found}: PyTorch {torch.__version__} sees no CUDA device, and system {chosen.name} needs them"
+        return f"{python}: PyTorch {torch.__version__} sees no CUDA device, and system {chosen.name} needs them"
     print(f"nodes {chosen.nodes}\ndevice {chosen.device}")
     return ""
 

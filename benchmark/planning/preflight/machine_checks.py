@@ -17,9 +17,9 @@ from benchmark.planning.preflight.preflight_check import (
     GPU,
     RUN,
     WORLD,
+    CheckingProcess,
     CheckResult,
-    Measured,
-    Place,
+    Measurements,
     PreflightCheck,
 )
 from benchmark.planning.slice.slice_devices import available_memory_bytes
@@ -49,129 +49,133 @@ SHARED_MEMORY = 1 * GIB
 """Bytes required of /dev/shm, through which NCCL sends between processes of a machine; containers often have 64 MB."""
 
 
-def packages(_: Place) -> CheckResult:
-    lacking = missing(None)
-    if lacking:
-        return CheckResult("FAILED", "; ".join(lacking), "install requirements.lock")
+def packages(_: CheckingProcess) -> CheckResult:
+    problems = missing(None)
+    if problems:
+        return CheckResult("FAILED", "; ".join(problems), "install requirements.lock")
     return CheckResult("ok", f"Python {platform.python_version()} and all of pyproject.toml")
 
 
-def versions(place: Place) -> dict[str, Any]:
-    found = run_environment(place.kind)
-    if place.kind == "cuda":
-        found["driver"] = gpu_facts().get("driver", "unknown")
-    return found
+def versions(process: CheckingProcess) -> dict[str, Any]:
+    versions_here = run_environment(process.kind)
+    if process.kind == "cuda":
+        versions_here["driver"] = gpu_facts().get("driver", "unknown")
+    return versions_here
 
 
-def same_versions(_: Place, measured: Measured) -> CheckResult:
+def same_versions(_: CheckingProcess, measurements: Measurements) -> CheckResult:
     """Check that all machines have the same software, and report its versions."""
-    if found := _difference(measured):
-        return CheckResult("FAILED", found, "start the same image everywhere")
-    first = measured[0][1]
-    shown = [key for key in ("torch", "cuda", "nccl", "driver", "kernel", "commit") if key in first]
-    return CheckResult("ok", ", ".join(f"{key} {first[key]}" for key in shown))
+    if difference := _difference(measurements):
+        return CheckResult("FAILED", difference, "start the same image everywhere")
+    first = measurements[0][1]
+    keys = [key for key in ("torch", "cuda", "nccl", "driver", "kernel", "commit") if key in first]
+    return CheckResult("ok", ", ".join(f"{key} {first[key]}" for key in keys))
 
 
-def _difference(measured: Measured) -> str:
+def _difference(measurements: Measurements) -> str:
     """Return the differences between the first place and another; empty without any."""
-    at, first = measured[0]
-    for name, other in measured:
+    first_name, first = measurements[0]
+    for name, values in measurements:
         differing = [
-            f"{key} {first.get(key)} but {other.get(key)}"
-            for key in sorted({**first, **other})
-            if first.get(key) != other.get(key)
+            f"{key} {first.get(key)} but {values.get(key)}"
+            for key in sorted({**first, **values})
+            if first.get(key) != values.get(key)
         ]
         if differing:
-            return f"{at} and {name} differ: {', '.join(differing)}"
+            return f"{first_name} and {name} differ: {', '.join(differing)}"
     return ""
 
 
-def variables(place: Place) -> CheckResult:
+def variables(process: CheckingProcess) -> CheckResult:
     """Check the variables that a run sets for NCCL, CUDA and PyTorch: a variable that already has another value keeps
     it."""
-    wanted = runtime_environment(place.run.system, deterministic=place.run.deterministic)
-    others = [
+    expected = runtime_environment(process.run.system, deterministic=process.run.deterministic)
+    differences = [
         f"{name}={os.environ[name]}, not {value}"
-        for name, value in wanted.items()
+        for name, value in expected.items()
         if os.environ.get(name, value) != value
     ]
-    if others:
-        return CheckResult("warning", ", ".join(others), "unset them (benchmark/config/runtime_variables.py says why)")
-    return CheckResult("ok", ", ".join(f"{name}={value}" for name, value in wanted.items()))
+    if differences:
+        return CheckResult(
+            "warning", ", ".join(differences), "unset them (benchmark/config/runtime_variables.py says why)"
+        )
+    return CheckResult("ok", ", ".join(f"{name}={value}" for name, value in expected.items()))
 
 
-def host_name(place: Place) -> CheckResult:
+def host_name(process: CheckingProcess) -> CheckResult:
     """Check that the other machines can reach this one at the address where gloo will listen."""
-    if place.run.system.nodes == 1:
+    if process.run.system.nodes == 1:
         return CheckResult("skipped", "one machine")
     address = address_of_this_machine()
     if address is not None and not ip_address(address).is_loopback:
         return CheckResult("ok", f"{socket.gethostname()} is {address}")
-    found = f"{socket.gethostname()} is {address or 'no address of this machine'}, which no other machine reaches"
-    chosen = gloo_environment(place.run.system.nodes, place.environment.address.rpartition(":")[0])
+    text = f"{socket.gethostname()} is {address or 'no address of this machine'}, which no other machine reaches"
+    chosen = gloo_environment(process.run.system.nodes, process.environment.address.rpartition(":")[0])
     if not chosen:
-        return CheckResult("FAILED", found, "set GLOO_SOCKET_IFNAME to the interface that the nodes share")
-    return CheckResult("ok", f"{found}; gloo takes the interface {chosen['GLOO_SOCKET_IFNAME']}")
+        return CheckResult("FAILED", text, "set GLOO_SOCKET_IFNAME to the interface that the nodes share")
+    return CheckResult("ok", f"{text}; gloo takes the interface {chosen['GLOO_SOCKET_IFNAME']}")
 
 
-def limits(place: Place) -> CheckResult:
+def limits(process: CheckingProcess) -> CheckResult:
     """Check how many files a process may open, after raising its limit as a run does, and how much memory it may
     lock."""
     raise_file_limit()
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    axes = [place.environment.world_size]
-    if place.config is not None:
-        system = place.config.system
+    axes = [process.environment.world_size]
+    if process.config is not None:
+        system = process.config.system
         shard = system.data_parallel // system.replicas
         axes = [system.pipeline_parallel, system.replicas, shard, system.tensor_parallel]
-    needed = files_needed(axes, gpus=place.kind == "cuda")
-    if files != resource.RLIM_INFINITY and files < needed:
-        found = f"{files} open files allowed, rank 0 needs up to {needed}"
-        return CheckResult("FAILED", found, "raise the hard limit (ulimit -Hn; LimitNOFILE of slurmd)")
+    required = files_needed(axes, gpus=process.kind == "cuda")
+    if files != resource.RLIM_INFINITY and files < required:
+        text = f"{files} open files allowed, rank 0 needs up to {required}"
+        return CheckResult("FAILED", text, "raise the hard limit (ulimit -Hn; LimitNOFILE of slurmd)")
     locked = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
     if locked != resource.RLIM_INFINITY and any(Path("/sys/class/infiniband").glob("*")):
         return CheckResult(
             "FAILED", f"{locked} bytes of memory can be locked; InfiniBand needs more", "ulimit -l unlimited"
         )
-    if place.kind == "cuda":
+    if process.kind == "cuda":
         shared = shutil.disk_usage("/dev/shm").free
         if shared < SHARED_MEMORY:
             return CheckResult("FAILED", f"{shared / GIB:.2f} GiB free in /dev/shm", "--shm-size=8g or --ipc=host")
     allowed = "unlimited" if files == resource.RLIM_INFINITY else str(files)
-    return CheckResult("ok", f"open files {allowed}, up to {needed} needed")
+    return CheckResult("ok", f"open files {allowed}, up to {required} needed")
 
 
-def host_memory(place: Place) -> CheckResult:
+def host_memory(process: CheckingProcess) -> CheckResult:
     """Check the host's memory for the copy that is written while training continues. Machines hold equal shares, and
     each replica holds a copy of its own."""
-    if not place.run.checkpoints.saves:
+    if not process.run.checkpoints.saves:
         return CheckResult("skipped", "no checkpoints to be saved")
-    system = place.run.system
-    needed = checkpoint_bytes(place.run.benchmark.model) * system.replicas / system.nodes
+    system = process.run.system
+    required = checkpoint_bytes(process.run.benchmark.model) * system.replicas / system.nodes
     available = available_memory_bytes()
-    found = f"{available / GIB:,.1f} GiB available, {needed / GIB:,.2f} GiB needed for a checkpoint's copy"
-    if available < needed:
-        return CheckResult("FAILED", found, "end what else runs here, or use more --nodes")
-    return CheckResult("ok", found)
+    text = f"{available / GIB:,.1f} GiB available, {required / GIB:,.2f} GiB needed for a checkpoint's copy"
+    if available < required:
+        return CheckResult("FAILED", text, "end what else runs here, or use more --nodes")
+    return CheckResult("ok", text)
 
 
-def disk_space(place: Place) -> CheckResult:
-    config = place.run
-    there = checkpoints_folder(config.run_dir)
-    held = sum(file.stat().st_size for file in there.rglob("*") if file.is_file()) if there.is_dir() else 0
+def disk_space(process: CheckingProcess) -> CheckResult:
+    config = process.run
+    checkpoints = checkpoints_folder(config.run_dir)
+    present_bytes = (
+        sum(file.stat().st_size for file in checkpoints.rglob("*") if file.is_file()) if checkpoints.is_dir() else 0
+    )
     count = config.checkpoints.keep_checkpoints + 1 if config.checkpoints.saves else 0
-    needed = max(0, count * checkpoint_bytes(config.benchmark.model) - held) + LOG_BYTES
+    required = max(0, count * checkpoint_bytes(config.benchmark.model) - present_bytes) + LOG_BYTES
     folder = existing(config.run_dir)
     free = shutil.disk_usage(folder).free
-    found = f"{free / 1e9:,.1f} GB free at {folder}, {needed / 1e9:,.1f} GB needed for logs and {count} checkpoints"
-    if free < needed:
-        return CheckResult("FAILED", found, "another --run-dir, or fewer --keep-checkpoints")
-    return CheckResult("ok", found)
+    text = f"{free / 1e9:,.1f} GB free at {folder}, {required / 1e9:,.1f} GB needed for logs and {count} checkpoints"
+    if free < required:
+        return CheckResult("FAILED", text, "another --run-dir, or fewer --keep-checkpoints")
+    return CheckResult("ok", text)
 
 
-def run_folder(place: Place) -> CheckResult:
+def run_folder(process: CheckingProcess) -> CheckResult:
     """Check that a run can begin or continue in ``run_dir``: write, sync and rename files there."""
-    folder = place.run.run_dir
+    folder = process.run.run_dir
     if summary_path(folder).exists():
         return CheckResult("FAILED", f"{folder} holds a finished run", "choose another --run-dir")
     with tempfile.TemporaryDirectory(prefix=".preflight-", dir=existing(folder)) as scratch:
@@ -186,9 +190,9 @@ def existing(folder: Path) -> Path:
     return next(parent for parent in (folder, *folder.parents) if parent.exists())
 
 
-def inputs(place: Place) -> CheckResult:
+def inputs(process: CheckingProcess) -> CheckResult:
     """Check the inputs as ``train`` does."""
-    config = place.run
+    config = process.run
     if not input_paths(config.data):
         return CheckResult("skipped", "neither data nor checkpoint was named")
     continues = newest_checkpoint(config.run_dir) is not None
@@ -200,20 +204,20 @@ def inputs(place: Place) -> CheckResult:
     return CheckResult("ok", f"the inputs exist and match their manifests{also}")
 
 
-def manifests(place: Place) -> dict[str, str]:
+def manifests(process: CheckingProcess) -> dict[str, str]:
     """Return the MD5 of each input's manifest; "none" for an input without a manifest."""
-    paths = {path: manifest_path(path) for path in input_paths(place.run.data)}
+    paths = {path: manifest_path(path) for path in input_paths(process.run.data)}
     return {str(path): md5_file(manifest) if manifest.is_file() else "none" for path, manifest in paths.items()}
 
 
-def same_manifests(_: Place, measured: Measured) -> CheckResult:
+def same_manifests(_: CheckingProcess, measurements: Measurements) -> CheckResult:
     """Check by the manifests that all machines have the same inputs."""
-    if found := _difference(measured):
-        return CheckResult("FAILED", found, "copy the same files everywhere")
-    return CheckResult("ok", f"{len(measured[0][1])} manifests, the same on {len(measured)} machines")
+    if difference := _difference(measurements):
+        return CheckResult("FAILED", difference, "copy the same files everywhere")
+    return CheckResult("ok", f"{len(measurements[0][1])} manifests, the same on {len(measurements)} machines")
 
 
-def clock(_: Place) -> CheckResult:
+def clock(_: CheckingProcess) -> CheckResult:
     """Check the clock against the code's own age and against systemd."""
     wall, newest = time.time(), max(path.stat().st_mtime for path in REPOSITORY.glob("*"))
     if wall < newest - 60:

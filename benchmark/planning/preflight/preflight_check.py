@@ -25,15 +25,15 @@ NAMED = 3
 
 @dataclass(frozen=True)
 class CheckResult:
-    """Result of a check, and how to mend what it found."""
+    """Result of a check, and how to mend the fault."""
 
     outcome: Outcome
-    found: str
+    text: str
     mend: str = ""
 
 
 @dataclass(frozen=True)
-class Place:
+class CheckingProcess:
     """Position of a process among the machines, and the run that it checks for."""
 
     config: RunConfig | None
@@ -72,23 +72,23 @@ class Place:
         return self.world
 
 
-Measured = Sequence[tuple[str, Any]]
+Measurements = Sequence[tuple[str, Any]]
 """Measurements of the processes that took part, with their names, in the order of ranks."""
 
 
-def worst(_: Place, measured: Measured) -> CheckResult:
-    """Return the worst of several findings; name the processes that made it if others found something else."""
-    findings: list[tuple[str, CheckResult]] = list(measured)
-    outcome = max((finding.outcome for _, finding in findings), key=SEVERITY.index)
-    bad = [(name, finding) for name, finding in findings if finding.outcome == outcome]
+def worst(_: CheckingProcess, measurements: Measurements) -> CheckResult:
+    """Return the worst of several results; name the processes that made it if the results differ."""
+    results: list[tuple[str, CheckResult]] = list(measurements)
+    outcome = max((result.outcome for _, result in results), key=SEVERITY.index)
+    bad = [(name, result) for name, result in results if result.outcome == outcome]
     first = bad[0][1]
-    if len({finding.found for _, finding in findings}) == 1:
+    if len({result.text for _, result in results}) == 1:
         return first
     if outcome in ("ok", "skipped"):
-        return CheckResult(outcome, f"{first.found} (and {len(findings) - 1} more)")
-    said = "; ".join(f"{name}: {finding.found}" for name, finding in bad[:NAMED])
-    more = f"; and {len(bad) - NAMED} more" if len(bad) > NAMED else ""
-    return CheckResult(outcome, said + more, first.mend)
+        return CheckResult(outcome, f"{first.text} (and {len(results) - 1} more)")
+    text = "; ".join(f"{name}: {result.text}" for name, result in bad[:NAMED])
+    remainder = f"; and {len(bad) - NAMED} more" if len(bad) > NAMED else ""
+    return CheckResult(outcome, text + remainder, first.mend)
 
 
 @dataclass(frozen=True)
@@ -99,9 +99,9 @@ class PreflightCheck:
     protects_from: str
     where: Literal["job", "node", "process"]
     """Processes that measure: rank 0, the first process of each machine, or every process."""
-    measure: Callable[[Place], Any]
+    measure: Callable[[CheckingProcess], Any]
     """Function that returns a CheckResult, or a value for ``judge``. An exception counts as a failed check. The
     function may use the process group only if every process measures."""
-    judge: Callable[[Place, Measured], CheckResult] = worst
+    judge: Callable[[CheckingProcess, Measurements], CheckResult] = worst
     needs: frozenset[Need] = frozenset()
     """Conditions of the check; it is skipped if one is missing."""

@@ -14,7 +14,14 @@ import torch.distributed as dist
 from torch import Tensor
 
 from benchmark.planning.preflight.machine_checks import existing
-from benchmark.planning.preflight.preflight_check import RUN, WORLD, CheckResult, Measured, Place, PreflightCheck
+from benchmark.planning.preflight.preflight_check import (
+    RUN,
+    WORLD,
+    CheckingProcess,
+    CheckResult,
+    Measurements,
+    PreflightCheck,
+)
 from benchmark.planning.slice.device_rates import synchronize
 
 MIB = 2**20
@@ -39,23 +46,25 @@ class Timed:
     """Empty, or the words that tell whether the message stayed on its machine."""
 
 
-def _timed(place: Place, sent: float, message: Callable[[], Tensor], due: float, between: str = "") -> Timed:
+def _timed(
+    process: CheckingProcess, sent: float, message: Callable[[], Tensor], expected: float, between: str = ""
+) -> Timed:
     """Send ``sent`` bytes several times and keep the fastest time. All numbers that ``message`` returns must equal
     ``due``."""
     best, right = float("inf"), True
     for _ in range(1 + REPETITIONS):
-        place.together.barrier()
+        process.together.barrier()
         started = time.perf_counter()
-        came = message()
-        synchronize(place.together.device)
+        received = message()
+        synchronize(process.together.device)
         best = min(best, time.perf_counter() - started)
-        right = right and bool((came == due).all())
+        right = right and bool((received == expected).all())
     return Timed(right, sent / best / 1e9, between)
 
 
-def sums(place: Place) -> Timed:
+def sums(process: CheckingProcess) -> Timed:
     """Time an all-reduce; its bandwidth counts 2 (n - 1) / n of the bytes, as NCCL's tests do."""
-    world, size = place.together, SUMMED_BYTES[place.kind]
+    world, size = process.together, SUMMED_BYTES[process.kind]
     numbers = iter([torch.full((size // 4,), world.rank + 1.0, device=world.device) for _ in range(1 + REPETITIONS)])
 
     def add() -> Tensor:
@@ -63,75 +72,75 @@ def sums(place: Place) -> Timed:
         dist.all_reduce(summed)
         return summed
 
-    return _timed(place, 2 * (world.size - 1) / world.size * size, add, world.size * (world.size + 1) / 2)
+    return _timed(process, 2 * (world.size - 1) / world.size * size, add, world.size * (world.size + 1) / 2)
 
 
-def right_sums(place: Place, measured: Measured) -> CheckResult:
-    wrong = [name for name, timed in measured if not timed.right]
+def right_sums(process: CheckingProcess, measurements: Measurements) -> CheckResult:
+    wrong = [name for name, timed in measurements if not timed.right]
     if wrong:
         return CheckResult("FAILED", f"wrong sums at {', '.join(wrong[:3])}", "see NCCL_DEBUG=INFO; leave the node out")
-    slowest = min(timed.gb_per_s for _, timed in measured)
+    slowest = min(timed.gb_per_s for _, timed in measurements)
     return CheckResult(
-        "ok", f"{SUMMED_BYTES[place.kind] // MIB} MiB over {place.together.size} processes at {slowest:.2f} GB/s"
+        "ok", f"{SUMMED_BYTES[process.kind] // MIB} MiB over {process.together.size} processes at {slowest:.2f} GB/s"
     )
 
 
-def ring(place: Place) -> Timed:
+def ring(process: CheckingProcess) -> Timed:
     """Send to the next process while the previous process sends to this one, all at once."""
-    world = place.together
+    world = process.together
     hosts = world.hosts()
-    after, before = (world.rank + 1) % world.size, (world.rank - 1) % world.size
-    own = torch.full((SENT_BYTES[place.kind] // 4,), float(world.rank), device=world.device)
-    received = torch.empty_like(own)
+    next_rank, previous_rank = (world.rank + 1) % world.size, (world.rank - 1) % world.size
+    sent = torch.full((SENT_BYTES[process.kind] // 4,), float(world.rank), device=world.device)
+    received = torch.empty_like(sent)
 
     def exchange() -> Tensor:
-        messages = [dist.P2POp(dist.isend, own, after), dist.P2POp(dist.irecv, received, before)]
+        messages = [dist.P2POp(dist.isend, sent, next_rank), dist.P2POp(dist.irecv, received, previous_rank)]
         for message in dist.batch_isend_irecv(messages):
             message.wait()
         return received
 
-    between = "within a machine" if hosts[before] == hosts[world.rank] else "between machines"
-    return _timed(place, SENT_BYTES[place.kind], exchange, before, between)
+    between = "within a machine" if hosts[previous_rank] == hosts[world.rank] else "between machines"
+    return _timed(process, SENT_BYTES[process.kind], exchange, previous_rank, between)
 
 
-def links_alike(place: Place, measured: Measured) -> CheckResult:
-    wrong = [name for name, timed in measured if not timed.right]
+def links_alike(process: CheckingProcess, measurements: Measurements) -> CheckResult:
+    wrong = [name for name, timed in measurements if not timed.right]
     if wrong:
         return CheckResult("FAILED", f"wrong data arrived at {', '.join(wrong[:3])}", "leave the node out")
-    shown = []
-    for kind in sorted({timed.between for _, timed in measured}):
-        links = {name: timed.gb_per_s for name, timed in measured if timed.between == kind}
+    ranges = []
+    for kind in sorted({timed.between for _, timed in measurements}):
+        links = {name: timed.gb_per_s for name, timed in measurements if timed.between == kind}
         slowest, median = min(links, key=links.__getitem__), statistics.median(links.values())
-        if place.kind == "cuda" and links[slowest] < SLOW_LINK * median:  # processes on CPUs wait for cores, too
-            found = f"{slowest} receives {links[slowest]:.2f} GB/s {kind}; the median is {median:.2f}"
-            return CheckResult("warning", found, "see its link (ibstat, nvidia-smi nvlink -s), or leave the node out")
-        shown.append(f"{links[slowest]:.2f} to {max(links.values()):.2f} GB/s {kind}")
-    return CheckResult("ok", ", ".join(shown))
+        if process.kind == "cuda" and links[slowest] < SLOW_LINK * median:  # processes on CPUs wait for cores, too
+            text = f"{slowest} receives {links[slowest]:.2f} GB/s {kind}; the median is {median:.2f}"
+            return CheckResult("warning", text, "see its link (ibstat, nvidia-smi nvlink -s), or leave the node out")
+        ranges.append(f"{links[slowest]:.2f} to {max(links.values()):.2f} GB/s {kind}")
+    return CheckResult("ok", ", ".join(ranges))
 
 
-def now(place: Place) -> float:
+def now(process: CheckingProcess) -> float:
     """Return the clock's time just after all processes have met; the delay until each learns of the meeting is part of
     the difference."""
-    place.together.barrier()
+    process.together.barrier()
     return time.time()
 
 
-def clocks_agree(place: Place, measured: Measured) -> CheckResult:
-    by_time = sorted(measured, key=lambda one: one[1])
+def clocks_agree(process: CheckingProcess, measurements: Measurements) -> CheckResult:
+    by_time = sorted(measurements, key=lambda measurement: measurement[1])
     first, last = by_time[0], by_time[-1]
-    apart = last[1] - first[1]
-    if apart > MOST_APART_S:
+    difference_s = last[1] - first[1]
+    if difference_s > MOST_APART_S:
         return CheckResult(
-            "FAILED", f"{first[0]} is {apart:.1f} s behind {last[0]}", "synchronise the clocks (chrony, ntpd)"
+            "FAILED", f"{first[0]} is {difference_s:.1f} s behind {last[0]}", "synchronise the clocks (chrony, ntpd)"
         )
-    return CheckResult("ok", f"at most {apart:.3f} s apart")
+    return CheckResult("ok", f"at most {difference_s:.3f} s apart")
 
 
-def shared_folder(place: Place) -> CheckResult:
+def shared_folder(process: CheckingProcess) -> CheckResult:
     """Let rank 0 write and lock a file beside ``run_dir``; check that the others see the file and its lock."""
-    world = place.together
+    world = process.together
     number = world.from_rank_0(secrets.randbits(32))
-    probe, content = existing(place.run.run_dir) / f".preflight-{number}", str(number)
+    probe, content = existing(process.run.run_dir) / f".preflight-{number}", str(number)
     with contextlib.ExitStack() as cleanup:
         try:  # every process meets both barriers, whatever fails
             try:
@@ -143,12 +152,12 @@ def shared_folder(place: Place) -> CheckResult:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             finally:
                 world.barrier()
-            return _seen(probe, content) if world.rank > 0 else CheckResult("ok", _SHARED.format(probe.parent))
+            return _seen_by_peer(probe, content) if world.rank > 0 else CheckResult("ok", _SHARED.format(probe.parent))
         finally:
             world.barrier()
 
 
-def _seen(probe: Path, content: str) -> CheckResult:
+def _seen_by_peer(probe: Path, content: str) -> CheckResult:
     deadline = time.monotonic() + PATIENCE_S
     while not (probe.exists() and probe.read_text() == content):
         if time.monotonic() > deadline:
@@ -157,8 +166,8 @@ def _seen(probe: Path, content: str) -> CheckResult:
         time.sleep(0.2)
     with contextlib.suppress(BlockingIOError), probe.open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        found = f"{probe.parent}: another process can take the lock that rank 0 holds"
-        return CheckResult("FAILED", found, "mount it with flock")
+        text = f"{probe.parent}: another process can take the lock that rank 0 holds"
+        return CheckResult("FAILED", text, "mount it with flock")
     return CheckResult("ok", _SHARED.format(probe.parent))
 
 

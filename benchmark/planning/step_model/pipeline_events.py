@@ -51,12 +51,12 @@ def pipeline_s(pipeline: Pipeline1F1B, micro_batches: int, *, backward: bool = T
     """Return the seconds from the first pass to the end of the last; ``backward=False`` runs forward passes alone, as
     in an evaluation."""
     devices = len(pipeline.forward_s)
-    most = max(3 * devices, FEWEST // devices * devices) if backward else 2 * devices
-    most += micro_batches % devices
-    if micro_batches <= most + devices:
+    steady = max(3 * devices, FEWEST // devices * devices) if backward else 2 * devices
+    steady += micro_batches % devices
+    if micro_batches <= steady + devices:
         return _simulated(pipeline, micro_batches, backward=backward)
-    first, second = (_simulated(pipeline, number, backward=backward) for number in (most, most + devices))
-    return first + (second - first) * (micro_batches - most) / devices
+    first, second = (_simulated(pipeline, number, backward=backward) for number in (steady, steady + devices))
+    return first + (second - first) * (micro_batches - steady) / devices
 
 
 @lru_cache(2048)
@@ -75,8 +75,8 @@ def work_of_device(
 
     work: list[tuple[Pass, ...]] = []
     for slot in (training_slots if backward else evaluation_slots)(shape, micro_batches):
-        one, other = passes(slot.forward, goes_back=False), passes(slot.backward, goes_back=True)
-        work += [one + other] if merged else [one, other]
+        forward, back = passes(slot.forward, goes_back=False), passes(slot.backward, goes_back=True)
+        work += [forward + back] if merged else [forward, back]
     return tuple(filter(None, work))
 
 
@@ -87,8 +87,8 @@ def _simulated(pipeline: Pipeline1F1B, micro_batches: int, *, backward: bool) ->
         for rank in range(devices)
     ]
     forward, back = (
-        [seconds for chunk in zip(*each, strict=True) for seconds in chunk]
-        for each in (pipeline.forward_s, pipeline.backward_s)
+        [seconds for chunk in zip(*by_device, strict=True) for seconds in chunk]
+        for by_device in (pipeline.forward_s, pipeline.backward_s)
     )
     turn = len(forward)  # the place where the last stage goes on with its own result
     waiting, blocked = (pipeline.send_s, 0.0) if pipeline.send_hidden else (0.0, pipeline.send_s)
@@ -101,12 +101,12 @@ def _simulated(pipeline: Pipeline1F1B, micro_batches: int, *, backward: bool) ->
         for rank, works in enumerate(todo):
             while done[rank] < len(works):
                 start, seconds = free[rank], 0.0
-                for micro_batch, place in works[done[rank]]:
-                    ready = ended.get((micro_batch, place - 1)) if place else 0.0
+                for micro_batch, position in works[done[rank]]:
+                    ready = ended.get((micro_batch, position - 1)) if position else 0.0
                     if ready is None:
                         break
-                    start = max(start, ready if place in (0, turn) else ready + waiting)
-                    seconds += duration_s[place]
+                    start = max(start, ready if position in (0, turn) else ready + waiting)
+                    seconds += duration_s[position]
                 else:
                     free[rank] = start + seconds
                     ended.update(dict.fromkeys(works[done[rank]], free[rank]))

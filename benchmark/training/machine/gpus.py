@@ -77,8 +77,8 @@ class DeviceReading:
     def line(self) -> str:
         """Return the figures that could explain slowness, for people; empty if none is known."""
 
-        def of(most: float) -> str:
-            return "" if math.isnan(most) else f" of {most:,.0f}"
+        def of(limit: float) -> str:
+            return "" if math.isnan(limit) else f" of {limit:,.0f}"
 
         parts = [] if math.isnan(self.clock_mhz) else [f"clocks {self.clock_mhz:,.0f}{of(self.most_clock_mhz)} MHz"]
         parts += self.slowdowns()
@@ -98,7 +98,7 @@ class DeviceReading:
 FIGURES = len(fields(DeviceReading))
 """Number of figures in a row."""
 TROUBLE = slice(6, FIGURES)
-"""Figures of a row that show trouble: as long as they stay, nothing turned bad."""
+"""Figures of a row that show trouble: while they stay the same there is no new fault."""
 
 
 class Gpu:
@@ -131,7 +131,7 @@ class Gpu:
     def facts(self) -> dict[str, Any]:
         """Return the GPU's facts by name; NaN, None or 0 stands for unknown ones."""
         memory, speed = self._ask("nvmlDeviceGetMemoryInfo"), self._ask("nvmlDeviceGetFieldValues", [LINK_SPEED])
-        generation, width = (self._number(f"nvmlDeviceGetMaxPcieLink{what}") for what in ("Generation", "Width"))
+        generation, width = (self._number(f"nvmlDeviceGetMaxPcieLink{part}") for part in ("Generation", "Width"))
         return {
             "memory_mib": None if memory is None else memory.total / 2**20,
             "most_clock_mhz": self._number("nvmlDeviceGetMaxClockInfo", 1),
@@ -153,12 +153,12 @@ class Gpu:
             for link in self._links()
             for counter in range(4)
         ]
-        known = [count for count in counts if not math.isnan(count)]
-        return sum(known) if known else UNKNOWN
+        reported = [count for count in counts if not math.isnan(count)]
+        return sum(reported) if reported else UNKNOWN
 
     def _number(self, name: str, *arguments: int) -> float:
-        found = self._ask(name, *arguments)
-        return UNKNOWN if found is None else float(found)
+        answer = self._ask(name, *arguments)
+        return UNKNOWN if answer is None else float(answer)
 
     def _ask(self, name: str, *arguments: Any) -> Any:
         """Ask NVML; return None for a function that this device, driver or package does not have."""
@@ -195,13 +195,13 @@ def gpu_facts() -> dict[str, Any]:
         return {}
     if not gpus:
         return {}
-    found = {
+    facts = {
         "driver": str(_nvml().nvmlSystemGetDriverVersion()),
         "models": dict(Counter(gpu.name for gpu in gpus)),
         **gpus[0].facts(),
         "now": [gpu.read().line() for gpu in gpus],
     }
-    return {name: value for name, value in found.items() if value and value == value}  # neither empty nor NaN
+    return {name: value for name, value in facts.items() if value and value == value}  # neither empty nor NaN
 
 
 def _nvml() -> Any:
@@ -213,22 +213,24 @@ def _nvml() -> Any:
     return nvml
 
 
-def turned_bad(before: DeviceReading | None, now: DeviceReading) -> dict[str, str]:
-    """Return the faults that the earlier reading did not have, by kind; all faults if there was no earlier reading."""
-    start = before or replace(now, uncorrected=0.0, remap_pending=0.0, remap_failed=0.0)
-    had = before.slowdowns() if before else []
-    found = {reason: f"{reason}: {now.line()}" for reason in now.slowdowns() if reason not in had}
-    if now.uncorrected > start.uncorrected:
-        found["uncorrected"] = f"{now.uncorrected - start.uncorrected:.0f} uncorrected memory errors"
-    if now.corrected - start.corrected >= MANY_CORRECTED:
-        found["corrected"] = f"{now.corrected - start.corrected:,.0f} corrected memory errors in a short time"
-    if now.remap_pending > start.remap_pending:
-        found["remap pending"] = "rows of its memory wait to be replaced; reset the GPU after the run"
-    if now.remap_failed > start.remap_failed:
-        found["remap failed"] = "rows of its memory could not be replaced; have the GPU exchanged"
-    if now.link_errors > start.link_errors:
-        found["links"] = f"{now.link_errors - start.link_errors:.0f} errors on its NVLinks"
-    return found
+def new_faults(previous: DeviceReading | None, current: DeviceReading) -> dict[str, str]:
+    """Return the faults that the previous reading did not have, by kind; all faults without a previous reading."""
+    baseline = previous or replace(current, uncorrected=0.0, remap_pending=0.0, remap_failed=0.0)
+    previous_slowdowns = previous.slowdowns() if previous else []
+    faults = {
+        reason: f"{reason}: {current.line()}" for reason in current.slowdowns() if reason not in previous_slowdowns
+    }
+    if current.uncorrected > baseline.uncorrected:
+        faults["uncorrected"] = f"{current.uncorrected - baseline.uncorrected:.0f} uncorrected memory errors"
+    if current.corrected - baseline.corrected >= MANY_CORRECTED:
+        faults["corrected"] = f"{current.corrected - baseline.corrected:,.0f} corrected memory errors in a short time"
+    if current.remap_pending > baseline.remap_pending:
+        faults["remap pending"] = "rows of its memory wait to be replaced; reset the GPU after the run"
+    if current.remap_failed > baseline.remap_failed:
+        faults["remap failed"] = "rows of its memory could not be replaced; have the GPU exchanged"
+    if current.link_errors > baseline.link_errors:
+        faults["links"] = f"{current.link_errors - baseline.link_errors:.0f} errors on its NVLinks"
+    return faults
 
 
 class DeviceHealth:
@@ -255,9 +257,9 @@ class DeviceHealth:
 
     def _work(self) -> None:
         try:
-            read = self._connect()
+            read_device = self._connect()
             while not self._ended.is_set():
-                self.readings.append((time.monotonic(), read()))
+                self.readings.append((time.monotonic(), read_device()))
                 self._ended.wait(self._interval_s)
         except Exception:  # a run does without, whatever NVML says
             return

@@ -80,17 +80,17 @@ def share_of_cores(available: Iterable[int], number: int, count: int, cores: Pat
         by_core.setdefault(_threads_of_core(logical, cores), []).append(logical)
     physical = list(by_core.values())
     first, end = number * len(physical) // count, (number + 1) * len(physical) // count
-    own = physical[first:end] if len(physical) >= count else physical
-    return frozenset(logical for core in own for logical in core)
+    share = physical[first:end] if len(physical) >= count else physical
+    return frozenset(logical for core in share for logical in core)
 
 
 def cores_of(cpulist: str) -> frozenset[int]:
     """Return the cores in the kernel's notation "0-3,8,10-11". Raises ValueError for anything else."""
-    found: set[int] = set()
+    cores: set[int] = set()
     for part in filter(None, cpulist.strip().split(",")):
         first, _, last = part.partition("-")
-        found.update(range(int(first), int(last or first) + 1))
-    return frozenset(found)
+        cores.update(range(int(first), int(last or first) + 1))
+    return frozenset(cores)
 
 
 def _near(pci_address: str, devices: Path) -> frozenset[int]:
@@ -126,10 +126,10 @@ def files_needed(group_sizes: Sequence[int], *, gpus: bool) -> int:
 def raise_file_limit() -> None:
     """Raise the soft limit of this process, and of its later children, to the hard limit if that is granted."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST_RAISED if hard == resource.RLIM_INFINITY else min(hard, MOST_RAISED)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
+    target = MOST_RAISED if hard == resource.RLIM_INFINITY else min(hard, MOST_RAISED)
+    if soft != resource.RLIM_INFINITY and soft < target:
         with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
 
 
 def gloo_environment(nodes: int, master: str) -> dict[str, str]:
@@ -174,18 +174,18 @@ def _interface_towards(master: str) -> str | None:
     """Return the interface from which this machine reaches ``master``. The name of rank 0's machine leads to itself;
     there, return the first interface with an address that others can reach."""
     addresses = {name: address for _, name in socket.if_nameindex() if (address := interface_address(name)) is not None}
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            asked.connect((master, 9))  # nothing is sent: the kernel only looks up the route
-            own = asked.getsockname()[0]
+            probe.connect((master, 9))  # nothing is sent: the kernel only looks up the route
+            own_address = probe.getsockname()[0]
         except OSError:
-            own = "127.0.0.1"
-    found = (
+            own_address = "127.0.0.1"
+    interfaces = (
         name
         for name, address in addresses.items()
-        if not ip_address(address).is_loopback and (address == own or ip_address(own).is_loopback)
+        if not ip_address(address).is_loopback and (address == own_address or ip_address(own_address).is_loopback)
     )
-    return next(found, None)
+    return next(interfaces, None)
 
 
 def interface_address(interface: str) -> str | None:

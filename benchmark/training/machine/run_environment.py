@@ -18,7 +18,7 @@ CPUINFO = Path("/proc/cpuinfo")
 def run_environment(device: str) -> dict[str, Any]:
     """Return commit, versions, and the name of the first device of the kind that the run uses; unknown facts are left
     out."""
-    found: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "commit": commit_of(),
         "python": platform.python_version(),
         **{package: importlib.metadata.version(package) for package in PACKAGES},
@@ -26,10 +26,10 @@ def run_environment(device: str) -> dict[str, Any]:
         "machine": platform.machine(),
     }
     if device == "cuda" and torch.cuda.is_available():
-        found["device"] = torch.cuda.get_device_name(0)
-        found["cuda"] = torch.version.cuda
-        found["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]
-    return {name: value for name, value in found.items() if value is not None}
+        facts["device"] = torch.cuda.get_device_name(0)
+        facts["cuda"] = torch.version.cuda
+        facts["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]
+    return {name: value for name, value in facts.items() if value is not None}
 
 
 def float32_products(device: str) -> str:

@@ -10,7 +10,7 @@ from benchmark.run_record.endings import StopReason
 from benchmark.run_record.events.event_log import EventLog
 from benchmark.training.engine.rank_speed import OwnCompute, RankTable
 from benchmark.training.engine.train_state import TrainState
-from benchmark.training.machine.gpus import FIGURES, TROUBLE, DeviceReading, turned_bad, watch_device
+from benchmark.training.machine.gpus import FIGURES, TROUBLE, DeviceReading, new_faults, watch_device
 from benchmark.training.observer import FinishedStep, Observer
 from benchmark.training.observers.slowness_rules import SlowRank, SlowRankDetector, SpeedChange, ThroughputDropDetector
 
@@ -116,7 +116,7 @@ class SpeedWatch(Observer):
             if former_row[TROUBLE] == row[TROUBLE]:  # as a rule; 2,048 ranks must not take long
                 continue
             former = DeviceReading.of_row(former_row)
-            troubles = turned_bad(former if former.is_known() else None, DeviceReading.of_row(row))
+            troubles = new_faults(former if former.is_known() else None, DeviceReading.of_row(row))
             for kind, text in troubles.items():
                 if (rank, kind) not in self._reported:
                     self._reported.add((rank, kind))

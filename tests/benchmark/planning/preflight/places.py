@@ -6,12 +6,12 @@ from typing import Any
 from benchmark.config.benchmarks import GPT3_175B
 from benchmark.config.run_config import RunConfig
 from benchmark.config.systems import SYSTEMS
-from benchmark.planning.preflight.preflight_check import Place
+from benchmark.planning.preflight.preflight_check import CheckingProcess
 from benchmark.training.engine.rank_environment import Environment
 
 
-def alone(config: RunConfig | None) -> Place:
-    return Place(config, Environment(0, 1, 0, "localhost:-"), None, "cpu")
+def alone(config: RunConfig | None) -> CheckingProcess:
+    return CheckingProcess(config, Environment(0, 1, 0, "localhost:-"), None, "cpu")
 
 
 def large(run_dir: Path, system: str = "dgxh100_n64", **fields: Any) -> RunConfig:

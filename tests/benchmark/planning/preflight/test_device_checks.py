@@ -37,9 +37,9 @@ def seen(machine: str, *devices: tuple[str, float], first: int = 0) -> tuple[str
     ],
 )
 def test_devices(found: Sequence[Any], outcome: str, phrase: str) -> None:
-    place = dataclasses.replace(alone(large(Path("run"))), kind="cuda")
-    finding = device_checks.as_the_system_says(place, [(f"rank {rank}", one) for rank, one in enumerate(found)])
-    assert (finding.outcome, phrase in finding.found) == (outcome, True), finding
+    process = dataclasses.replace(alone(large(Path("run"))), kind="cuda")
+    finding = device_checks.as_the_system_says(process, [(f"rank {rank}", one) for rank, one in enumerate(found)])
+    assert (finding.outcome, phrase in finding.text) == (outcome, True), finding
 
 
 @pytest.mark.parametrize(("slowest", "outcome"), [(700.0, "ok"), (650.0, "warning"), (600.0, "FAILED")])
@@ -47,9 +47,9 @@ def test_a_slow_device(slowest: float, outcome: str) -> None:
     measured = [("node0", dict.fromkeys(range(8), 700.0)), ("node1", {0: 705.0, 1: slowest})]
     finding = device_checks.alike_in_speed(alone(large(Path("run"))), measured)
     assert finding.outcome == outcome
-    assert ("node1 GPU 1 has" in finding.found) == (outcome != "ok")
+    assert ("node1 GPU 1 has" in finding.text) == (outcome != "ok")
     capped = device_checks.alike_in_speed(alone(large(Path("run"))), [("node0", {0: 400.0})])
-    assert (capped.outcome, "40% of the peak" in capped.found) == ("warning", True)
+    assert (capped.outcome, "40% of the peak" in capped.text) == ("warning", True)
 
 
 def test_health(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,10 +58,10 @@ def test_health(monkeypatch: pytest.MonkeyPatch) -> None:
     finding = device_checks.judge_health([sound, DeviceReading(uncorrected=3, remap_pending=1, reasons=0x40)])
     assert finding.outcome == "FAILED"
     rows = "GPU 1: rows of its memory wait to be replaced; reset the GPU after the run"
-    assert finding.found == f"GPU 1: 3 uncorrected memory errors, {rows}"
+    assert finding.text == f"GPU 1: 3 uncorrected memory errors, {rows}"
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    place = dataclasses.replace(alone(large(Path("run"))), kind="cuda")
-    assert device_checks.health(place).outcome == "warning"
+    process = dataclasses.replace(alone(large(Path("run"))), kind="cuda")
+    assert device_checks.health(process).outcome == "warning"
 
 
 def test_one_wrong_number_in_a_product_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

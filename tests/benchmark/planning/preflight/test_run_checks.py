@@ -48,7 +48,7 @@ def test_the_worst_of_several_is_named() -> None:
     assert worst(alone(None), [("a", fine), ("b", fine)]) == fine
     assert worst(alone(None), [("a", fine), ("b", bad)]) == CheckResult("FAILED", "b: broken", "mend it")
     many = [("a", fine), *((f"b{number}", bad) for number in range(5))]
-    assert worst(alone(None), many).found == "b0: broken; b1: broken; b2: broken; and 2 more"
+    assert worst(alone(None), many).text == "b0: broken; b1: broken; b2: broken; and 2 more"
 
 
 def test_options(capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,8 +72,8 @@ def test_what_cannot_be_measured_and_gpus_that_are_not_there_are_never_fine(
 ) -> None:
     monkeypatch.setitem(device_checks.SIZE, "cuda", 64)
     (tmp_path / "file").touch()
-    place = dataclasses.replace(alone(large(tmp_path / "file" / "run")), kind="cuda")
-    rows = {check.name: run_checks.row_of(check, place) for check in run_checks.CHECKS}
+    process = dataclasses.replace(alone(large(tmp_path / "file" / "run")), kind="cuda")
+    rows = {check.name: run_checks.row_of(check, process) for check in run_checks.CHECKS}
     for name in ("run folder", "devices", "device memory", "products", "speed"):
         assert rows[name]["outcome"] == "FAILED", rows[name]  # type: ignore[index]
     assert "NotADirectoryError" in rows["run folder"]["found"]  # type: ignore[index]

@@ -19,7 +19,7 @@ from benchmark.training.machine.gpus import (
     all_gpus,
     gpu_facts,
     gpu_of,
-    turned_bad,
+    new_faults,
 )
 from foundation.errors import InputError
 
@@ -96,14 +96,14 @@ def changed(**fields: float) -> DeviceReading:
         ),
     ],
 )
-def test_what_turned_bad(now: DeviceReading, told: dict[str, str]) -> None:
-    assert turned_bad(GOOD, now) == told
-    assert turned_bad(now, now) == {}
+def test_what_new_faults(now: DeviceReading, told: dict[str, str]) -> None:
+    assert new_faults(GOOD, now) == told
+    assert new_faults(now, now) == {}
 
 
 def test_what_was_bad_before_the_run_is_told_and_old_link_errors_are_not() -> None:
     first = changed(uncorrected=1, remap_pending=1, link_errors=99, corrected=9999)
-    assert set(turned_bad(None, first)) == {"uncorrected", "remap pending"}
+    assert set(new_faults(None, first)) == {"uncorrected", "remap pending"}
 
 
 def test_nothing_turns_bad_while_the_figures_of_trouble_stay() -> None:
