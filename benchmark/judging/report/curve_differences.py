@@ -31,7 +31,7 @@ def differences(accuracy: Figure, runs: Sequence[RunSummary]) -> Figure | None:
     if curves.shape[1] < LEAST_PUBLISHED:
         return None
     mean = curves.mean(axis=1)[2 * curves.count(axis=1) >= curves.shape[1]]
-    lines = [one for line in accuracy.lines if (one := _minus(line, mean)) is not None]
+    lines = [difference for line in accuracy.lines if (difference := _minus(line, mean)) is not None]
     if len(mean) < 2 or not lines:
         return None
     return Figure(
@@ -50,7 +50,7 @@ def published_curves(batch_size: float, judged: Judged = GPT3) -> pandas.DataFra
     """Return the log perplexity of the published runs at a batch size: a row per number of tokens, a column per run."""
     frame = published_frame(judged)
     curves = [
-        pandas.Series([float(one) for one in values.split()], index=[float(one) for one in tokens.split()])
+        pandas.Series([float(number) for number in values.split()], index=[float(number) for number in tokens.split()])
         for tokens, values in frame.loc[
             frame["global_batch_size"] == batch_size, ["evaluation_tokens", "evaluation_values"]
         ].itertuples(index=False)
@@ -60,13 +60,15 @@ def published_curves(batch_size: float, judged: Judged = GPT3) -> pandas.DataFra
 
 def _minus(line: Line, mean: "pandas.Series[float]") -> Line | None:
     """Return the line less the mean, which is interpolated between its points; nothing beyond the mean's ends."""
-    known = mean.index.to_numpy()
-    kept = [(x, y) for x, y in line.points if known[0] <= x <= known[-1]]
-    if not kept:
+    mean_tokens = mean.index.to_numpy()
+    points = [(x, y) for x, y in line.points if mean_tokens[0] <= x <= mean_tokens[-1]]
+    if not points:
         return None
-    at = numpy.interp([x for x, _ in kept], known, mean.to_numpy())
+    at = numpy.interp([x for x, _ in points], mean_tokens, mean.to_numpy())
     return Line(
-        line.run, [x for x, _ in kept], [round(float(y - one), DIGITS) for (_, y), one in zip(kept, at, strict=True)]
+        line.run,
+        [x for x, _ in points],
+        [round(float(y - mean_value), DIGITS) for (_, y), mean_value in zip(points, at, strict=True)],
     )
 
 

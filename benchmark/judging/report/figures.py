@@ -30,7 +30,7 @@ def figures(runs: Sequence[ReportedRun], timelines: Sequence[Timeline], ruleset:
     marks = [AxisMark(n, kind, _rounded(x)) for n, times in enumerate(timelines) for kind, x in times.marks]
     targets = {run.recorded.target for run in runs}
     tokens = TOKENS if any(run.summary.rules.start_samples for run in runs) else TOKENS_TRAINED
-    found = [
+    all_figures = [
         Figure(
             "accuracy",
             "Log perplexity of the validation set",
@@ -47,7 +47,7 @@ def figures(runs: Sequence[ReportedRun], timelines: Sequence[Timeline], ruleset:
         Figure("step_time", "Step time", *MINUTES, "seconds", _lines(runs, _step_time), from_zero=True, marks=marks),
         replace(_arithmetic(runs), from_zero=True, marks=marks),
     ]
-    return [_with_gaps(figure) for figure in found if figure.lines]
+    return [_with_gaps(figure) for figure in all_figures if figure.lines]
 
 
 def reference_band(runs: Sequence[RunSummary], ruleset: str) -> Band | None:
@@ -62,12 +62,12 @@ def reference_band(runs: Sequence[RunSummary], ruleset: str) -> Band | None:
     if size is None or judged is None or ruleset not in judged.rulesets:
         return None
     points = points_for(judged, ruleset)
-    same = [point for point in points if point.batch_size == size]
-    if same:
-        return Band(*_span(same[0]), f"reference runs at batch size {size:g}")
-    kept = prune(points)
-    below = [point for point in kept if point.batch_size < size]
-    above = [point for point in kept if point.batch_size > size]
+    matching = [point for point in points if point.batch_size == size]
+    if matching:
+        return Band(*_span(matching[0]), f"reference runs at batch size {size:g}")
+    pruned = prune(points)
+    below = [point for point in pruned if point.batch_size < size]
+    above = [point for point in pruned if point.batch_size > size]
     if not below or not above:
         return None
     share = (size - below[-1].batch_size) / (above[0].batch_size - below[-1].batch_size)
@@ -75,12 +75,12 @@ def reference_band(runs: Sequence[RunSummary], ruleset: str) -> Band | None:
     return Band(low, high, f"reference runs, between {below[-1].batch_size:g} and {above[0].batch_size:g}")
 
 
-def in_panels(whole: Sequence[Figure], groups: Sequence[int], names: Sequence[str]) -> list[Figure]:
+def in_panels(figures: Sequence[Figure], groups: Sequence[int], names: Sequence[str]) -> list[Figure]:
     """Return the figures as they are while each group of runs has a colour; with more groups, return a panel per group,
     on one scale."""
     if len(set(groups)) <= COLOURS:
-        return list(whole)
-    return [panel for figure in whole for panel in _panels(figure, groups, names)]
+        return list(figures)
+    return [panel for figure in figures for panel in _panels(figure, groups, names)]
 
 
 def _panels(figure: Figure, groups: Sequence[int], names: Sequence[str]) -> list[Figure]:
@@ -104,7 +104,7 @@ def _panels(figure: Figure, groups: Sequence[int], names: Sequence[str]) -> list
 
 
 def _span(point: ReferencePoint) -> tuple[float, float]:
-    tokens = [one for one in point.tokens if one not in point.outliers]
+    tokens = [count for count in point.tokens if count not in point.outliers]
     return min(tokens), max(tokens)
 
 
@@ -113,7 +113,10 @@ def _with_gaps(figure: Figure) -> Figure:
 
     def broken(line: Line) -> Line:
         breaks = [(mark.x, None) for mark in figure.marks if mark.kind == "restart" and mark.run == line.run]
-        values: list[tuple[float, float | None]] = [*line.points, *(one for one in breaks if one[0] not in line.x)]
+        values: list[tuple[float, float | None]] = [
+            *line.points,
+            *(point for point in breaks if point[0] not in line.x),
+        ]
         values.sort(key=lambda value: value[0])
         return Line(line.run, [x for x, _ in values], [y for _, y in values])
 
@@ -129,8 +132,8 @@ def kept_steps(events: RecordedEvents) -> Floats:
     limits[times.are("run_start")] = -math.inf
     limits[times.are("restart")] = resumed_at[times.are("restart")]
     later_limits = numpy.minimum.accumulate(limits[::-1])[::-1]
-    kept: Floats = tokens <= later_limits
-    return kept[times.are("step")]
+    is_kept: Floats = tokens <= later_limits
+    return is_kept[times.are("step")]
 
 
 def thinned(x: Floats, y: Floats) -> tuple[Floats, Floats]:
@@ -138,19 +141,19 @@ def thinned(x: Floats, y: Floats) -> tuple[Floats, Floats]:
     if len(x) <= MOST_POINTS:
         return x, y
     stretch = math.ceil(2 * len(x) / MOST_POINTS)
-    places: list[int] = []
+    indices: list[int] = []
     for start in range(0, len(x), stretch):
         part = y[start : start + stretch]
-        places += sorted({start + int(part.argmin()), start + int(part.argmax())})
-    return x[places], y[places]
+        indices += sorted({start + int(part.argmin()), start + int(part.argmax())})
+    return x[indices], y[indices]
 
 
 def _lines(runs: Sequence[ReportedRun], points_of: Callable[[ReportedRun], tuple[Floats, Floats]]) -> list[Line]:
     lines = []
     for number, run in enumerate(runs):
         x, y = points_of(run)
-        drawn = (abs(x) < LARGEST_DRAWN) & (abs(y) < LARGEST_DRAWN)
-        x, y = x[drawn], y[drawn]
+        is_drawn = (abs(x) < LARGEST_DRAWN) & (abs(y) < LARGEST_DRAWN)
+        x, y = x[is_drawn], y[is_drawn]
         if len(x):
             order = numpy.lexsort((y, x))
             x, y = thinned(x[order], y[order])
@@ -171,8 +174,8 @@ def _rounded(value: float, target: float | None = None) -> float:
 
 def _points(pairs: Iterable[tuple[float | None, float | None]]) -> tuple[Floats, Floats]:
     """Return the points that have both numbers."""
-    known = [(x, y) for x, y in pairs if x is not None and y is not None]
-    points: Floats = numpy.array(known, dtype=float).reshape(-1, 2)
+    complete = [(x, y) for x, y in pairs if x is not None and y is not None]
+    points: Floats = numpy.array(complete, dtype=float).reshape(-1, 2)
     return points[:, 0], points[:, 1]
 
 
@@ -187,10 +190,10 @@ def _loss(run: ReportedRun) -> tuple[Floats, Floats]:
 
 def _field(name: str) -> Callable[[ReportedRun], tuple[Floats, Floats]]:
     def points(run: ReportedRun) -> tuple[Floats, Floats]:
-        steps, kept = run.recorded.events.of("step"), kept_steps(run.recorded.events)
-        x, y = (numpy.asarray(steps.numbers(field))[kept] for field in ("trained_tokens", name))
-        known = ~(numpy.isnan(x) | numpy.isnan(y))
-        return x[known], y[known]
+        steps, is_kept = run.recorded.events.of("step"), kept_steps(run.recorded.events)
+        x, y = (numpy.asarray(steps.numbers(field))[is_kept] for field in ("trained_tokens", name))
+        has_both = ~(numpy.isnan(x) | numpy.isnan(y))
+        return x[has_both], y[has_both]
 
     return points
 
@@ -203,8 +206,8 @@ def _step_time(run: ReportedRun) -> tuple[Floats, Floats]:
     if not steps:
         return _points(((step.time_ms - start_ms) / 60_000, step.value) for step in run.summary.step_seconds)
     minutes, seconds = (numpy.asarray(steps.times_ms) - start_ms) / 60_000, numpy.asarray(steps.numbers("step_s"))
-    known = ~numpy.isnan(seconds)
-    return minutes[known], seconds[known]
+    is_timed = ~numpy.isnan(seconds)
+    return minutes[is_timed], seconds[is_timed]
 
 
 def _arithmetic(runs: Sequence[ReportedRun]) -> Figure:

@@ -56,12 +56,14 @@ class ReviewedSystem:
 
     def findings(self, severity: Severity) -> list[Finding]:
         """Return the findings in its runs, its folder and its description."""
-        return [one for one in self.subject.of(severity) if self.subject.kind == "runs" or self._is_mine(one)]
+        return [
+            finding for finding in self.subject.of(severity) if self.subject.kind == "runs" or self._is_mine(finding)
+        ]
 
     def _is_mine(self, finding: Finding) -> bool:
-        found, folder = Path(finding.path), self.result_set.folder
-        inside = folder is not None and (found == folder or folder in found.parents or found == folder.parent)
-        return inside or found == self.result_set.system_path
+        path, folder = Path(finding.path), self.result_set.folder
+        is_inside = folder is not None and (path == folder or folder in path.parents or path == folder.parent)
+        return is_inside or path == self.result_set.system_path
 
 
 @dataclass(frozen=True)
@@ -95,20 +97,26 @@ class Judgement:
     @cached_property
     def systems(self) -> list[ReviewedSystem]:
         """Return the systems by benchmark, best score first; those without a score come last, in the order given."""
-        found = [
-            ReviewedSystem(subject, one, scored)
+        reviewed = [
+            ReviewedSystem(subject, results, scored)
             for subject in self.subjects
-            for one, scored in zip(subject.sets, subject.scores, strict=True)
+            for results, scored in zip(subject.sets, subject.scores, strict=True)
         ]
-        return sorted(found, key=lambda one: (one.score.benchmark, one.score.minutes is None, one.score.minutes or 0))
+        return sorted(
+            reviewed,
+            key=lambda results: (results.score.benchmark, results.score.minutes is None, results.score.minutes or 0),
+        )
 
     @property
     def problems(self) -> list[tuple[Path, str]]:
         """Return packages whose review stopped, or that hold nothing to review, and the reasons."""
         return [
-            (Path(one.path), next((each.observed for each in one.findings if each.rule == STOPPED), EMPTY))
-            for one in self.subjects
-            if not one.sets
+            (
+                Path(subject.path),
+                next((finding.observed for finding in subject.findings if finding.rule == STOPPED), EMPTY),
+            )
+            for subject in self.subjects
+            if not subject.sets
         ]
 
     @property
@@ -133,8 +141,8 @@ def judge(paths: Sequence[Path], ruleset: str | None = None, *, official: bool =
     if not paths:
         raise InputError("no results given; name result files, folders of runs, packages or rounds (see --help)")
     if all(is_regular(path) and not read_log(path).events for path in paths):
-        more = f", nor in {len(paths) - 1} more files" if len(paths) > 1 else ""
-        raise InputError(f"{paths[0]}: no MLLOG record in it{more}; name result files, folders of runs or packages")
+        suffix = f", nor in {len(paths) - 1} more files" if len(paths) > 1 else ""
+        raise InputError(f"{paths[0]}: no MLLOG record in it{suffix}; name result files, folders of runs or packages")
     if official:
         return Judgement(review(paths, ruleset).subjects)
     return Judgement([subject_review(subject, ()) for subject in find_subjects(paths, ruleset)])
@@ -142,23 +150,29 @@ def judge(paths: Sequence[Path], ruleset: str | None = None, *, official: bool =
 
 def reported_runs(judgement: Judgement) -> list[ReportedRun]:
     """Return all runs by system. Raises InputError if the config.json of a user's run folder is not readable."""
-    found = [(place, system, run) for place, system in enumerate(judgement.systems) for run in system.result_set.runs]
-    names = distinct_names([run.log.path for _, _, run in found])
+    placed_runs = [
+        (system_index, system, run)
+        for system_index, system in enumerate(judgement.systems)
+        for run in system.result_set.runs
+    ]
+    names = distinct_names([run.log.path for _, _, run in placed_runs])
     several = len(judgement.systems) > 1
-    before: dict[int, int] = {}
+    runs_in_group: dict[int, int] = {}
     runs = []
-    for number, ((place, system, run), name) in enumerate(zip(found, names, strict=True)):
-        group = place if several else number
-        dash = before.setdefault(group, 0)
-        before[group] += 1
+    for number, ((system_index, system, run), name) in enumerate(zip(placed_runs, names, strict=True)):
+        group = system_index if several else number
+        dash = runs_in_group.setdefault(group, 0)
+        runs_in_group[group] += 1
         is_middle = run is middle_run(system.result_set.runs)
-        runs.append(ReportedRun(_recorded(system, run), name, place, group, dash % DASHES, system.score, is_middle))
+        runs.append(
+            ReportedRun(_recorded(system, run), name, system_index, group, dash % DASHES, system.score, is_middle)
+        )
     return runs
 
 
 def system_names(judgement: Judgement) -> list[str]:
     """Return as much of each system's name, benchmark, package and round as is needed to tell the systems apart."""
-    told = [
+    facts = [
         {
             "name": system.result_set.name,
             "benchmark": system.score.benchmark,
@@ -167,11 +181,11 @@ def system_names(judgement: Judgement) -> list[str]:
         }
         for system in judgement.systems
     ]
-    for wanted in TOLD_APART_BY:
-        names = [", ".join(one for key in wanted if (one := words[key]) is not None) for words in told]
+    for keys in TOLD_APART_BY:
+        names = [", ".join(text for key in keys if (text := words[key]) is not None) for words in facts]
         if len(set(names)) == len(names):
             return names
-    return [f"{number}: {words['name']}" for number, words in enumerate(told, 1)]
+    return [f"{number}: {words['name']}" for number, words in enumerate(facts, 1)]
 
 
 def distinct_names(paths: Sequence[Path]) -> list[str]:
@@ -185,8 +199,8 @@ def distinct_names(paths: Sequence[Path]) -> list[str]:
     benchmarks = {part for parts in folders for part in parts if part in OFFICIAL}
     hidden = benchmarks if len(benchmarks) == 1 else ()
     parts = [
-        [*(part for part in inside if part not in hidden), *([path.stem] if len(stems) > 1 else [])]
-        for inside, path in zip(folders, paths, strict=True)
+        [*(part for part in folder_parts if part not in hidden), *([path.stem] if len(stems) > 1 else [])]
+        for folder_parts, path in zip(folders, paths, strict=True)
     ]
     for count in range(1, max(map(len, parts), default=0) + 1):
         names = ["/".join(part[-count:]) for part in parts]

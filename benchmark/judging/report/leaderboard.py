@@ -36,7 +36,7 @@ def records_of(frame: pandas.DataFrame) -> list[Record]:
 def systems_tables(frame: pandas.DataFrame, names: Sequence[str], judgement: Judgement) -> list[Table]:
     """Return a table per benchmark with a row per system, the best score first. The last has a row for each package
     that could not be reviewed."""
-    benchmarks = list(dict.fromkeys(one.score.benchmark for one in judgement.systems)) or [""]
+    benchmarks = list(dict.fromkeys(system.score.benchmark for system in judgement.systems)) or [""]
     problems = [Row([Cell(NOTHING), Cell(path.name), Cell(why, kind="bad")]) for path, why in judgement.problems]
     tables = []
     for benchmark in benchmarks:
@@ -53,30 +53,30 @@ def systems_tables(frame: pandas.DataFrame, names: Sequence[str], judgement: Jud
 
 def _system_rows(frame: pandas.DataFrame, names: Sequence[str], judgement: Judgement, benchmark: str) -> list[Row]:
     records = records_of(systems_frame(frame))[: len(names)]
-    mine = [place for place, system in enumerate(judgement.systems) if system.score.benchmark == benchmark]
-    longest = max((records[place]["score_minutes"] or 0.0 for place in mine), default=0.0)
+    indices = [index for index, system in enumerate(judgement.systems) if system.score.benchmark == benchmark]
+    longest = max((records[index]["score_minutes"] or 0.0 for index in indices), default=0.0)
     coloured = len(names) <= COLOURS
     rows = []
-    for rank, place in enumerate(mine, 1):
-        one, system = records[place], judgement.systems[place]
-        score = one["score_minutes"]
-        told = [counted(one["errors"], "error"), counted(one["warnings"], "question")]
-        whose = "its package fails; " if one["verdict"] == "rejected" and not one["errors"] else ""
-        who = one["package"] or one["submitter"] or NOTHING
-        how = f"{one['division'] or NOTHING}, {one['availability'] or NOTHING}"
-        init = NOTHING if one["init_s"] is None else duration(one["init_s"])
+    for rank, index in enumerate(indices, 1):
+        record, system = records[index], judgement.systems[index]
+        score = record["score_minutes"]
+        counts = [counted(record["errors"], "error"), counted(record["warnings"], "question")]
+        prefix = "its package fails; " if record["verdict"] == "rejected" and not record["errors"] else ""
+        owner = record["package"] or record["submitter"] or NOTHING
+        division = f"{record['division'] or NOTHING}, {record['availability'] or NOTHING}"
+        init = NOTHING if record["init_s"] is None else duration(record["init_s"])
         cells = (
-            Cell(NOTHING if score is None else str(rank), order=place),
-            Cell(names[place], said=[f"{shortened(who, 60)}; {shortened(how, 80)}"], href=f"#system-{place}",
-                 swatch=f"run-{place}" if coloured else ""),
-            Cell(number(score, "{:.2f}"), said=[_how(system)], bar=100 * score / longest if score else None),
-            Cell(_devices(one), order=one["accelerators_count"]),
-            Cell(number(one["global_batch_size"], "{:,.0f}")),
-            Cell(number(one["tokens_per_s_per_accelerator"], "{:,.0f}")),
-            Cell(number(one["mfu"], "{:.1%}")),
-            Cell(one["convergence"] or NOTHING),
-            Cell(one["verdict"], kind=KINDS[one["verdict"]], said=[f"{whose}{', '.join(told)}"]),
-            Cell(day_of(one["run_started"]), said=[f"init {init}"]),
+            Cell(NOTHING if score is None else str(rank), order=index),
+            Cell(names[index], notes=[f"{shortened(owner, 60)}; {shortened(division, 80)}"], href=f"#system-{index}",
+                 swatch=f"run-{index}" if coloured else ""),
+            Cell(number(score, "{:.2f}"), notes=[_how(system)], bar=100 * score / longest if score else None),
+            Cell(_devices(record), order=record["accelerators_count"]),
+            Cell(number(record["global_batch_size"], "{:,.0f}")),
+            Cell(number(record["tokens_per_s_per_accelerator"], "{:,.0f}")),
+            Cell(number(record["mfu"], "{:.1%}")),
+            Cell(record["convergence"] or NOTHING),
+            Cell(record["verdict"], kind=KINDS[record["verdict"]], notes=[f"{prefix}{', '.join(counts)}"]),
+            Cell(day_of(record["run_started"]), notes=[f"init {init}"]),
         )  # fmt: skip
         rows.append(Row(cells))
     return rows
@@ -87,7 +87,7 @@ def runs_table(
     runs: Sequence[ReportedRun],
     names: Sequence[str],
     judgement: Judgement,
-    beside: Path | None,
+    page_folder: Path | None,
 ) -> Table:
     """Return a row per run, below the name of its system if there are several.
 
@@ -101,35 +101,35 @@ def runs_table(
         if system < len(with_files) and with_files[system]
     ]
     rows: list[Row] = []
-    before = -1
-    for run, one in zip(runs, records, strict=True):
-        if several and run.system != before:
+    system_above = -1
+    for run, record in zip(runs, records, strict=True):
+        if several and run.system != system_above:
             system = judgement.systems[run.system]
-            links = [(path.name, link(path, beside)) for path in system.result_set.files] if beside else []
+            links = [(path.name, link(path, page_folder)) for path in system.result_set.files] if page_folder else []
             swatch = f"run-{run.group}" if coloured else ""
-            cell = Cell(names[run.system], said=[_devices(one)], swatch=swatch, links=links)
+            cell = Cell(names[run.system], notes=[_devices(record)], swatch=swatch, links=links)
             rows.append(Row([cell], id=f"system-{run.system}", look="of"))
-        before = run.system
-        last = run.summary.evaluations[-1].log_perplexity if run.summary.evaluations else None
+        system_above = run.system
+        final_value = run.summary.evaluations[-1].log_perplexity if run.summary.evaluations else None
         cells = (
             run.name,
-            day_of(one["run_started"]),
+            day_of(record["run_started"]),
             ", ".join(map(str, run.summary.seeds)) or NOTHING,
-            took(one["minutes"]),
-            number(one["tokens"], "{:,.0f}"),
-            str(one["evaluations"]),
-            perplexity(last, run.recorded.target),
-            one["status"] or NOTHING,
+            took(record["minutes"]),
+            number(record["tokens"], "{:,.0f}"),
+            str(record["evaluations"]),
+            perplexity(final_value, run.recorded.target),
+            record["status"] or NOTHING,
         )
         swatches = {0: f"run-{run.group}" if coloured and not several else ""}
-        rows.append(Row([Cell(text, swatch=swatches.get(place, "")) for place, text in enumerate(cells)]))
+        rows.append(Row([Cell(text, swatch=swatches.get(index, "")) for index, text in enumerate(cells)]))
     return Table("The runs", RUN_HEAD, rows, numbers=(2, 3, 4, 5, 6), look="runs cards")
 
 
-def _devices(one: Record) -> str:
-    if one["accelerators_count"] is None:
+def _devices(record: Record) -> str:
+    if record["accelerators_count"] is None:
         return NOTHING
-    return f"{one['accelerators_count']:,} x {shortened(one['accelerator_model_name'] or '?', 60)}"
+    return f"{record['accelerators_count']:,} x {shortened(record['accelerator_model_name'] or '?', 60)}"
 
 
 def _how(system: ReviewedSystem) -> str:
@@ -147,44 +147,53 @@ def day_of(moment: Any) -> str:
     return NOTHING if moment is None else f"{moment:%Y-%m-%d}"
 
 
-def link(path: Path, beside: Path) -> str:
+def link(path: Path, page_folder: Path) -> str:
     """Return a relative link from a folder to a file, with every odd character encoded."""
-    return "./" + quote(os.path.relpath(path, beside), errors="surrogateescape")
+    return "./" + quote(os.path.relpath(path, page_folder), errors="surrogateescape")
 
 
-def changes_table(systems: Sequence[ReviewedSystem], names: Sequence[str], before: Sequence[ReviewedSystem]) -> Table:
+def changes_table(
+    systems: Sequence[ReviewedSystem], names: Sequence[str], previous_systems: Sequence[ReviewedSystem]
+) -> Table:
     """Return a row for each system, compared with the same system in another round, then a row for each system that is
     gone.
 
     A system is compared with that of the same package and folder. Otherwise it is compared with a system of the same
     package that has as many accelerators of the same model and no namesake.
     """
-    left = list(before)
-    folders = Counter(one.result_set.name for one in before)
+    unmatched = list(previous_systems)
+    folders = Counter(previous.result_set.name for previous in previous_systems)
     partners: dict[int, tuple[str, ReviewedSystem]] = {}
     for kind, key in (("same", _namesake), ("successor", _successor)):
-        for place, system in enumerate(systems):
-            found = next((one for one in left if None not in key(one) and key(one) == key(system)), None)
-            if place not in partners and found is not None:
-                partners[place] = kind, found
-                left.remove(found)
+        for index, system in enumerate(systems):
+            match = next(
+                (previous for previous in unmatched if None not in key(previous) and key(previous) == key(system)), None
+            )
+            if index not in partners and match is not None:
+                partners[index] = kind, match
+                unmatched.remove(match)
 
-    def name_of(one: ReviewedSystem) -> str:
-        folder, package = one.result_set.name, one.result_set.package
+    def name_of(previous: ReviewedSystem) -> str:
+        folder, package = previous.result_set.name, previous.result_set.package
         return folder if folders[folder] < 2 or package is None else f"{package}/{folder}"
 
     rows = []
-    for place, (system, name) in enumerate(zip(systems, names, strict=True)):
-        now = system.score.minutes
-        kind, other = partners.get(place, ("new", None))
-        was = None if other is None else other.score.minutes
-        told = NOTHING if other is None else f"{name_of(other)}, v{other.round}"
-        ratio = f"{now / was - 1:+.1%}" if now and was else NOTHING
-        texts = (name, kind, told, number(was, "{:.2f}"), number(now, "{:.2f}"), ratio)
-        more = [] if other is None else list(_others(system, other))
-        rows.append(Row([*map(Cell, texts), Cell("", said=more)]))
-    for one in left:
-        gone = (name_of(one), "gone", f"{name_of(one)}, v{one.round}", number(one.score.minutes, "{:.2f}"))
+    for index, (system, name) in enumerate(zip(systems, names, strict=True)):
+        minutes = system.score.minutes
+        kind, partner = partners.get(index, ("new", None))
+        previous_minutes = None if partner is None else partner.score.minutes
+        partner_name = NOTHING if partner is None else f"{name_of(partner)}, v{partner.round}"
+        ratio = f"{minutes / previous_minutes - 1:+.1%}" if minutes and previous_minutes else NOTHING
+        texts = (name, kind, partner_name, number(previous_minutes, "{:.2f}"), number(minutes, "{:.2f}"), ratio)
+        differences = [] if partner is None else list(_differences(system, partner))
+        rows.append(Row([*map(Cell, texts), Cell("", notes=differences)]))
+    for previous in unmatched:
+        gone = (
+            name_of(previous),
+            "gone",
+            f"{name_of(previous)}, v{previous.round}",
+            number(previous.score.minutes, "{:.2f}"),
+        )
         rows.append(Row([*map(Cell, gone), Cell(), Cell(), Cell("")]))
     return Table(
         "Changes", CHANGE_HEAD, rows, numbers=(3, 4, 5), look="changes cards", title="Since the previous round",
@@ -192,21 +201,21 @@ def changes_table(systems: Sequence[ReviewedSystem], names: Sequence[str], befor
     )  # fmt: skip
 
 
-def _namesake(one: ReviewedSystem) -> tuple[object, ...]:
-    return one.result_set.package or "", one.result_set.name
+def _namesake(system: ReviewedSystem) -> tuple[object, ...]:
+    return system.result_set.package or "", system.result_set.name
 
 
-def _successor(one: ReviewedSystem) -> tuple[object, ...]:
-    model = accelerator_named(one.score.accelerator or "") or one.score.accelerator
-    return one.result_set.package or "", one.score.accelerators, model
+def _successor(system: ReviewedSystem) -> tuple[object, ...]:
+    model = accelerator_named(system.score.accelerator or "") or system.score.accelerator
+    return system.result_set.package or "", system.score.accelerators, model
 
 
-def _others(system: ReviewedSystem, other: ReviewedSystem) -> Iterator[str]:
+def _differences(system: ReviewedSystem, previous: ReviewedSystem) -> Iterator[str]:
     """Yield the other changes. Only rules of our own count: the official checkers did not judge the other round."""
-    for title, now, was in (
-        ("batch size", number(system.score.batch_size, "{:,.0f}"), number(other.score.batch_size, "{:,.0f}")),
-        ("convergence", system.result_set.convergence.standing, other.result_set.convergence.standing),
-        ("errors", len(system.findings("error")), len(other.findings("error"))),
+    for title, value, previous_value in (
+        ("batch size", number(system.score.batch_size, "{:,.0f}"), number(previous.score.batch_size, "{:,.0f}")),
+        ("convergence", system.result_set.convergence.standing, previous.result_set.convergence.standing),
+        ("errors", len(system.findings("error")), len(previous.findings("error"))),
     ):
-        if now != was:
-            yield f"{title} {was}, now {now}"
+        if value != previous_value:
+            yield f"{title} {previous_value}, now {value}"

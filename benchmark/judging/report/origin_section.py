@@ -17,34 +17,35 @@ OPERATION = (
     "device", "nodes", "devices per node", "start limit s", "hang floor s", "device mtbf hours", "accelerator",
 )  # fmt: skip
 """Settings of the launcher, which do not change what is trained, and settings shown with the devices."""
-Told = Mapping[str, object]
+Facts = Mapping[str, object]
 
 
 def origin_section(runs: Sequence[ReportedRun], names: Sequence[str], judgement: Judgement) -> Section:
     """Return a table for each kind of origin, with a column per run, or per system if there are several."""
     several = len(names) > 1
     columns = names if several else [run.name for run in runs] if len(runs) > 1 else []
-    described = [{} if one.result_set.system is None else one.result_set.system.content for one in judgement.systems]
-    tables = [_table("System", names if several else [], [_of_description(one) for one in described])]
-    told: tuple[tuple[str, Callable[[ReportedRun], Told]], ...] = (
+    descriptions = [system.result_set.system for system in judgement.systems]
+    contents = [{} if description is None else description.content for description in descriptions]
+    tables = [_table("System", names if several else [], [_of_description(content) for content in contents])]
+    readers: tuple[tuple[str, Callable[[ReportedRun], Facts]], ...] = (
         ("Log", _of_log),
         ("Configuration", _of_configuration),
         ("Data and checkpoint", _of_inputs),
         ("Code and environment", lambda run: run.recorded.environment),
     )
-    for title, of_run in told:
-        found: list[Told] = [of_run(run) for run in runs]
+    for title, of_run in readers:
+        facts: list[Facts] = [of_run(run) for run in runs]
         if several:
-            found = [_together([of_run(run) for run in runs if run.system == place]) for place in range(len(names))]
-        tables.append(_table(title, columns, found))
-    return Section("origin", "Origin", [one for one in tables if one.rows], grid="" if columns else "grid wide")
+            facts = [_together([of_run(run) for run in runs if run.system == index]) for index in range(len(names))]
+        tables.append(_table(title, columns, facts))
+    return Section("origin", "Origin", [table for table in tables if table.rows], grid="" if columns else "grid wide")
 
 
-def _table(title: str, columns: Sequence[str], found: Sequence[Told]) -> Table:
+def _table(title: str, columns: Sequence[str], facts: Sequence[Facts]) -> Table:
     """Return a row per name that any of ``found`` has; a value that all share is shown once."""
     rows = []
-    for name in dict.fromkeys(name for one in found for name in one):
-        values = [shortened(_words(one.get(name)), MOST_TEXT) for one in found]
+    for name in dict.fromkeys(name for fact in facts for name in fact):
+        values = [shortened(_words(fact.get(name)), MOST_TEXT) for fact in facts]
         if all(value == NOTHING for value in values):
             continue
         shared = values[:1] if len(set(values)) == 1 else values
@@ -57,7 +58,7 @@ def _table(title: str, columns: Sequence[str], found: Sequence[Told]) -> Table:
 def _words(value: object) -> str:
     """Return a value as a person writes it: no empty text, no braces, no needless fraction."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_words(one)}" for name, one in value.items()) or NOTHING
+        return ", ".join(f"{name} {_words(item)}" for name, item in value.items()) or NOTHING
     if isinstance(value, list | tuple):
         return ", ".join(map(_words, value)) or NOTHING
     if isinstance(value, bool):
@@ -67,20 +68,20 @@ def _words(value: object) -> str:
     return NOTHING if value in (None, "") else str(value)
 
 
-def _together(found: Sequence[Told]) -> Told:
+def _together(facts: Sequence[Facts]) -> Facts:
     """Return the values that several runs of a system have, each value once."""
-    told: dict[str, object] = {}
-    for name in dict.fromkeys(name for one in found for name in one):
-        values = list(dict.fromkeys(_words(one[name]) for one in found if name in one))
-        told[name] = "; ".join(values[:MOST_VALUES]) + (" …" if len(values) > MOST_VALUES else "")
-    return told
+    merged: dict[str, object] = {}
+    for name in dict.fromkeys(name for fact in facts for name in fact):
+        values = list(dict.fromkeys(_words(fact[name]) for fact in facts if name in fact))
+        merged[name] = "; ".join(values[:MOST_VALUES]) + (" …" if len(values) > MOST_VALUES else "")
+    return merged
 
 
-def _of_description(described: Told) -> Told:
+def _of_description(described: Facts) -> Facts:
     return {str(name).replace("_", " "): value for name, value in described.items() if name not in LEFT_OUT}
 
 
-def _of_log(run: ReportedRun) -> Told:
+def _of_log(run: ReportedRun) -> Facts:
     summary, log = run.summary, run.summary.log
     return {
         "file": str(run.recorded.path),
@@ -94,16 +95,18 @@ def _of_log(run: ReportedRun) -> Told:
     }
 
 
-def _of_configuration(run: ReportedRun) -> Told:
+def _of_configuration(run: ReportedRun) -> Facts:
     system = run.recorded.config.get("system", {})
-    nodes, each = system.get("nodes"), system.get("devices_per_node")
+    nodes, devices_per_node = system.get("nodes"), system.get("devices_per_node")
     devices = (
-        {} if nodes is None else {"devices": f"{nodes} x {each} {system.get('accelerator') or system.get('device')}"}
+        {}
+        if nodes is None
+        else {"devices": f"{nodes} x {devices_per_node} {system.get('accelerator') or system.get('device')}"}
     )
     return {**devices, **{name: value for name, value in settings(run.recorded).items() if name not in OPERATION}}
 
 
-def _of_inputs(run: ReportedRun) -> Told:
+def _of_inputs(run: ReportedRun) -> Facts:
     """Return the MD5 of each input by name."""
     digests = run.recorded.digests
     return {name: "no manifest" if digest is None else f"MD5 {digest}" for name, digest in digests.items()}

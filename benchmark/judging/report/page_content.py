@@ -54,9 +54,9 @@ FIGURE_SECTIONS = (
 
 def make_page(
     judgement: Judgement,
-    before: Sequence[ReviewedSystem] | None = None,
+    previous_systems: Sequence[ReviewedSystem] | None = None,
     plan: Path | None = None,
-    beside: Path | None = None,
+    page_folder: Path | None = None,
 ) -> Page:
     """Return the page about a review.
 
@@ -65,35 +65,37 @@ def make_page(
     """
     runs, names = reported_runs(judgement), system_names(judgement)
     timelines = [timeline(run.recorded) for run in runs]
-    drawn = figures(runs, timelines, judgement.rulesets[-1]) if runs else []
-    accuracy = next((figure for figure in drawn if figure.name == "accuracy"), None)
+    all_figures = figures(runs, timelines, judgement.rulesets[-1]) if runs else []
+    accuracy = next((figure for figure in all_figures if figure.name == "accuracy"), None)
     difference = None if accuracy is None else differences(accuracy, [run.summary for run in runs])
-    drawn += [] if difference is None else [difference]
-    shown = in_panels(drawn, [run.group for run in runs], names if len(names) > 1 else [run.name for run in runs])
-    told = names if len(names) > 1 else [run.name for run in runs]
+    all_figures += [] if difference is None else [difference]
+    panels = in_panels(
+        all_figures, [run.group for run in runs], names if len(names) > 1 else [run.name for run in runs]
+    )
+    labels = names if len(names) > 1 else [run.name for run in runs]
     headline = _headline(runs, judgement)
     sections = [
-        _top(judgement, runs, names, before, beside),
+        _top(judgement, runs, names, previous_systems, page_folder),
         planned_section(runs, plan),
-        _accuracy(runs, names, judgement, {figure.name for figure in drawn}),
+        _accuracy(runs, names, judgement, {figure.name for figure in all_figures}),
         time_section(runs, timelines),
-        *_charts(drawn, shown),
+        *_charts(all_figures, panels),
         slowness_section(runs),
         review_section(judgement, runs),
         origin_section(runs, names, judgement),
     ]
-    made = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
+    timestamp = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
     several = len(judgement.systems) > 1 or bool(judgement.problems)
     return Page(
-        title=shortened(f"{headline}: {', '.join(told)}", MOST_TITLE),
-        subject=_subject(runs, told),
+        title=shortened(f"{headline}: {', '.join(labels)}", MOST_TITLE),
+        subject=_subject(runs, labels),
         headline=headline,
         verdict=verdict_of(judgement),
         key_figures=[] if several else list(_key_figures(runs, judgement)),
         sections=[section for section in sections if section is not None],
-        footer=f"Made {made} by python -m benchmark report. Figures: uPlot 1.6.32 (MIT licence). Times by the logs' "
-        "clocks.",
-        figures=shown,
+        footer=f"Made {timestamp} by python -m benchmark report. Figures: uPlot 1.6.32 (MIT licence). Times by the "
+        "logs' clocks.",
+        figures=panels,
         runs=[(run.name, run.group, run.dash) for run in runs],
     )
 
@@ -102,30 +104,34 @@ def _top(
     judgement: Judgement,
     runs: Sequence[ReportedRun],
     names: Sequence[str],
-    before: Sequence[ReviewedSystem] | None,
-    beside: Path | None,
+    previous_systems: Sequence[ReviewedSystem] | None,
+    page_folder: Path | None,
 ) -> Section:
     """Return the leaderboard of several systems, the changes since another round, and the runs."""
     frame = judged_frame(judgement)
     parts: list[Table | Words] = []
     if len(names) > 1 or judgement.problems:
         parts += [*systems_tables(frame, names, judgement), Words(f"{SCORES} {CAUTION}", quiet=True)]
-    if before is not None:
-        parts.append(changes_table(judgement.systems, names, before))
+    if previous_systems is not None:
+        parts.append(changes_table(judgement.systems, names, previous_systems))
     if len(runs) > 1:
-        parts.append(runs_table(frame, runs, names, judgement, beside))
+        parts.append(runs_table(frame, runs, names, judgement, page_folder))
     return Section("top", "", parts)
 
 
 def _subject(runs: Sequence[ReportedRun], names: Sequence[str]) -> str:
     summaries = [run.summary for run in runs]
-    said = [
-        sorted({value for one in summaries if (value := getattr(one, name))})
+    values_by_name = [
+        sorted({value for summary in summaries if (value := getattr(summary, name))})
         for name in ("org", "platform", "benchmark")
     ]
-    told = " · ".join(", ".join(one[:MOST_NAMED]) + (" …" if len(one) > MOST_NAMED else "") for one in said if one)
+    submission = " · ".join(
+        ", ".join(values[:MOST_NAMED]) + (" …" if len(values) > MOST_NAMED else "")
+        for values in values_by_name
+        if values
+    )
     listed = ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
-    return " · ".join(text for text in (told or "MLPerf log", listed) if text)
+    return " · ".join(text for text in (submission or "MLPerf log", listed) if text)
 
 
 def _headline(runs: Sequence[ReportedRun], judgement: Judgement) -> str:
@@ -133,10 +139,12 @@ def _headline(runs: Sequence[ReportedRun], judgement: Judgement) -> str:
     if score is not None and score.minutes is not None:
         return f"Score {took(score.minutes)}"
     if len(systems) > 1:
-        benchmarks = {one.score.benchmark for one in systems}
+        benchmarks = {system.score.benchmark for system in systems}
         if len(benchmarks) > 1:
             return f"{len(systems)} systems, {len(benchmarks)} benchmarks"
-        return _of_systems([one.score.minutes for one in systems if one.score.minutes is not None], len(systems))
+        return _of_systems(
+            [system.score.minutes for system in systems if system.score.minutes is not None], len(systems)
+        )
     if len(runs) > 1:
         reached = sum(run.summary.reached is not None for run in runs)
         return f"{reached} of {len(runs)} runs reached the target"
@@ -146,8 +154,8 @@ def _headline(runs: Sequence[ReportedRun], judgement: Judgement) -> str:
     if summary.judged is None:
         return "No known benchmark" if summary.log.events else "No MLPerf log"
     if runs[0].recorded.target is None and summary.evaluations:
-        last = perplexity(summary.evaluations[-1].log_perplexity, summary.target, "{:.4f}")
-        return f"Log perplexity {last}; the run had no target"
+        final_value = perplexity(summary.evaluations[-1].log_perplexity, summary.target, "{:.4f}")
+        return f"Log perplexity {final_value}; the run had no target"
     if summary.reached is None:
         return f"Target {summary.target:g} not reached"
     if summary.minutes is None:
@@ -160,7 +168,7 @@ def _of_systems(minutes: Sequence[float], systems: int) -> str:
     if not minutes:
         return f"{systems} systems, none with a score"
     lacking = "" if len(minutes) == systems else f", {len(minutes)} of them with a score"
-    span = " to ".join(dict.fromkeys(f"{one:.2f}" for one in (minutes[0], minutes[-1])))
+    span = " to ".join(dict.fromkeys(f"{score:.2f}" for score in (minutes[0], minutes[-1])))
     return f"{systems} systems{lacking}: {span} minutes"
 
 
@@ -173,7 +181,7 @@ def _key_figures(runs: Sequence[ReportedRun], judgement: Judgement) -> Iterator[
         value, unit = took(score.minutes).split(" ")
         yield KeyFigure("Score", value, unit, how)
     else:
-        yield from _median("Run time", [one.minutes for one in summaries], took)
+        yield from _median("Run time", [summary.minutes for summary in summaries], took)
     if score is not None and score.accelerators and score.accelerator:
         kind = "Devices" if score.accelerator == "cpu" else "Accelerators"
         yield KeyFigure(kind, f"{score.accelerators:,}", "", score.accelerator)
@@ -182,41 +190,41 @@ def _key_figures(runs: Sequence[ReportedRun], judgement: Judgement) -> Iterator[
         yield KeyFigure("MFU", f"{score.mfu:.1%}", "", note)
     target = runs[0].recorded.target if runs else None
 
-    def last_value(one: RunSummary) -> float | None:
-        return one.evaluations[-1].log_perplexity if one.evaluations else None
+    def last_value(summary: RunSummary) -> float | None:
+        return summary.evaluations[-1].log_perplexity if summary.evaluations else None
 
-    yield from _median("Tokens", [one.trained_tokens for one in summaries], lambda x: number(x, "{:,.0f}"))
-    yield from _median("Evaluations", [len(one.evaluations) or None for one in summaries], lambda x: f"{x:.0f}")
+    yield from _median("Tokens", [summary.trained_tokens for summary in summaries], lambda x: number(x, "{:,.0f}"))
+    yield from _median("Evaluations", [len(summary.evaluations) or None for summary in summaries], lambda x: f"{x:.0f}")
     yield from _median(
-        "Last log perplexity", [last_value(one) for one in summaries], lambda x: f"{perplexity(x, target)} nats"
+        "Last log perplexity", [last_value(summary) for summary in summaries], lambda x: f"{perplexity(x, target)} nats"
     )
     yield from _median(
-        "Throughput", [one.tokens_per_s for one in summaries], lambda x: f"{number(x, '{:,.0f}')} tokens/s"
+        "Throughput", [summary.tokens_per_s for summary in summaries], lambda x: f"{number(x, '{:,.0f}')} tokens/s"
     )
-    yield from _median("Init", [one.init_s for one in summaries], duration)
+    yield from _median("Init", [summary.init_s for summary in summaries], duration)
     yield from _median(
-        "Batch size", [one.global_batch_size for one in summaries], lambda x: f"{number(x, '{:,.0f}')} samples"
+        "Batch size", [summary.global_batch_size for summary in summaries], lambda x: f"{number(x, '{:,.0f}')} samples"
     )
-    restarts = sum(len(one.restarts) for one in summaries)
+    restarts = sum(len(summary.restarts) for summary in summaries)
     if restarts:
         yield KeyFigure("Restarts", str(restarts))
 
 
 def _median(name: str, values: Sequence[float | None], form: Callable[[float], str]) -> Iterator[KeyFigure]:
-    found = sorted(value for value in values if value is not None)
-    if found:
-        value, _, unit = form(statistics.median(found)).partition(" ")
-        low, high = form(found[0]), form(found[-1])
-        yield KeyFigure(name, value, unit, "" if low == high else f"median of {len(found)}, {low} to {high}")
+    ordered = sorted(value for value in values if value is not None)
+    if ordered:
+        value, _, unit = form(statistics.median(ordered)).partition(" ")
+        low, high = form(ordered[0]), form(ordered[-1])
+        yield KeyFigure(name, value, unit, "" if low == high else f"median of {len(ordered)}, {low} to {high}")
 
 
 def _accuracy(
-    runs: Sequence[ReportedRun], names: Sequence[str], judgement: Judgement, drawn: set[str]
+    runs: Sequence[ReportedRun], names: Sequence[str], judgement: Judgement, figure_names: set[str]
 ) -> Section | None:
     """Return the curves, a table of every evaluation, and the systems' results in the convergence test."""
-    if "accuracy" not in drawn:
+    if "accuracy" not in figure_names:
         return None
-    parts: list[Chart | Table] = [Chart(name) for name in ("accuracy", "difference") if name in drawn]
+    parts: list[Chart | Table] = [Chart(name) for name in ("accuracy", "difference") if name in figure_names]
     if len(runs) <= MOST_COLUMNS:
         parts.append(_evaluations(runs))
     tested = [
@@ -234,10 +242,10 @@ def _accuracy(
 def _evaluations(runs: Sequence[ReportedRun]) -> Table:
     """Return a table with a row per number of tokens and a column per run."""
     table: dict[float, dict[int, float]] = {}
-    for place, run in enumerate(runs):
-        for one in run.summary.evaluations:
-            if one.tokens is not None and one.log_perplexity is not None:
-                table.setdefault(one.tokens, {})[place] = one.log_perplexity
+    for index, run in enumerate(runs):
+        for evaluation in run.summary.evaluations:
+            if evaluation.tokens is not None and evaluation.log_perplexity is not None:
+                table.setdefault(evaluation.tokens, {})[index] = evaluation.log_perplexity
     rows = []
     for tokens in sorted(table):
         values = [perplexity(table[tokens].get(n), run.recorded.target) for n, run in enumerate(runs)]
@@ -251,30 +259,30 @@ def _convergence_cells(system: ReviewedSystem, name: str) -> Iterator[Cell]:
     result, judged = system.result_set.convergence, system.result_set.judged
     point = result.point
 
-    def told(tokens: float | None) -> str:
-        return NOTHING if tokens is None else _told(tokens / judged.tokens_per_unit)
+    def in_units(tokens: float | None) -> str:
+        return NOTHING if tokens is None else _count_text(tokens / judged.tokens_per_unit)
 
     kind = {"passes": "good", "passes, scaled": "good", "fails": "bad"}.get(result.standing, "warn")
     yield Cell(name)
     yield Cell(number(result.batch_size, "{:,.0f}"))
-    yield Cell(" ".join(map(told, result.tokens)), said=[judged.unit])
-    yield Cell(told(result.middle))
+    yield Cell(" ".join(map(in_units, result.tokens)), notes=[judged.unit])
+    yield Cell(in_units(result.middle))
     yield Cell(result.why)
-    yield Cell(told(None if point is None else point.mean))
-    yield Cell(told(None if point is None else point.least))
+    yield Cell(in_units(None if point is None else point.mean))
+    yield Cell(in_units(None if point is None else point.least))
     yield Cell(f"{result.factor:.4f}")
     yield Cell(result.standing, kind=kind)
 
 
-def _told(value: float) -> str:
+def _count_text(value: float) -> str:
     """Return a number of tokens or samples, in millions if it is large."""
     return number(value, "{:,.0f}") if value < MANY_TOKENS else number(value / 1e6, "{:,.1f}M")
 
 
-def _charts(drawn: Sequence[Figure], shown: Sequence[Figure]) -> Iterator[Section]:
-    names = {figure.name for figure in drawn}
-    panels = any(figure.family for figure in shown)
-    for place, title, wanted in FIGURE_SECTIONS:
-        parts = [Chart(name) for name in wanted if name in names]
+def _charts(all_figures: Sequence[Figure], shown_figures: Sequence[Figure]) -> Iterator[Section]:
+    names = {figure.name for figure in all_figures}
+    panels = any(figure.family for figure in shown_figures)
+    for section_id, title, figure_names in FIGURE_SECTIONS:
+        parts = [Chart(name) for name in figure_names if name in names]
         if parts:
-            yield Section(place, title, parts, grid="" if panels else "grid")
+            yield Section(section_id, title, parts, grid="" if panels else "grid")

@@ -25,7 +25,7 @@ class Cell:
     text: str = NOTHING
     kind: str = ""
     """Colour class: good, warn or bad."""
-    said: Sequence[str] = ()
+    notes: Sequence[str] = ()
     """Smaller lines below the text."""
     swatch: str = ""
     """CSS class of the coloured square before the text, such as run-0."""
@@ -236,8 +236,8 @@ def perplexity(value: float | None, target: float | None, form: str = "{:.5f}") 
     """Return a log perplexity, with all its digits if rounding would move it across the target."""
     if value is None or target is None or abs(value - target) > CLOSE:
         return number(value, form)
-    shown = form.format(value)
-    return shown if (float(shown) <= target) == (value <= target) else repr(value)
+    text = form.format(value)
+    return text if (float(text) <= target) == (value <= target) else repr(value)
 
 
 def took(minutes: float | None) -> str:

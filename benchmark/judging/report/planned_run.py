@@ -33,11 +33,11 @@ def _median(values: Sequence[float]) -> float | None:
 
 
 def _step_s(run: ReportedRun) -> float | None:
-    return _median(_logged(run, "step", "step_s") or [one.value for one in run.summary.step_seconds])
+    return _median(_logged(run, "step", "step_s") or [step.value for step in run.summary.step_seconds])
 
 
 def _evaluation_s(run: ReportedRun) -> float | None:
-    return _median([one.seconds for one in run.summary.evaluations if one.seconds is not None])
+    return _median([evaluation.seconds for evaluation in run.summary.evaluations if evaluation.seconds is not None])
 
 
 def _run_s(run: ReportedRun) -> float | None:
@@ -70,27 +70,27 @@ FIGURES: tuple[tuple[str, str, str, Callable[[ReportedRun], float | None], Calla
 and its format."""
 
 
-def planned_section(runs: Sequence[ReportedRun], given: Path | None) -> Section | None:
+def planned_section(runs: Sequence[ReportedRun], plan_path: Path | None) -> Section | None:
     """Return the given plan, or the plan in the run's folder, beside the measurements of one run.
 
     Raises InputError for a plan beside several runs, and for a file that is no plan.
     """
-    if given is not None and len(runs) != 1:
+    if plan_path is not None and len(runs) != 1:
         raise InputError(f"--plan is compared with one run, but there are {len(runs)}; report on one, or omit --plan")
-    if given is None and len(runs) == 1 and runs[0].recorded.config:
-        beside = runs[0].recorded.path.with_name(PLAN_FILE)
-        given = beside if beside.is_file() else None
-    return None if given is None else _section(read_plan(given), runs[0])
+    if plan_path is None and len(runs) == 1 and runs[0].recorded.config:
+        default_path = runs[0].recorded.path.with_name(PLAN_FILE)
+        plan_path = default_path if default_path.is_file() else None
+    return None if plan_path is None else _section(read_plan(plan_path), runs[0])
 
 
 def read_plan(path: Path) -> Mapping[str, Any]:
     """Read a plan. Raises InputError for a file that is no plan of one run."""
-    due = "give what `python -m benchmark plan … --json` prints; change --plan"
+    expected = "give what `python -m benchmark plan … --json` prints; change --plan"
     if not path.is_file():
-        raise InputError(f"{path}: no such file; {due}")
-    plan = read_json(path, dict, mend=due, largest=MOST_BYTES)
+        raise InputError(f"{path}: no such file; {expected}")
+    plan = read_json(path, dict, mend=expected, largest=MOST_BYTES)
     if not isinstance(plan.get("planned_for"), dict) or "step_s" not in plan:
-        raise InputError(f"{path}: no plan of a run; {due}")
+        raise InputError(f"{path}: no plan of a run; {expected}")
     return plan
 
 
@@ -112,28 +112,28 @@ def _section(plan: Mapping[str, Any], run: ReportedRun) -> Section:
 
 def _rows(plan: Mapping[str, Any], run: ReportedRun) -> Iterator[Row]:
     """Yield the figures that both the plan and the run have."""
-    for name, place, interval_place, measure, form in FIGURES:
-        planned, measured, interval = as_number(_at(plan, place)), measure(run), _interval(plan, interval_place)
+    for name, key, interval_place, measure, form in FIGURES:
+        planned, measured, interval = as_number(_at(plan, key)), measure(run), _interval(plan, interval_place)
         if planned is None or measured is None or planned <= 0:
             continue
         if not interval_place:
             interval = (1 - MEMORY_DOUBT) * planned, (1 + MEMORY_DOUBT) * planned
         within = interval is not None and interval[0] <= measured <= interval[1]
-        told = NOTHING if interval is None else f"{form(interval[0])} to {form(interval[1])}"
+        interval_text = NOTHING if interval is None else f"{form(interval[0])} to {form(interval[1])}"
         difference = Cell(f"{measured / planned - 1:+.1%}", kind="good" if within else "bad")
-        yield Row([Cell(name), Cell(form(planned)), Cell(told), Cell(form(measured)), difference])
+        yield Row([Cell(name), Cell(form(planned)), Cell(interval_text), Cell(form(measured)), difference])
 
 
-def _at(plan: Mapping[str, Any], place: str) -> Any:
+def _at(plan: Mapping[str, Any], key: str) -> Any:
     """Return the value at a place such as costs.init_s in a plan; None without one."""
-    found: Any = plan
-    for name in place.split("."):
-        found = found.get(name) if isinstance(found, dict) else None
-    return found
+    value: Any = plan
+    for name in key.split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
 
 
-def _interval(plan: Mapping[str, Any], place: str) -> tuple[float, float] | None:
-    value = _at(plan, place)
+def _interval(plan: Mapping[str, Any], key: str) -> tuple[float, float] | None:
+    value = _at(plan, key)
     low, high = map(as_number, value) if isinstance(value, list) and len(value) == 2 else (None, None)
     return None if low is None or high is None else (low, high)
 
@@ -143,15 +143,15 @@ def _step_rows(plan: Mapping[str, Any]) -> Iterator[Row]:
     for name, value in parts.items() if isinstance(parts, dict) else ():
         seconds = as_number(value)
         if seconds is not None and seconds > 0 and step_s:
-            told = (shortened(str(name).replace("_", " "), 40), duration(seconds), f"{seconds / step_s:.1%}")
-            yield Row([Cell(text) for text in told])
+            cells = (shortened(str(name).replace("_", " "), 40), duration(seconds), f"{seconds / step_s:.1%}")
+            yield Row([Cell(text) for text in cells])
 
 
 def _other_machine(planned_for: Mapping[str, Any], run: ReportedRun) -> Iterator[str]:
     system = run.recorded.config.get("system", {})
     accelerator = system.get("accelerator") or system.get("device")
     accelerator = accelerator or accelerator_named(run.score.accelerator or "") or run.score.accelerator
-    for what, name, measured in (
+    for label, name, measured in (
         ("accelerator", "accelerator", accelerator),
         ("devices", "devices", run.score.accelerators),
         ("global batch size", "global_batch_size", run.summary.global_batch_size),
@@ -159,5 +159,5 @@ def _other_machine(planned_for: Mapping[str, Any], run: ReportedRun) -> Iterator
     ):
         planned = planned_for.get(name)
         if planned is not None and measured is not None and planned != measured:
-            one, other = (shortened(str(value), 60) for value in (planned, measured))
-            yield f"Planned for {what} {one}, ran with {other}: the plan is of another run."
+            planned_text, measured_text = (shortened(str(value), 60) for value in (planned, measured))
+            yield f"Planned for {label} {planned_text}, ran with {measured_text}: the plan is of another run."

@@ -55,14 +55,14 @@ def judged_frame(judgement: Judgement) -> pandas.DataFrame:
     records: list[dict[str, Any]] = []
     systems: list[int] = []
     for number, system in enumerate(judgement.systems):
-        told = {
+        review_columns = {
             "verdict": system.verdict,
             "errors": len(system.findings("error")),
             "warnings": len(system.findings("warning")),
         }
         paths: Sequence[Path | None] = system.result_set.files or [system.result_set.folder]
         for record, path in zip(run_records(system.result_set), paths, strict=True):
-            records.append({**record, **told, "path": str(path)})
+            records.append({**record, **review_columns, "path": str(path)})
             systems.append(number)
     for number, (path, problem) in enumerate(judgement.problems, len(judgement.systems)):
         records.append({"package": path.name, "path": str(path), "verdict": "rejected", "problem": problem})
@@ -92,10 +92,10 @@ def tabulate_results(paths: Sequence[Path], csv: Path | None, parquet: Path | No
     if parquet is not None:
         with published_file(parquet) as partial:
             frame.to_parquet(partial, engine="pyarrow", index=False)
-    told, runs = len(systems) - len(problems), int(frame["minutes"].notna().sum())
+    num_systems, runs = len(systems) - len(problems), int(frame["minutes"].notna().sum())
     without = f", {len(problems)} without results" if len(problems) else ""
     files = "".join(f"; {file}" for file in (csv, parquet) if file is not None)
-    print(f"{told} system{'s' * (told != 1)}, {runs} run{'s' * (runs != 1)}{without}{files}")
+    print(f"{num_systems} system{'s' * (num_systems != 1)}, {runs} run{'s' * (runs != 1)}{without}{files}")
     return 0
 
 

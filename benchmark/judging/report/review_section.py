@@ -17,17 +17,19 @@ FINDING_HEAD = ("Severity", "Rule", "Where", "Found", "Expected", "What to do")
 
 def verdict_of(judgement: Judgement) -> tuple[str, str, str, str]:
     """Return the verdict's colour, sign, word and sentence."""
-    found = [finding for subject in judgement.subjects for finding in subject.findings]
-    told = ", ".join(counted(sum(one.severity == name for one in found), NAMES[name]) for name in SEVERITIES)
+    findings = [finding for subject in judgement.subjects for finding in subject.findings]
+    counts = ", ".join(
+        counted(sum(finding.severity == name for finding in findings), NAMES[name]) for name in SEVERITIES
+    )
     checks = [check for subject in judgement.subjects for check in subject.checks]
     official = f"{sum(check.passed for check in checks)} of {len(checks)} official checks passed"
     if len(judgement.subjects) > 1:
         passed = sum(subject.passed for subject in judgement.subjects)
         official = f"{passed} of {len(judgement.subjects) + len(judgement.problems)} submissions pass, {official}"
-    questions = any(one.severity == "warning" for one in found)
+    questions = any(finding.severity == "warning" for finding in findings)
     kind = "bad" if not judgement.passed else "warn" if questions else "good"
     sign, word = ("✓", "Review passed") if judgement.passed else ("✗", "Review failed")
-    return kind, sign, word, f"under ruleset {', '.join(judgement.rulesets) or 'none'}: {official}; {told}."
+    return kind, sign, word, f"under ruleset {', '.join(judgement.rulesets) or 'none'}: {official}; {counts}."
 
 
 def review_section(judgement: Judgement, runs: Sequence[ReportedRun]) -> Section:
@@ -45,45 +47,55 @@ def review_section(judgement: Judgement, runs: Sequence[ReportedRun]) -> Section
         Table("Official checks", CHECK_HEAD, checks),
         Table("Findings", FINDING_HEAD, findings, look="findings cards"),
     ]
-    return Section("review", "Review", [Words(text), *(one for one in tables if one.rows)])
+    return Section("review", "Review", [Words(text), *(table for table in tables if table.rows)])
 
 
 def _check_rows(judgement: Judgement, near: Callable[[str], str]) -> list[Row]:
     """Return a row for each check that did not pass, then for each tool a row with the checks that passed."""
     checks = [check for subject in judgement.subjects for check in subject.checks]
     rows = []
-    for one in checks:
-        if not one.passed:
-            said = [near(line) for line in (*one.complaints, *one.notes)]
-            rows.append(Row([Cell(one.tool), Cell(near(one.subject)), Cell(one.outcome, kind="bad", said=said)]))
-    for tool in dict.fromkeys(one.tool for one in checks if one.passed):
-        mine = [one for one in checks if one.passed and one.tool == tool]
-        of = near(mine[0].subject) if len(mine) == 1 else f"{len(mine)} of {sum(one.tool == tool for one in checks)}"
-        notes = dict.fromkeys(near(note) for one in mine for note in one.notes)
-        rows.append(Row([Cell(tool), Cell(of), Cell("passed", kind="good", said=list(notes))]))
+    for check in checks:
+        if not check.passed:
+            lines = [near(line) for line in (*check.complaints, *check.notes)]
+            rows.append(
+                Row([Cell(check.tool), Cell(near(check.subject)), Cell(check.outcome, kind="bad", notes=lines)])
+            )
+    for tool in dict.fromkeys(check.tool for check in checks if check.passed):
+        passed = [check for check in checks if check.passed and check.tool == tool]
+        of = (
+            near(passed[0].subject)
+            if len(passed) == 1
+            else f"{len(passed)} of {sum(check.tool == tool for check in checks)}"
+        )
+        notes = dict.fromkeys(near(note) for check in passed for note in check.notes)
+        rows.append(Row([Cell(tool), Cell(of), Cell("passed", kind="good", notes=list(notes))]))
     return rows
 
 
 def _finding_rows(judgement: Judgement, near: Callable[[str], str]) -> list[Row]:
     """Return each finding once, errors first, with all its places."""
 
-    def key(one: Finding) -> tuple[object, ...]:
-        return SEVERITIES.index(one.severity), one.rule, one.observed, one.expected, one.mend
+    def key(finding: Finding) -> tuple[object, ...]:
+        return SEVERITIES.index(finding.severity), finding.rule, finding.observed, finding.expected, finding.mend
 
-    found = sorted((one for subject in judgement.subjects for one in subject.findings), key=key)
+    findings = sorted((finding for subject in judgement.subjects for finding in subject.findings), key=key)
     rows = []
-    for _, group in groupby(found, key):
-        same = list(group)
-        one = same[0]
-        first, *more = (near(place) for each in same for place in (each.location, *each.also))
-        question = ("Question to the submitter", [one.question]) if one.question and one.mend else None
+    for _, group in groupby(findings, key):
+        same_findings = list(group)
+        finding = same_findings[0]
+        first_location, *more_locations = (
+            near(location) for duplicate in same_findings for location in (duplicate.location, *duplicate.also)
+        )
+        question = ("Question to the submitter", [finding.question]) if finding.question and finding.mend else None
         cells = (
-            Cell(NAMES[one.severity], kind=KINDS[one.severity]),
-            Cell(one.rule, said=[one.rules or one.source]),
-            Cell(first, folded=(f"and {len(more)} more", more) if more else None),
-            Cell(near(one.observed), code=one.text),
-            Cell(near(one.expected)),
-            Cell(near(one.mend or one.question), folded=question),
+            Cell(NAMES[finding.severity], kind=KINDS[finding.severity]),
+            Cell(finding.rule, notes=[finding.rules or finding.source]),
+            Cell(
+                first_location, folded=(f"and {len(more_locations)} more", more_locations) if more_locations else None
+            ),
+            Cell(near(finding.observed), code=finding.text),
+            Cell(near(finding.expected)),
+            Cell(near(finding.mend or finding.question), folded=question),
         )
         rows.append(Row(cells))
     return rows

@@ -59,27 +59,27 @@ def timeline(run: RecordedRun) -> Timeline:
         moments = [(kind, ms) for kind in MARKED_EVENTS for ms in run.events.of(kind)[-MOST_MARKS:].times_ms]
         moments.sort(key=lambda moment: moment[1])
     else:
-        ledger, told = None, {"init": summary.init_s, "evaluation": summary.evaluation_s}
+        ledger, measured = None, {"init": summary.init_s, "evaluation": summary.evaluation_s}
         if summary.run_ms is not None:
-            told["productive"] = summary.run_ms / 1000 - (summary.evaluation_s or 0.0)
+            measured["productive"] = summary.run_ms / 1000 - (summary.evaluation_s or 0.0)
         parts: tuple[Kind, ...] = ("init", "productive", "evaluation")
-        seconds = {kind: value for kind in parts if (value := told.get(kind)) is not None}
-        moments = [("evaluation", one.time_ms) for one in summary.evaluations]
-        moments += [("restart", one.time_ms) for one in summary.restarts]
+        seconds = {kind: value for kind in parts if (value := measured.get(kind)) is not None}
+        moments = [("evaluation", event.time_ms) for event in summary.evaluations]
+        moments += [("restart", event.time_ms) for event in summary.restarts]
     return Timeline(seconds, [(kind, (ms - start) / 60_000) for kind, ms in moments if start is not None], ledger)
 
 
 def time_section(runs: Sequence[ReportedRun], timelines: Sequence[Timeline]) -> Section | None:
     """Return a bar for each run on the scale of the longest, and the attempts of runs that had several."""
-    shown = [(run, times) for run, times in zip(runs, timelines, strict=True) if times.total > 0]
-    if len(shown) > MOST_BARS:
-        shown = [(run, times) for run, times in shown if run.is_middle]
-    if not shown:
+    timed_runs = [(run, times) for run, times in zip(runs, timelines, strict=True) if times.total > 0]
+    if len(timed_runs) > MOST_BARS:
+        timed_runs = [(run, times) for run, times in timed_runs if run.is_middle]
+    if not timed_runs:
         return None
-    longest = max(times.total for _, times in shown)
+    longest = max(times.total for _, times in timed_runs)
     parts: list[Bar | Table | Words] = []
-    for run, times in shown:
-        parts.append(time_bar(times, run.name if len(shown) > 1 else "", longest, meanings=not parts))
+    for run, times in timed_runs:
+        parts.append(time_bar(times, run.name if len(timed_runs) > 1 else "", longest, meanings=not parts))
         if times.ledger is not None:
             parts += attempts_shown(times.ledger)
     return Section("time", "Where the time went", parts)
@@ -94,12 +94,12 @@ def time_bar(times: Timeline, name: str, longest: float, *, meanings: bool) -> B
         bare = kind == "productive" and times.ledger is None
         label = "train and all else" if bare else kind
         meaning = "training and all parts that the log does not separate" if bare else MEANINGS[kind]
-        told, share, width = duration(seconds), f"{seconds / times.total:.1%}", WIDTH * seconds / longest
-        parts.append(BarPart(kind, round(start, 2), round(width, 2), f"{label}: {told}, {share}"))
-        legend.append((kind, label, told, share, meaning if meanings else ""))
+        time_text, share, width = duration(seconds), f"{seconds / times.total:.1%}", WIDTH * seconds / longest
+        parts.append(BarPart(kind, round(start, 2), round(width, 2), f"{label}: {time_text}, {share}"))
+        legend.append((kind, label, time_text, share, meaning if meanings else ""))
         start += width
     total = duration(times.total)
-    text = f"{total} in all: " + ", ".join(f"{label} {told} ({share})" for _, label, told, share, _ in legend)
+    text = f"{total} in all: " + ", ".join(f"{label} {time_text} ({share})" for _, label, time_text, share, _ in legend)
     return Bar(text, parts, title=name, total=total if name else "", legend=legend)
 
 
@@ -108,45 +108,45 @@ def attempts_shown(ledger: RunStatus) -> Iterator[Bar | Table | Words]:
     yield Words(_as_sentence(f"{headline(ledger)}: {totals(ledger)}"))
     attempts = ledger.attempts
     if ledger.whole_ms and (len(attempts) > 1 or any(row.failed for row in attempts)):
-        first, last = ledger.begun_ms, ledger.begun_ms + ledger.whole_ms
+        begin_ms, end_ms = ledger.begun_ms, ledger.begun_ms + ledger.whole_ms
         failed = [row.ended_ms for row in attempts[-MOST_ROWS:] if row.failed and row.ended_ms is not None]
         fates = "; ".join(f"{shortened(row.name, 40)} {shortened(row.kind, 40)}" for row in attempts[-MOST_ROWS:])
         yield Bar(
-            f"The same time in its order, from {as_utc(first)} to {as_utc(last)}. Attempts: {fates}",
+            f"The same time in its order, from {as_utc(begin_ms)} to {as_utc(end_ms)}. Attempts: {fates}",
             ribbon(ledger),
             title="In its order, with a line where an attempt failed",
-            lines=[round(WIDTH * (time_ms - first) / ledger.whole_ms, 2) for time_ms in failed],
-            ends=(as_utc(first), as_utc(last)),
+            lines=[round(WIDTH * (time_ms - begin_ms) / ledger.whole_ms, 2) for time_ms in failed],
+            ends=(as_utc(begin_ms), as_utc(end_ms)),
             look="ribbon",
         )
         yield Table("Attempts", ATTEMPT_HEAD, list(_attempt_rows(ledger)), numbers=(4, 5, 6, 7), look="attempts")
-    yield from (Words(_as_sentence(one), quiet=True) for one in ledger.remarks)
+    yield from (Words(_as_sentence(remark), quiet=True) for remark in ledger.remarks)
 
 
 def ribbon(ledger: RunStatus) -> list[BarPart]:
     """Return the time in its order, in cells of equal length; each cell shows the kind that fills most of it."""
-    first, size_ms = ledger.begun_ms, ledger.whole_ms / CELLS
+    run_begin_ms, size_ms = ledger.begun_ms, ledger.whole_ms / CELLS
     cells: list[dict[tuple[int, Kind], float]] = [{} for _ in range(CELLS)]
     for mark in ledger.marks:
         begin_ms = mark.time_ms - mark.ms
-        for place in range(int((begin_ms - first) / size_ms), CELLS):
-            low, high = first + place * size_ms, first + (place + 1) * size_ms
+        for cell in range(int((begin_ms - run_begin_ms) / size_ms), CELLS):
+            low, high = run_begin_ms + cell * size_ms, run_begin_ms + (cell + 1) * size_ms
             if low >= mark.time_ms:
                 break
             common_ms, key = min(high, mark.time_ms) - max(low, begin_ms), (mark.attempt, mark.kind)
             if common_ms > 0:
-                cells[place][key] = cells[place].get(key, 0.0) + common_ms
-    most = [max(cell, key=cell.__getitem__) for cell in cells]
+                cells[cell][key] = cells[cell].get(key, 0.0) + common_ms
+    main_kinds = [max(cell, key=cell.__getitem__) for cell in cells]
     parts: list[BarPart] = []
     begin = 0
-    for place in range(1, CELLS + 1):
-        if place == CELLS or most[place] != most[begin]:
-            attempt, kind = most[begin]
-            about = duration((place - begin) * size_ms / 1000)
+    for cell in range(1, CELLS + 1):
+        if cell == CELLS or main_kinds[cell] != main_kinds[begin]:
+            attempt, kind = main_kinds[begin]
+            about = duration((cell - begin) * size_ms / 1000)
             title = f"attempt {shortened(ledger.attempts[attempt].name, 40)}: {kind}, about {about}"
             scale = WIDTH / CELLS
-            parts.append(BarPart(kind, begin * scale, (place - begin) * scale, title))
-            begin = place
+            parts.append(BarPart(kind, begin * scale, (cell - begin) * scale, title))
+            begin = cell
     return parts
 
 
@@ -165,9 +165,9 @@ def _attempt_rows(ledger: RunStatus) -> Iterator[Row]:
             shortened(row.action, 20) or NOTHING,
         )
         kinds = {2: "bad" if row.failed else "good"}
-        yield Row([Cell(text, kind=kinds.get(place, "")) for place, text in enumerate(cells)])
+        yield Row([Cell(text, kind=kinds.get(column, "")) for column, text in enumerate(cells)])
         if words(row):
-            yield Row([Cell("", said=[words(row)])], look="words")
+            yield Row([Cell("", notes=[words(row)])], look="words")
 
 
 def _as_sentence(text: str) -> str:
@@ -177,15 +177,15 @@ def _as_sentence(text: str) -> str:
 def slowness_section(runs: Sequence[ReportedRun]) -> Section | None:
     """Return the slowness that the runs noted in their events: slow ranks, devices that turned bad, throughput that
     dropped."""
-    named = len(runs) > 1
+    has_run_column = len(runs) > 1
     rows = [
-        Row([Cell(text) for text in (*([run.name] if named else []), *row)])
+        Row([Cell(text) for text in (*([run.name] if has_run_column else []), *row)])
         for run in runs
         for event in run.recorded.events.of(*SLOWNESS_EVENTS)[:MOST_ROWS]
         for row in slowness_of(event)
     ]
-    head = (*(["Run"] if named else []), "Step", "Where", "Found")
-    table = Table("What slowed it", head, rows[:MOST_ROWS], numbers=(int(named),), look="")
+    head = (*(["Run"] if has_run_column else []), "Step", "Where", "Found")
+    table = Table("What slowed it", head, rows[:MOST_ROWS], numbers=(int(has_run_column),), look="")
     return Section("slowness", "What slowed it", [table]) if rows else None
 
 
@@ -194,23 +194,27 @@ def slowness_of(event: RecordedEvent) -> Iterator[tuple[str, str, str]]:
     fields = event.fields
     if event.key == "slow_ranks":
         step, slow, recovered = _form(fields.get("steps"), "{:,}"), fields.get("slow"), fields.get("recovered")
-        for one in slow if isinstance(slow, list) else []:
-            if isinstance(one, dict):
-                excess = _form(one.get("excess"), "{:.0%}")
-                block, peers = (_form(one.get(name), "{:.4g} s") for name in ("block_s", "peers_block_s"))
-                health = f"; {one['health']}" if one.get("health") else ""
-                yield step, _place(one), f"computes {excess} slower: {block} a block, its peers {peers}{health}"
+        for slow_rank in slow if isinstance(slow, list) else []:
+            if isinstance(slow_rank, dict):
+                excess = _form(slow_rank.get("excess"), "{:.0%}")
+                block, peers = (_form(slow_rank.get(name), "{:.4g} s") for name in ("block_s", "peers_block_s"))
+                health = f"; {slow_rank['health']}" if slow_rank.get("health") else ""
+                yield (
+                    step,
+                    _rank_words(slow_rank),
+                    f"computes {excess} slower: {block} a block, its peers {peers}{health}",
+                )
         for rank in recovered if isinstance(recovered, list) else []:
             yield step, f"rank {_form(rank, '{:,}')}", "computes as fast as the others again"
     elif event.key == "device_health":
-        yield "", _place(fields), str(fields.get("found", ""))
+        yield "", _rank_words(fields), str(fields.get("found", ""))
     elif event.key == "speed_change":
-        now, before = (_form(fields.get(name), "{:.4g} s") for name in ("now_s", "before_s"))
+        new_s, old_s = (_form(fields.get(name), "{:.4g} s") for name in ("now_s", "before_s"))
         kind = "steps are fast again" if fields.get("kind_of_change") == "recovery" else "steps became slower"
-        yield _form(fields.get("since"), "{:,}"), "all ranks", f"{kind}: {now}, {before} before"
+        yield _form(fields.get("since"), "{:,}"), "all ranks", f"{kind}: {new_s}, {old_s} before"
 
 
-def _place(fields: Mapping[str, Any]) -> str:
+def _rank_words(fields: Mapping[str, Any]) -> str:
     device = fields.get("device")
     gpu = "" if device is None else f" GPU {_form(device, '{:,}')}"
     return f"rank {_form(fields.get('rank'), '{:,}')} on {fields.get('host', '?')}{gpu}"

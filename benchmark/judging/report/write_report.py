@@ -52,12 +52,12 @@ def page_writer(
     """
     if output.is_dir():
         raise InputError(f"{output}: a folder; give the HTML file to write")
-    before = None if previous is None else judge([previous], ruleset, official=False).systems
+    previous_systems = None if previous is None else judge([previous], ruleset, official=False).systems
 
-    def write(found: Review | Judgement) -> str:
-        packaged = any(subject.kind == "package" for subject in found.subjects)
-        beside = output.absolute().parent if packaged else None
-        page = make_page(Judgement(found.subjects), before, plan, beside)
+    def write(review: Review | Judgement) -> str:
+        packaged = any(subject.kind == "package" for subject in review.subjects)
+        page_folder = output.absolute().parent if packaged else None
+        page = make_page(Judgement(review.subjects), previous_systems, plan, page_folder)
         text = render(page)
         write_text(output, text)
         return f"{output}: {page.headline}; {page.verdict[2].lower()}; {len(text.encode()) / 1000:,.0f} kB"
@@ -71,9 +71,9 @@ def render(page: Page) -> str:
         loader=FileSystemLoader(PAGE), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True, finalize=visible,
     )  # fmt: skip
-    styles = {"uplot_css": _own(VENDOR / "uPlot.min.css"), "css": _own(PAGE / "report.css")}
-    scripts = {"uplot_js": _own(VENDOR / "uPlot.iife.min.js"), "js": _own(PAGE / "figures.js")}
-    scripts["tables_js"] = _own(PAGE / "tables.js")
+    styles = {"uplot_css": _page_source(VENDOR / "uPlot.min.css"), "css": _page_source(PAGE / "report.css")}
+    scripts = {"uplot_js": _page_source(VENDOR / "uPlot.iife.min.js"), "js": _page_source(PAGE / "figures.js")}
+    scripts["tables_js"] = _page_source(PAGE / "tables.js")
     return environment.get_template("report.html.j2").render(
         report=page,
         captions={figure.name: _caption(figure) for figure in page.figures},
@@ -106,7 +106,7 @@ def all_visible(value: Any) -> Any:
     return visible(value)
 
 
-def _own(path: Path) -> Markup:
+def _page_source(path: Path) -> Markup:
     """Return a file of ours, the only kind that enters the page unescaped."""
     return Markup(path.read_text(encoding="utf-8").strip())
 
@@ -119,10 +119,10 @@ def _hashes(texts: Mapping[str, str]) -> Markup:
 
 def _families(figures: Sequence[Figure]) -> dict[str, list[Figure]]:
     """Return whole figures, and the panels of divided ones, by the name of the whole."""
-    found: dict[str, list[Figure]] = {}
+    families: dict[str, list[Figure]] = {}
     for figure in figures:
-        found.setdefault(figure.family or figure.name, []).append(figure)
-    return found
+        families.setdefault(figure.family or figure.name, []).append(figure)
+    return families
 
 
 def _caption(figure: Figure) -> str:
@@ -137,5 +137,5 @@ def _caption(figure: Figure) -> str:
     if figure.from_zero:
         values.sort()
         return f"{unit}; median {values[len(values) // 2]:.4g}, {values[0]:.4g} to {values[-1]:.4g}.{end}"
-    low, high = (perplexity(one, figure.target, "{:.5g}") for one in (values[0], values[-1]))
+    low, high = (perplexity(value, figure.target, "{:.5g}") for value in (values[0], values[-1]))
     return f"{unit}; from {low} to {high}.{end}"

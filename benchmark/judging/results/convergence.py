@@ -105,13 +105,13 @@ def points_for(judged: Judged, ruleset: str, choice: ReferenceChoice = USUAL_REF
 
 def custom_points(path: Path, judged: Judged = GPT3) -> tuple[ReferencePoint, ...]:
     """Return the reference points of a user's file. Raises InputError for a file without any."""
-    due = "--custom-rcps takes records with BS and 'Epochs to converge', as rcps_gpt3.json has them"
+    expected = "--custom-rcps takes records with BS and 'Epochs to converge', as rcps_gpt3.json has them"
     try:
         points = read_points(read_regular(path, MOST_POINT_BYTES).decode(), judged)
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}; {due}") from error
+        raise InputError(f"{path}: {error.strerror or error}; {expected}") from error
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
-        raise InputError(f"{path}: no reference points ({type(error).__name__}: {error}); {due}") from error
+        raise InputError(f"{path}: no reference points ({type(error).__name__}: {error}); {expected}") from error
     for point in points:
         numbers = (point.batch_size, *point.tokens)
         if len(point.tokens) < FEWEST_REFERENCE_RUNS or not all((as_number(number) or 0) > 0 for number in numbers):
@@ -120,7 +120,7 @@ def custom_points(path: Path, judged: Judged = GPT3) -> tuple[ReferencePoint, ..
                 f"above 0, and at least {FEWEST_REFERENCE_RUNS} runs"
             )
     if not points:
-        raise InputError(f"{path}: no reference points; {due}")
+        raise InputError(f"{path}: no reference points; {expected}")
     return points
 
 
@@ -138,11 +138,11 @@ def make_point(
     batch_size: float, learning_rate: float | None, tokens: Sequence[float], judged: Judged = GPT3
 ) -> ReferencePoint:
     ordered = tuple(sorted(tokens))
-    kept = ordered[1:-1]
-    mean, deviation = statistics.fmean(kept), statistics.pstdev(ordered)
+    middle_tokens = ordered[1:-1]
+    mean, deviation = statistics.fmean(middle_tokens), statistics.pstdev(ordered)
     median = statistics.median(ordered)
-    outliers = tuple(one for one in ordered if one > OUTLIER * median)
-    least = _least(mean, deviation, len(kept), judged)
+    outliers = tuple(count for count in ordered if count > OUTLIER * median)
+    least = _least(mean, deviation, len(middle_tokens), judged)
     return ReferencePoint(batch_size, learning_rate, ordered, mean, deviation, least, outliers)
 
 
@@ -173,32 +173,32 @@ def prune(points: Sequence[ReferencePoint]) -> tuple[ReferencePoint, ...]:
     if not points:
         return ()
     fastest = min(points, key=lambda point: point.mean)
-    kept = [point for point in points if point.batch_size >= fastest.batch_size]
-    place = 1
-    while place < len(kept) - 1:
-        between, _ = _between(kept[place].batch_size, kept[place - 1], kept[place + 1])
-        if kept[place].mean > between:
-            del kept[place]
+    pruned = [point for point in points if point.batch_size >= fastest.batch_size]
+    index = 1
+    while index < len(pruned) - 1:
+        between, _ = _between(pruned[index].batch_size, pruned[index - 1], pruned[index + 1])
+        if pruned[index].mean > between:
+            del pruned[index]
             # as the official checker, which goes back only by the increment that follows
-            place -= 1
-        place += 1
-    return tuple(kept)
+            index -= 1
+        index += 1
+    return tuple(pruned)
 
 
-def _stand(bare: Convergence, size: float, kept: Sequence[ReferencePoint], judged: Judged) -> Convergence:
-    below = [point for point in kept if point.batch_size < size]
-    above = [point for point in kept if point.batch_size > size]
-    same = [point for point in kept if point.batch_size == size]
-    if same:
-        used, point, why = same, same[0], f"reference point at batch size {size:g}"
+def _stand(bare: Convergence, size: float, points_kept: Sequence[ReferencePoint], judged: Judged) -> Convergence:
+    below = [point for point in points_kept if point.batch_size < size]
+    above = [point for point in points_kept if point.batch_size > size]
+    matching = [point for point in points_kept if point.batch_size == size]
+    if matching:
+        references, point, why = matching, matching[0], f"reference point at batch size {size:g}"
     elif below and above:
-        used = [below[-1], above[0]]
-        mean, deviation = _between(size, *used)
+        references = [below[-1], above[0]]
+        mean, deviation = _between(size, *references)
         least = _least(mean, deviation, INTERPOLATED * judged.runs, judged)
         point = ReferencePoint(size, None, (), mean, deviation, least)
-        why = f"between the reference points at {used[0].batch_size:g} and {used[1].batch_size:g}"
+        why = f"between the reference points at {references[0].batch_size:g} and {references[1].batch_size:g}"
     elif above:
-        used, point = [above[0]], above[0]
+        references, point = [above[0]], above[0]
         why = f"below the smallest reference point, compared with that at {above[0].batch_size:g}"
     else:
         largest = f"{below[-1].batch_size:g}" if below else "none"
@@ -209,7 +209,7 @@ def _stand(bare: Convergence, size: float, kept: Sequence[ReferencePoint], judge
     if middle >= point.least:
         standing = "passes, scaled" if middle < point.mean else "passes"
     factor = point.mean / middle if standing == "passes, scaled" else 1.0
-    void = tuple(one for one in used if one.outliers)
+    void = tuple(reference for reference in references if reference.outliers)
     return replace(bare, standing=standing, why=why, middle=middle, point=point, factor=factor, void=void)
 
 
@@ -220,7 +220,9 @@ def _tokens(run: RunSummary, judged: Judged) -> float:
         return lost
     stop = run.log.first("run_stop")
     line = math.inf if stop is None else stop.line
-    tokens = [one.tokens for one in run.evaluations if one.tokens is not None and one.line < line]
+    tokens = [
+        evaluation.tokens for evaluation in run.evaluations if evaluation.tokens is not None and evaluation.line < line
+    ]
     return round(tokens[-1], 3) if tokens else lost
 
 
@@ -234,7 +236,7 @@ def _between(size: float, low: ReferencePoint, high: ReferencePoint) -> tuple[fl
 def _without_outliers(point: ReferencePoint, judged: Judged) -> ReferencePoint:
     if not point.outliers:
         return point
-    tokens = [one for one in point.tokens if one not in point.outliers]
+    tokens = [count for count in point.tokens if count not in point.outliers]
     return make_point(point.batch_size, point.learning_rate, tokens, judged)
 
 

@@ -83,8 +83,13 @@ def evaluations_frame(path: Path | str) -> pandas.DataFrame:
     summary = read_recorded_run(Path(path)).summary
     start = summary.run_start_ms
     rows = [
-        (one.tokens, one.log_perplexity, None if start is None else (one.time_ms - start) / 60_000, one.seconds)
-        for one in summary.evaluations
+        (
+            evaluation.tokens,
+            evaluation.log_perplexity,
+            None if start is None else (evaluation.time_ms - start) / 60_000,
+            evaluation.seconds,
+        )
+        for evaluation in summary.evaluations
     ]
     return pandas.DataFrame(rows, columns=["tokens", "log_perplexity", "minutes", "seconds"], dtype="Float64")
 
@@ -94,29 +99,29 @@ def runs_frame(sets: Iterable[ResultSet]) -> pandas.DataFrame:
 
     A set without any result file has one row, with the known facts about its system.
     """
-    records = [(number, record) for number, one in enumerate(sets) for record in run_records(one)]
+    records = [(number, record) for number, results in enumerate(sets) for record in run_records(results)]
     return frame_of([record for _, record in records], RUN_TYPES, [number for number, _ in records])
 
 
-def run_records(one: ResultSet) -> list[dict[str, Any]]:
+def run_records(results: ResultSet) -> list[dict[str, Any]]:
     """Return the values of the columns for each run of a set; those of an empty log for a set without files."""
-    runs = one.runs or (RunSummary(ResultLog(one.folder or Path(), 0, 0, (), ())),)
-    system = score(one)
-    return [_run_record(one, system, run) for run in runs]
+    runs = results.runs or (RunSummary(ResultLog(results.folder or Path(), 0, 0, (), ())),)
+    system = score(results)
+    return [_run_record(results, system, run) for run in runs]
 
 
-def _run_record(one: ResultSet, system: Score, run: RunSummary) -> dict[str, Any]:
+def _run_record(results: ResultSet, system: Score, run: RunSummary) -> dict[str, Any]:
     """Return the row of a run; ``system`` is the score of the set that it belongs to."""
-    described = {} if one.system is None else one.system.content
+    described = {} if results.system is None else results.system.content
     scored, start, speed, mfu = run_score(run), run.run_start_ms, None, None
     if run.tokens_per_s is not None and system.accelerators:
         speed = run.tokens_per_s / system.accelerators
     if speed is not None and system.peak_tflops:
-        mfu = speed * one.judged.flops_per_token / 1e12 / system.peak_tflops
+        mfu = speed * results.judged.flops_per_token / 1e12 / system.peak_tflops
     return {
-        "round": one.ruleset.rpartition(".")[0],
-        "package": one.package,
-        "system_folder": one.name,
+        "round": results.ruleset.rpartition(".")[0],
+        "package": results.package,
+        "system_folder": results.name,
         "file": run.log.path.name,
         "submitter": described.get("submitter") or run.org,
         "division": described.get("division") or run.division,
@@ -135,9 +140,9 @@ def _run_record(one: ResultSet, system: Score, run: RunSummary) -> dict[str, Any
         "init_s": run.init_s,
         "tokens": run.trained_tokens,
         "evaluations": scored.evaluations,
-        "evaluation_tokens": _joined([each.tokens for each in run.evaluations]),
-        "evaluation_values": _joined([each.log_perplexity for each in run.evaluations]),
-        "evaluation_ms": _joined([each.time_ms - (start or 0) for each in run.evaluations]),
+        "evaluation_tokens": _joined([evaluation.tokens for evaluation in run.evaluations]),
+        "evaluation_values": _joined([evaluation.log_perplexity for evaluation in run.evaluations]),
+        "evaluation_ms": _joined([evaluation.time_ms - (start or 0) for evaluation in run.evaluations]),
         "last_log_perplexity": scored.last_log_perplexity,
         "tokens_per_s_per_accelerator": speed,
         "mfu": mfu,
@@ -145,7 +150,7 @@ def _run_record(one: ResultSet, system: Score, run: RunSummary) -> dict[str, Any
         "measured_minutes": system.measured_minutes,
         "scaling_factor": system.factor,
         "score_minutes": system.minutes,
-        "convergence": one.convergence.standing,
+        "convergence": results.convergence.standing,
     }
 
 
@@ -203,23 +208,28 @@ def _typed(values: Sequence[Any], dtype: Any) -> "pandas.Series[Any]":
         return pandas.Series(pandas.to_datetime(times, unit="ms", utc=True, errors="coerce")).astype(dtype)
     if dtype == "string":
         texts = [None if value is None else value if isinstance(value, str) else repr(value) for value in values]
-        shown = [None if text is None else shortened(text, MOST_CHARACTERS) for text in texts]
-        return pandas.Series(shown, dtype="string")
+        cells = [None if text is None else shortened(text, MOST_CHARACTERS) for text in texts]
+        return pandas.Series(cells, dtype="string")
     numbers = [as_number(value) for value in values]
     if dtype == "Int64":
-        whole = (one is not None and one == int(one) and abs(one) <= MOST_EXACT for one in numbers)
-        numbers = [int(one or 0) if fits else None for one, fits in zip(numbers, whole, strict=True)]
+        is_whole = (number is not None and number == int(number) and abs(number) <= MOST_EXACT for number in numbers)
+        numbers = [int(number or 0) if fits else None for number, fits in zip(numbers, is_whole, strict=True)]
     return pandas.Series(numbers, dtype=dtype)
 
 
-def _timed(first: Sequence[str], times_ms: Sequence[int], records: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
+def _timed(
+    first_columns: Sequence[str], times_ms: Sequence[int], records: Sequence[Mapping[str, Any]]
+) -> pandas.DataFrame:
     """Return a row per record: the columns ``first``, ``time`` among them, and every other field."""
-    told = [{**dict.fromkeys(first), **{name: _told(value) for name, value in one.items()}} for one in records]
+    rows = [
+        {**dict.fromkeys(first_columns), **{name: _cell_value(value) for name, value in record.items()}}
+        for record in records
+    ]
     times = pandas.to_datetime(list(times_ms), unit="ms", utc=True, errors="coerce")
-    return pandas.DataFrame(told, columns=None if told else list(first)).convert_dtypes().assign(time=times)
+    return pandas.DataFrame(rows, columns=None if rows else list(first_columns)).convert_dtypes().assign(time=times)
 
 
-def _told(value: Any) -> Any:
+def _cell_value(value: Any) -> Any:
     """Return a value for a table: texts are made printable, objects and lists become JSON texts."""
     text = json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
     return printable(text) if isinstance(text, str) else text

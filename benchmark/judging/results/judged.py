@@ -50,8 +50,8 @@ class Judged:
 
     def at(self, ruleset: str | None) -> "Judged":
         """Return the benchmark as a ruleset has it; the newest without one."""
-        last = ruleset or self.rulesets[-1]
-        changed = [fields for since, fields in self.changes.items() if since <= last]
+        latest = ruleset or self.rulesets[-1]
+        changed = [fields for since, fields in self.changes.items() if since <= latest]
         return replace(self, **{name: value for fields in changed for name, value in fields.items()})
 
     @property
@@ -140,10 +140,10 @@ class Judged:
         return (math.floor(factor * batch_size + summand) + 1) * self.tokens_per_evaluation(batch_size)
 
 
-def _configuration(keys: LogKeys, *more: str) -> tuple[str, ...]:
+def _configuration(keys: LogKeys, *extra_keys: str) -> tuple[str, ...]:
     return (
         "submission_org", "submission_platform", "submission_division", "submission_benchmark",
-        "global_batch_size", "gradient_accumulation_steps", "max_sequence_length", "eval_samples", *more,
+        "global_batch_size", "gradient_accumulation_steps", "max_sequence_length", "eval_samples", *extra_keys,
         "opt_name", "opt_base_learning_rate", "opt_end_learning_rate", "opt_learning_rate_warmup_steps",
         "opt_learning_rate_decay_steps", "opt_learning_rate_decay_schedule",
         f"opt_{keys.optimizer}_beta_1", f"opt_{keys.optimizer}_beta_2", f"opt_{keys.optimizer}_epsilon",

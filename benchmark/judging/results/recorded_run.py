@@ -40,11 +40,11 @@ class RecordedRun:
     @property
     def digests(self) -> Mapping[str, Any]:
         """Return the MD5 of each input file by name; data or a checkpoint without a manifest has None."""
-        found: dict[str, Any] = {}
+        md5_by_name: dict[str, Any] = {}
         for path, entry in self.inputs.items():
             digests = entry.get("md5") if isinstance(entry, dict) else None
-            found.update(digests if isinstance(digests, dict) else {path.rpartition("/")[2]: None})
-        return found
+            md5_by_name.update(digests if isinstance(digests, dict) else {path.rpartition("/")[2]: None})
+        return md5_by_name
 
     @cached_property
     def environment(self) -> Mapping[str, Any]:
@@ -83,10 +83,10 @@ SETTINGS = {
 
 def settings(run: RecordedRun) -> dict[str, Any]:
     """Return the settings of a run: from its log, and from its folder's config.json if there is one."""
-    found: dict[str, Any] = {name: run.summary.log.number(key) for name, key in SETTINGS.items()}
-    found["precision"] = run.config.get("precision")
+    values: dict[str, Any] = {name: run.summary.log.number(key) for name, key in SETTINGS.items()}
+    values["precision"] = run.config.get("precision")
     system = {name: value for name, value in run.config.get("system", {}).items() if name not in ("name", "platform")}
     sections = [system.pop(name) for name in [*system] if isinstance(system[name], dict)]
     for fields in (system, *sections):
-        found.update({name.replace("_", " "): value for name, value in fields.items()})
-    return {name: value for name, value in found.items() if value is not None}
+        values.update({name.replace("_", " "): value for name, value in fields.items()})
+    return {name: value for name, value in values.items() if value is not None}

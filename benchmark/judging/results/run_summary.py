@@ -79,8 +79,8 @@ class RunSummary:
     @cached_property
     def judged(self) -> Judged | None:
         """Return the benchmark as which the run is judged; None for an unknown one."""
-        known = JUDGED.get(self.benchmark or "")
-        return None if known is None else known.at(self.ruleset)
+        judged = JUDGED.get(self.benchmark or "")
+        return None if judged is None else judged.at(self.ruleset)
 
     @cached_property
     def rules(self) -> Judged:
@@ -128,30 +128,34 @@ class RunSummary:
     @cached_property
     def evaluations(self) -> Sequence[LoggedEvaluation]:
         """Return the evaluations, each with its interval from the last eval_start before it to the next eval_stop."""
-        found: list[LoggedEvaluation] = []
+        evaluations: list[LoggedEvaluation] = []
         started: LogEvent | None = None
         waiting = 0
         for event in self.log.events:
             if event.key == "eval_start":
-                started, waiting = event, len(found)
+                started, waiting = event, len(evaluations)
             elif event.key == "eval_accuracy":
-                found.append(LoggedEvaluation(event.line, self.tokens_at(event), event.number, event.time_ms, None))
+                evaluations.append(
+                    LoggedEvaluation(event.line, self.tokens_at(event), event.number, event.time_ms, None)
+                )
             elif event.key == "eval_stop" and started is not None:
                 seconds = (event.time_ms - started.time_ms) / 1000
-                found[waiting:] = [
-                    LoggedEvaluation(one.line, one.tokens, one.log_perplexity, one.time_ms, seconds)
-                    for one in found[waiting:]
+                evaluations[waiting:] = [
+                    LoggedEvaluation(
+                        evaluation.line, evaluation.tokens, evaluation.log_perplexity, evaluation.time_ms, seconds
+                    )
+                    for evaluation in evaluations[waiting:]
                 ]
-                started, waiting = None, len(found)
-        return tuple(found)
+                started, waiting = None, len(evaluations)
+        return tuple(evaluations)
 
     @cached_property
     def run_start_ms(self) -> int | None:
         """Return the start that the official summarizer takes: the last before the first run_stop, or else the first
         after it."""
         stop, starts = self.log.first("run_stop"), self.log.all("run_start")
-        before = [event for event in starts if stop is None or event.line < stop.line]
-        return before[-1].time_ms if before else starts[0].time_ms if starts else None
+        earlier_starts = [event for event in starts if stop is None or event.line < stop.line]
+        return earlier_starts[-1].time_ms if earlier_starts else starts[0].time_ms if starts else None
 
     @property
     def run_stop_ms(self) -> int | None:
@@ -188,10 +192,10 @@ class RunSummary:
     def reached(self) -> LoggedEvaluation | None:
         """Return the first evaluation inside the window of the target."""
         judged = self.judged
-        for one in self.evaluations if judged else ():
-            value = one.log_perplexity
+        for evaluation in self.evaluations if judged else ():
+            value = evaluation.log_perplexity
             if judged and value is not None and judged.score.floor < value <= judged.target:
-                return one
+                return evaluation
         return None
 
     @property
@@ -214,7 +218,7 @@ class RunSummary:
     def trained_tokens(self) -> float | None:
         """Return the tokens since the start at the last evaluation; without one, those in train_samples, where logs
         have them in tokens: elsewhere it may be the size of the dataset."""
-        tokens = [one.tokens for one in self.evaluations if one.tokens is not None]
+        tokens = [evaluation.tokens for evaluation in self.evaluations if evaluation.tokens is not None]
         if tokens:
             return tokens[-1]
         return self.log.number("train_samples") if self.rules.unit == "tokens" else None
@@ -228,7 +232,7 @@ class RunSummary:
     @property
     def evaluation_s(self) -> float | None:
         """Return the seconds spent in evaluations, if all of them are logged with start and stop."""
-        seconds = [one.seconds for one in self.evaluations if one.seconds is not None]
+        seconds = [evaluation.seconds for evaluation in self.evaluations if evaluation.seconds is not None]
         return sum(seconds) if seconds and len(seconds) == len(self.evaluations) else None
 
     @cached_property
@@ -238,21 +242,25 @@ class RunSummary:
     @cached_property
     def blocks(self) -> Sequence[TimedBlock]:
         """Return all blocks, the first included. An evaluation that was repeated after a restart lies inside one."""
-        found: list[TimedBlock] = []
-        steps = sorted(self.tracked(STEP_TIMING), key=lambda one: one.line)
-        start_ms, tokens, place, again = self.run_start_ms or 0, 0.0, 0, False
-        for one in self.evaluations if self.run_start_ms is not None else ():
-            if one.tokens is None or one.tokens <= tokens:
-                again = again or (bool(one.tokens) and one.time_ms > start_ms)
+        blocks: list[TimedBlock] = []
+        steps = sorted(self.tracked(STEP_TIMING), key=lambda evaluation: evaluation.line)
+        start_ms, tokens, step_index, repeated = self.run_start_ms or 0, 0.0, 0, False
+        for evaluation in self.evaluations if self.run_start_ms is not None else ():
+            if evaluation.tokens is None or evaluation.tokens <= tokens:
+                repeated = repeated or (bool(evaluation.tokens) and evaluation.time_ms > start_ms)
                 continue
-            first = place
-            while place < len(steps) and steps[place].line <= one.line:
-                place += 1
-            inside = [step.value for step in steps[first:place]]
-            restarted = again or any(start_ms <= each.time_ms <= one.time_ms for each in self.restarts)
-            found.append(TimedBlock(one.line, start_ms, one.time_ms, one.tokens - tokens, inside, restarted))
-            start_ms, tokens, again = one.time_ms, one.tokens, False
-        return found
+            first_step = step_index
+            while step_index < len(steps) and steps[step_index].line <= evaluation.line:
+                step_index += 1
+            step_times = [step.value for step in steps[first_step:step_index]]
+            restarted = repeated or any(start_ms <= restart.time_ms <= evaluation.time_ms for restart in self.restarts)
+            blocks.append(
+                TimedBlock(
+                    evaluation.line, start_ms, evaluation.time_ms, evaluation.tokens - tokens, step_times, restarted
+                )
+            )
+            start_ms, tokens, repeated = evaluation.time_ms, evaluation.tokens, False
+        return blocks
 
     @property
     def losses(self) -> Sequence[Tracked]:
@@ -270,7 +278,7 @@ class RunSummary:
     def _tracked(self, names: Sequence[str]) -> Iterator[Tracked]:
         for event in self.log.all("tracked_stats"):
             values = event.value if isinstance(event.value, dict) else {}
-            value = next((found for name in names if (found := as_number(values.get(name))) is not None), None)
+            value = next((number for name in names if (number := as_number(values.get(name))) is not None), None)
             if value is not None:
                 at = event.metadata.get(self.rules.log_keys.progress, event.metadata.get("step"))
                 yield Tracked(event.line, event.time_ms, self._tokens(at), value)

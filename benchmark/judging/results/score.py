@@ -75,42 +75,42 @@ class Score:
     peak_source: str | None
 
 
-def score(one: ResultSet) -> Score:
+def score(results: ResultSet) -> Score:
     """Return the score. It raises nothing: figures that cannot be computed are None."""
-    runs = one.runs
-    measured, why = _measured(runs, one.judged)
-    due = one.convergence.factor
-    factor = due if one.scaling is None else one.scaling.factor
+    runs = results.runs
+    measured, why = _measured(runs, results.judged)
+    reference_factor = results.convergence.factor
+    factor = reference_factor if results.scaling is None else results.scaling.factor
     if factor is None and measured is not None:
-        measured, why = None, f"scaling.json: {one.scaling.problem if one.scaling else ''}"
+        measured, why = None, f"scaling.json: {results.scaling.problem if results.scaling else ''}"
     middle = middle_run(runs)
-    count, model = _accelerators(one)
+    count, model = _accelerators(results)
     name = None if model is None else accelerator_named(model)
-    known = None if name is None else ACCELERATORS[name]
+    hardware = None if name is None else ACCELERATORS[name]
     per_accelerator = None
     if middle is not None and middle.tokens_per_s is not None and count:
         per_accelerator = middle.tokens_per_s / count
-    flops = one.judged.flops_per_token
+    flops = results.judged.flops_per_token
     tflops = None if per_accelerator is None else per_accelerator * flops / 1e12
     return Score(
-        name=one.name,
-        benchmark=one.judged.name,
+        name=results.name,
+        benchmark=results.judged.name,
         submitter=next((run.org for run in runs if run.org), None),
         platform=next((run.platform for run in runs if run.platform), None),
         batch_size=middle.global_batch_size if middle is not None else None,
         runs=tuple(run_score(run) for run in runs),
         measured_minutes=measured,
         factor=factor or 1.0,
-        reference_factor=due,
+        reference_factor=reference_factor,
         minutes=None if measured is None or factor is None else measured * factor,
         why_no_score=why,
         accelerators=count,
         accelerator=model,
         tokens_per_s_per_accelerator=per_accelerator,
         tflops_per_accelerator=tflops,
-        mfu=_share(tflops, known),
-        peak_tflops=None if known is None else known.peak_tflops,
-        peak_source=None if known is None else f"{name}: {known.source}",
+        mfu=_share(tflops, hardware),
+        peak_tflops=None if hardware is None else hardware.peak_tflops,
+        peak_source=None if hardware is None else f"{name}: {hardware.source}",
     )
 
 
@@ -138,7 +138,7 @@ def run_score(run: RunSummary) -> RunScore:
     if run.evaluation_s is not None and run.run_ms:
         share = run.evaluation_s / (run.run_ms / 1000)
     steps = [entry.value for entry in run.step_seconds]
-    values = [one.log_perplexity for one in run.evaluations if one.log_perplexity is not None]
+    values = [evaluation.log_perplexity for evaluation in run.evaluations if evaluation.log_perplexity is not None]
     return RunScore(
         path=str(run.log.path),
         seed=run.seeds[0] if run.seeds else None,
@@ -156,12 +156,12 @@ def run_score(run: RunSummary) -> RunScore:
     )
 
 
-def _accelerators(one: ResultSet) -> tuple[int | None, str | None]:
+def _accelerators(results: ResultSet) -> tuple[int | None, str | None]:
     """Return number and model of the accelerators, from the system description or from the config.json beside our own
     log."""
-    if one.system is not None:
-        return one.system.accelerators, one.system.string("accelerator_model_name")
-    for path in one.files:
+    if results.system is not None:
+        return results.system.accelerators, results.system.string("accelerator_model_name")
+    for path in results.files:
         with contextlib.suppress(*DAMAGED):
             system = config_beside(path)["system"]
             model = system.get("accelerator") or system["device"]
@@ -169,5 +169,5 @@ def _accelerators(one: ResultSet) -> tuple[int | None, str | None]:
     return None, None
 
 
-def _share(tflops: float | None, known: Accelerator | None) -> float | None:
-    return None if tflops is None or known is None else tflops / known.peak_tflops
+def _share(tflops: float | None, hardware: Accelerator | None) -> float | None:
+    return None if tflops is None or hardware is None else tflops / hardware.peak_tflops

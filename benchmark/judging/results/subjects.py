@@ -74,15 +74,15 @@ class ResultSet:
     def judged(self) -> Judged:
         """Return the benchmark as which they are judged: that of the first log that names one of the ruleset, or else
         that of their folder."""
-        known = (run.judged for run in self.runs if run.judged is not None and self.ruleset in run.judged.rulesets)
-        return next(known, self._expected)
+        candidates = (run.judged for run in self.runs if run.judged is not None and self.ruleset in run.judged.rulesets)
+        return next(candidates, self._expected)
 
     @property
     def _expected(self) -> Judged:
         """Return the benchmark of the folder; outside a package, the one that the ruleset is chosen for."""
-        named = None if self.package is None or self.folder is None else OFFICIAL[self.folder.name]
-        fits = named is not None and self.ruleset in named.rulesets
-        return (named if named is not None and fits else assumed(self.ruleset)).at(self.ruleset)
+        judged = None if self.package is None or self.folder is None else OFFICIAL[self.folder.name]
+        fits = judged is not None and self.ruleset in judged.rulesets
+        return (judged if judged is not None and fits else assumed(self.ruleset)).at(self.ruleset)
 
     @cached_property
     def scaling(self) -> Scaling | None:
@@ -145,14 +145,14 @@ class SubmissionPackage:
     @cached_property
     def sets(self) -> Sequence[ResultSet]:
         """Return the results of the benchmarks that the ruleset has, one set per system and benchmark."""
-        found, names = [], names_in(self.ruleset)
+        result_sets, names = [], names_in(self.ruleset)
         for folder in self.result_folders:
             if folder.name in names:
                 system = self.systems / f"{folder.parent.name}.json"
                 files = result_files(folder)
                 path = system if is_regular(system) else None
-                found.append(ResultSet(folder.parent.name, self.ruleset, files, folder, path, self.references))
-        return tuple(found)
+                result_sets.append(ResultSet(folder.parent.name, self.ruleset, files, folder, path, self.references))
+        return tuple(result_sets)
 
     @cached_property
     def descriptions(self) -> Sequence[SystemDescription]:
@@ -173,21 +173,21 @@ def find_subjects(
     """
     packages: dict[Path, None] = {}
     loose: dict[Path, None] = {}
-    for path in (each.absolute() for each in paths):
+    for path in (folder.absolute() for folder in paths):
         below = list(_packages_below(path, DEEPEST))
-        ours = [each for each in below if each == path or not others_only(each)]
-        for package in ours or below:
+        judged_packages = [folder for folder in below if folder == path or not others_only(folder)]
+        for package in judged_packages or below:
             _require_judged(package, ruleset)
             packages[package] = None
         if not below:
-            found = [path] if is_regular(path) else _results_below(path, DEEPEST)
-            if not found:
+            logs = [path] if is_regular(path) else _results_below(path, DEEPEST)
+            if not logs:
                 missing = f"no {RESULT_FILES} there" if is_folder(path) else "not a regular file"
-                what = missing if os.path.lexists(path) else "no such file or folder"
-                raise InputError(f"{path}: {what}; give a result file, a run folder or a package")
-            loose |= dict.fromkeys(found)
-    named = [SubmissionPackage(each, package_ruleset(each, ruleset), references) for each in packages]
-    return [*_sets(list(loose), ruleset, references), *named]
+                problem = missing if os.path.lexists(path) else "no such file or folder"
+                raise InputError(f"{path}: {problem}; give a result file, a run folder or a package")
+            loose |= dict.fromkeys(logs)
+    submissions = [SubmissionPackage(folder, package_ruleset(folder, ruleset), references) for folder in packages]
+    return [*_sets(list(loose), ruleset, references), *submissions]
 
 
 def _packages_below(path: Path, depth: int) -> Iterator[Path]:
@@ -213,47 +213,51 @@ def read_scaling(path: Path) -> Scaling:
 
 def names_in(ruleset: str) -> list[str]:
     """Return the names of the judged benchmarks that a ruleset has."""
-    return [name for name, one in OFFICIAL.items() if ruleset in one.rulesets]
+    return [name for name, judged in OFFICIAL.items() if ruleset in judged.rulesets]
 
 
-def ruleset_for(path: Path, given: str | None, benchmarks: Sequence[Judged]) -> str:
+def ruleset_for(path: Path, requested: str | None, benchmarks: Sequence[Judged]) -> str:
     """Return the given ruleset, or that of a round in the path (``training_results_v4.0``, ``v3.1``) that has one of
     the benchmarks, or the newest that has most of them. With no benchmark known, any round will do.
 
     Raises InputError for a given ruleset that has none of them.
     """
-    rulesets = {each for one in benchmarks or JUDGED.values() for each in one.rulesets}
-    if given is None:
-        rounds = [f"{found[1]}.0" for part in path.parts if (found := ROUND.search(part))]
-        newest = max(_rulesets(benchmarks or (GPT3,)), key=lambda one: (_rulesets(benchmarks).count(one), one))
+    rulesets = {ruleset for judged in benchmarks or JUDGED.values() for ruleset in judged.rulesets}
+    if requested is None:
+        rounds = [f"{match[1]}.0" for part in path.parts if (match := ROUND.search(part))]
+        newest = max(_rulesets(benchmarks or (GPT3,)), key=lambda judged: (_rulesets(benchmarks).count(judged), judged))
         return next((ruleset for ruleset in reversed(rounds) if ruleset in rulesets), newest)
-    if given not in rulesets:
-        words = " and ".join(f"{one.name} is in {', '.join(one.rulesets)}" for one in benchmarks or OFFICIAL.values())
-        raise InputError(f"--ruleset {given}: {words} only")
-    return given
+    if requested not in rulesets:
+        words = " and ".join(
+            f"{judged.name} is in {', '.join(judged.rulesets)}" for judged in benchmarks or OFFICIAL.values()
+        )
+        raise InputError(f"--ruleset {requested}: {words} only")
+    return requested
 
 
-def package_ruleset(package: Path, given: str | None) -> str:
+def package_ruleset(package: Path, requested: str | None) -> str:
     """Return the ruleset of a package, as :func:`ruleset_for` does for the benchmarks that it has folders of."""
-    return ruleset_for(package, given, [OFFICIAL[name] for name in _benchmark_folders(package) if name in OFFICIAL])
+    return ruleset_for(package, requested, [OFFICIAL[name] for name in _benchmark_folders(package) if name in OFFICIAL])
 
 
 def _rulesets(benchmarks: Sequence[Judged]) -> list[str]:
-    return [ruleset for one in benchmarks for ruleset in one.rulesets]
+    return [ruleset for judged in benchmarks for ruleset in judged.rulesets]
 
 
-def _require_judged(package: Path, given: str | None) -> None:
+def _require_judged(package: Path, requested: str | None) -> None:
     """Raise InputError for a package of a round without any of its benchmarks, and for a package with results of
     others only."""
-    others = others_only(package)
-    if others:
-        known = ", ".join(OFFICIAL)
-        raise InputError(f"{package}: results of {', '.join(others)} only; only those of {known} are reviewed")
-    rounds = [found[1] for part in package.parts if "results_v" in part and (found := ROUND.search(part))]
-    its = [OFFICIAL[name] for name in _benchmark_folders(package) if name in OFFICIAL] or [*OFFICIAL.values()]
-    if given is None and rounds and not any(f"{one}.0" in _rulesets(its) for one in rounds):
-        known = in_words(its)
-        raise InputError(f"{package}: of round {rounds[-1]}, and {known}; give --ruleset to review it by one of those")
+    unjudged = others_only(package)
+    if unjudged:
+        judged_names = ", ".join(OFFICIAL)
+        raise InputError(f"{package}: results of {', '.join(unjudged)} only; only those of {judged_names} are reviewed")
+    rounds = [match[1] for part in package.parts if "results_v" in part and (match := ROUND.search(part))]
+    benchmarks = [OFFICIAL[name] for name in _benchmark_folders(package) if name in OFFICIAL] or [*OFFICIAL.values()]
+    if requested is None and rounds and not any(f"{round_name}.0" in _rulesets(benchmarks) for round_name in rounds):
+        judged_names = in_words(benchmarks)
+        raise InputError(
+            f"{package}: of round {rounds[-1]}, and {judged_names}; give --ruleset to review it by one of those"
+        )
 
 
 def others_only(package: Path) -> list[str]:
@@ -280,10 +284,10 @@ def subfolders(folder: Path) -> list[Path]:
 
 
 def _results_below(folder: Path, depth: int) -> list[Path]:
-    found = result_files(folder)
-    if not found and depth > 0:
-        found = [path for child in subfolders(folder) for path in _results_below(child, depth - 1)]
-    return found
+    logs = result_files(folder)
+    if not logs and depth > 0:
+        logs = [path for child in subfolders(folder) for path in _results_below(child, depth - 1)]
+    return logs
 
 
 def _sets(files: Sequence[Path], ruleset: str | None, references: ReferenceChoice) -> Iterator[ResultSet]:
@@ -291,29 +295,29 @@ def _sets(files: Sequence[Path], ruleset: str | None, references: ReferenceChoic
     for path in files:
         folders.setdefault(path.parent, []).append(path)
     alone: dict[tuple[str, ...], list[Path]] = {}
-    for folder, inside in folders.items():
-        if len(inside) > 1:
+    for folder, logs in folders.items():
+        if len(logs) > 1:
             system = _system_of(folder)
             name = folder.parent.name if folder.name in OFFICIAL else folder.name
-            named = next((found for path in inside if (found := _named(read_log(path)))), [])
-            yield ResultSet(name, ruleset_for(folder, ruleset, named), inside, folder, system, references)
+            benchmarks = next((judged for path in logs if (judged := _benchmarks_in(read_log(path)))), [])
+            yield ResultSet(name, ruleset_for(folder, ruleset, benchmarks), logs, folder, system, references)
         else:
-            log = read_log(inside[0])
+            log = read_log(logs[0])
             keys = ("submission_benchmark", "submission_platform", "global_batch_size")
             words = tuple(repr(log.value(key)) for key in keys)
-            alone.setdefault((ruleset_for(folder, ruleset, _named(log)), *words), []).append(inside[0])
-    for (chosen, *_), inside in alone.items():
-        folder = inside[0].parent
-        one = len(inside) == 1
-        name = f"{folder.name}/{inside[0].name}" if one else f"{len(inside)} runs"
-        system = _system_of(folder) if len({path.parent.parent for path in inside}) == 1 else None
-        yield ResultSet(name, chosen, inside, folder if one else None, system, references)
+            alone.setdefault((ruleset_for(folder, ruleset, _benchmarks_in(log)), *words), []).append(logs[0])
+    for (chosen, *_), logs in alone.items():
+        folder = logs[0].parent
+        is_single = len(logs) == 1
+        name = f"{folder.name}/{logs[0].name}" if is_single else f"{len(logs)} runs"
+        system = _system_of(folder) if len({path.parent.parent for path in logs}) == 1 else None
+        yield ResultSet(name, chosen, logs, folder if is_single else None, system, references)
 
 
-def _named(log: ResultLog) -> list[Judged]:
+def _benchmarks_in(log: ResultLog) -> list[Judged]:
     """Return the benchmark that a log names, if it is judged here."""
-    found = JUDGED.get(log.text("submission_benchmark") or "")
-    return [] if found is None else [found]
+    judged = JUDGED.get(log.text("submission_benchmark") or "")
+    return [] if judged is None else [judged]
 
 
 def _system_of(folder: Path) -> Path | None:

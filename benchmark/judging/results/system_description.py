@@ -30,8 +30,8 @@ class SystemDescription:
 
     def line(self, name: str) -> int:
         """Return the line of a field; 1 if the file does not have the field."""
-        found = re.search(rf'"{re.escape(name)}"\s*:', self.text)
-        return 1 if found is None else self.text.count("\n", 0, found.start()) + 1
+        match = re.search(rf'"{re.escape(name)}"\s*:', self.text)
+        return 1 if match is None else self.text.count("\n", 0, match.start()) + 1
 
     def string(self, name: str) -> str | None:
         value = self.content.get(name)

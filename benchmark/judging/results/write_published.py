@@ -19,13 +19,15 @@ def write_published(rounds: Sequence[Path]) -> int:
 
     Raises InputError if there is no result of a benchmark with a table.
     """
-    packages = [folder for one in rounds for folder in subfolders(one.absolute()) if is_package(folder)]
-    sets = [one for package in packages for one in SubmissionPackage(package, package_ruleset(package, None)).sets]
-    tables = {one.name: one.published for one in OFFICIAL.values() if one.published is not None}
-    if not any(one.judged.name in tables for one in sets):
+    packages = [package for folder in rounds for package in subfolders(folder.absolute()) if is_package(package)]
+    submissions = [SubmissionPackage(package, package_ruleset(package, None)) for package in packages]
+    sets = [results for submission in submissions for results in submission.sets]
+    tables = {judged.name: judged.published for judged in OFFICIAL.values() if judged.published is not None}
+    if not any(results.judged.name in tables for results in sets):
         raise InputError(f"no results of {', '.join(tables)} there; give rounds, such as training_results_v4.1")
     for name, output in tables.items():
-        frame = runs_frame(one for one in sets if one.judged.name == name).sort_values([*SYSTEM_KEYS, "file"])
+        frame = runs_frame(results for results in sets if results.judged.name == name)
+        frame = frame.sort_values([*SYSTEM_KEYS, "file"])
         if len(frame):
             write_text(output, csv_text(frame, float_format="%.10g", date_format="%Y-%m-%dT%H:%M:%S.%f%z"))
             print(f"{output}: {len(frame)} rows, {output.stat().st_size:,} bytes")

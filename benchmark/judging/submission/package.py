@@ -68,21 +68,21 @@ def make_package(
     description = read_description(system_json)
     runs, commit, code = read_results(results), commit_of(), tracked_files()
     require_same_origin(runs, commit, code, other_code=other_code)
-    told = precision_of(runs, precision)
+    run_precision = precision_of(runs, precision)
     require_same_submitter(org, system_json, description, runs)
     evidence = require_evidence_holds(runs)
     benchmark, judged = benchmark_of(runs)
-    contents = Contents(org, benchmark, judged, IMPLEMENTATION, commit, description, runs, told, other_code)
+    contents = Contents(org, benchmark, judged, IMPLEMENTATION, commit, description, runs, run_precision, other_code)
     with published_folder(output) as folder:
         assemble(folder, system_json, contents, code)
-        given = {**_given(folder.absolute(), system_json, contents), str(folder.absolute()): str(output)}
-        accepted, warnings = require_accepted(folder, ruleset or judged.rulesets[-1], given)
+        origins = {**_origins_of(folder.absolute(), system_json, contents), str(folder.absolute()): str(output)}
+        accepted, warnings = require_accepted(folder, ruleset or judged.rulesets[-1], origins)
     files = sum(entry.kind == "file" for entry in walk(output))
     tools = ", ".join(dict.fromkeys(check.tool for check in accepted.checks))
     passed = f"{len(accepted.checks)} official checks ({tools}), ruleset {accepted.ruleset}"
-    lines = [f"{output}: {files} files; review passed: {passed}", *(f"  warning: {one}" for one in warnings)]
+    lines = [f"{output}: {files} files; review passed: {passed}", *(f"  warning: {text}" for text in warnings)]
     notes = (*notes_on_origin(runs, commit, other_code=other_code), *evidence)
-    return "\n".join([*lines, *(f"  note: {one}" for one in notes)])
+    return "\n".join([*lines, *(f"  note: {text}" for text in notes)])
 
 
 def assemble(folder: Path, system_json: Path, contents: Contents, code: Sequence[Path]) -> None:
@@ -91,19 +91,19 @@ def assemble(folder: Path, system_json: Path, contents: Contents, code: Sequence
     name = contents.judged.name
     logs = folder / "results" / system / name
     implementations = folder / "benchmarks" / name / "implementations"
-    here = implementations / system
-    for path in (folder / "systems", logs, here):
+    system_folder = implementations / system
+    for path in (folder / "systems", logs, system_folder):
         path.mkdir(parents=True)
     shutil.copyfile(system_json, folder / "systems" / system_json.name)
     for number, result in enumerate(results):
         copy_inside(result.path.parent, result.path.name, target=logs / result_name(number))
     copy_code(implementations / IMPLEMENTATION, code)
-    write_configs(here / "configs", results)
-    copy_evidence(here / "evidence", results)
-    write_documents(here, contents, write_manifests(here / MANIFESTS_FOLDER, results))
+    write_configs(system_folder / "configs", results)
+    copy_evidence(system_folder / "evidence", results)
+    write_documents(system_folder, contents, write_manifests(system_folder / MANIFESTS_FOLDER, results))
     content = {"implementation": IMPLEMENTATION, "commit": contents.commit, "settings": settings(results[0])}
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-    (here / f"{system}_{IMPLEMENTATION}.json").write_text(text, encoding="utf-8")
+    (system_folder / f"{system}_{IMPLEMENTATION}.json").write_text(text, encoding="utf-8")
 
 
 def copy_code(destination: Path, code: Sequence[Path]) -> None:
@@ -122,7 +122,7 @@ def write_configs(folder: Path, results: Sequence[RecordedRun]) -> None:
     result_N/config.json. Logs outside a run folder have none."""
     for number, result in enumerate(results):
         if result.config:
-            config = json_inside(result.path.parent, CONFIG_FILE, most=MOST_CONFIG_BYTES)
+            config = json_inside(result.path.parent, CONFIG_FILE, largest_bytes=MOST_CONFIG_BYTES)
             path = folder / f"result_{number}" / CONFIG_FILE
             path.parent.mkdir(parents=True)
             path.write_text(as_text(published_config(config)), encoding="utf-8")
@@ -147,8 +147,8 @@ def write_manifests(folder: Path, results: Sequence[RecordedRun]) -> list[str]:
         folder.mkdir(exist_ok=True)
         contents = {f"inputs_of_result_{number}.json": recorded_inputs(result)}
         for name in copied_manifests(result.path.parent):
-            place = (result.path.parent, MANIFESTS_FOLDER, name)
-            contents[name] = json_inside(*place, most=MOST_MANIFEST_BYTES)
+            source = (result.path.parent, MANIFESTS_FOLDER, name)
+            contents[name] = json_inside(*source, largest_bytes=MOST_MANIFEST_BYTES)
         for name, content in contents.items():
             if name not in names:
                 (folder / name).write_text(as_text(without_addresses(content)), encoding="utf-8")
@@ -166,25 +166,25 @@ def as_text(content: Any) -> str:
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
-def _given(folder: Path, system_json: Path, contents: Contents) -> dict[str, str]:
+def _origins_of(folder: Path, system_json: Path, contents: Contents) -> dict[str, str]:
     """Return the origin of each file in the folder."""
     system = system_json.stem
     logs = folder / "results" / system / contents.judged.name
-    given = {str(logs / result_name(number)): str(result.path) for number, result in enumerate(contents.results)}
-    given[str(folder / "systems" / f"{system}.json")] = str(system_json)
-    return given
+    origins = {str(logs / result_name(number)): str(result.path) for number, result in enumerate(contents.results)}
+    origins[str(folder / "systems" / f"{system}.json")] = str(system_json)
+    return origins
 
 
-def require_accepted(folder: Path, ruleset: str, given: Mapping[str, str]) -> tuple[SubjectReview, list[str]]:
+def require_accepted(folder: Path, ruleset: str, origins: Mapping[str, str]) -> tuple[SubjectReview, list[str]]:
     """Return the review of a package that it passes, and its warnings.
 
     The paths in the folder map to the user's own paths in ``given``. Raises InputError unless ``review`` passes the
     folder; each refused item is printed in a line.
     """
 
-    def as_given(text: str) -> str:
-        for inside, outside in given.items():
-            text = text.replace(inside, outside)
+    def with_origins(text: str) -> str:
+        for packaged_path, origin in origins.items():
+            text = text.replace(packaged_path, origin)
         return " ".join(text.split())
 
     (subject,) = review([folder], ruleset).subjects
@@ -193,11 +193,11 @@ def require_accepted(folder: Path, ruleset: str, given: Mapping[str, str]) -> tu
         failed = [check for check in subject.checks if not check.passed]
         problems = [f"{check.subject}: {check.tool} checker: {'; '.join(check.complaints[:3])}" for check in failed]
     if not subject.passed and len(problems) == 1:
-        raise InputError(as_given(problems[0]))
+        raise InputError(with_origins(problems[0]))
     if not subject.passed:
-        print("\n".join(f"error: {as_given(problem)}" for problem in problems), file=sys.stderr)
+        print("\n".join(f"error: {with_origins(problem)}" for problem in problems), file=sys.stderr)
         raise InputError(f"no package is made: review refuses it for the {len(problems)} reasons above")
-    return subject, [as_given(_problem(finding)) for finding in subject.of("warning")]
+    return subject, [with_origins(_problem(finding)) for finding in subject.of("warning")]
 
 
 def _problem(finding: Finding) -> str:

@@ -71,8 +71,8 @@ def write_documents(folder: Path, contents: Contents, manifests: Sequence[str]) 
 
     Texts from logs and JSON are quoted for the place where they stand.
     """
-    first, templates, claims = contents.results[0], _templates(), claims_of(contents.benchmark, contents.results)
-    system = _system(first)
+    first_result, templates, claims = contents.results[0], _templates(), claims_of(contents.benchmark, contents.results)
+    system = _system(first_result)
     system_file = None if system is None else f"{re.sub(NOT_PLAIN, '_', system.name)}{SUFFIX}"
     if system is not None and system_file is not None:
         (folder / system_file).write_text(system_text(system), encoding="utf-8")
@@ -83,13 +83,13 @@ def write_documents(folder: Path, contents: Contents, manifests: Sequence[str]) 
         "config_filename": CONFIG_FILE,
         "system_file": system_file,
         "system_name": contents.description.get("system_name", ""),
-        "settings": settings(first),
+        "settings": settings(first_result),
         "runs": [_run(result, number, contents.judged) for number, result in enumerate(contents.results)],
         "claims": [claim.sentence for claim in claims if claim.supported],
         "untold": [claim.topic for claim in claims if not claim.supported],
         "manifests": manifests,
-        "environment": first.environment,
-        "variables": _variables(first, contents),
+        "environment": first_result.environment,
+        "variables": _variables(first_result, contents),
         "sbatch": _sbatch(contents.description),
     }
     for name in ("README.md", *SCRIPTS):
@@ -116,17 +116,17 @@ def claims_of(benchmark: Benchmark, runs: Sequence[RecordedRun]) -> list[Claim]:
     for kind, datasets in (("training", files.training), ("validation", (files.validation,))):
         names = [f"{name}{end}" for name in datasets for end in ends]
         public = PUBLISHED_DATA.keys() >= {*names}
-        due = (
+        expected = (
             "with the digests that MLCommons published for them" if public else "named by their digests in `manifests/`"
         )
-        sentence = f"{kind.capitalize()} data: {', '.join(f'{name}.bin' for name in datasets)}, {due}."
-        found = [(name, run.digests.get(name)) for run in runs for name in names]
-        holds = all(PUBLISHED_DATA[name] == md5 if public else md5 is not None for name, md5 in found)
+        sentence = f"{kind.capitalize()} data: {', '.join(f'{name}.bin' for name in datasets)}, {expected}."
+        digests = [(name, run.digests.get(name)) for run in runs for name in names]
+        holds = all(PUBLISHED_DATA[name] == md5 if public else md5 is not None for name, md5 in digests)
         claims.append(Claim(f"the {kind} data", sentence, holds))
     if benchmark.start_iterations:
         stamped = [[md5 for name, md5 in run.digests.items() if not name.endswith(ends)] for run in runs]
         sentence = "The initial checkpoint is named by its digest in `manifests/`."
-        holds = all(any(md5 is not None for md5 in found) for found in stamped)
+        holds = all(any(md5 is not None for md5 in digests) for digests in stamped)
         claims.append(Claim("the digests of the initial checkpoint", sentence, holds))
     return claims
 
@@ -158,8 +158,8 @@ def _run(result: RecordedRun, number: int, judged: Judged) -> list[str]:
 def _system(result: RecordedRun) -> System | None:
     """Return the system of a run; None for a log outside its run folder."""
     try:
-        found = result.config.get("system")
-        return None if found is None else msgspec.convert(found, System)
+        system = result.config.get("system")
+        return None if system is None else msgspec.convert(system, System)
     except (ValueError, InputError) as error:
         path = result.path.with_name(CONFIG_FILE)
         raise InputError(f"{path}: no system in it ({error}); package with the version that made the run") from None
@@ -170,9 +170,9 @@ def _variables(result: RecordedRun, contents: Contents) -> dict[str, Any]:
     log, benchmark = result.summary.log, contents.benchmark
     size, rate = log.number("global_batch_size"), log.number("opt_base_learning_rate")
     least = None if rate is None else rate / 10  # by the rules; some log the ratio instead
-    found = {"GBS": size, "LR": rate, "MIN_LR": least}
+    values = {"GBS": size, "LR": rate, "MIN_LR": least}
     variables: dict[str, Any] = {"BENCHMARK": benchmark.name}
-    variables |= {name: f"{value:.12g}" for name, value in found.items() if value is not None}
+    variables |= {name: f"{value:.12g}" for name, value in values.items() if value is not None}
     variables["USE_BF16"] = "true" if contents.precision == "bf16" else "false"
     options = [f"--submission-org={contents.org}"]
     usual, warm_up = benchmark.optimizer.lr_warmup_samples, _warm_up(result, benchmark)

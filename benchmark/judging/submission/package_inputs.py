@@ -22,7 +22,9 @@ from foundation.regular_files import UnfitFile, read_regular
 IMPLEMENTATION = "pytorch"
 """Name of the folder with the code."""
 SUBMITTED: Mapping[str, tuple[Benchmark, Judged]] = {
-    one.mlperf_name: (one, OFFICIAL[one.mlperf_name]) for one in BENCHMARKS.values() if one.mlperf_name in OFFICIAL
+    benchmark.mlperf_name: (benchmark, OFFICIAL[benchmark.mlperf_name])
+    for benchmark in BENCHMARKS.values()
+    if benchmark.mlperf_name in OFFICIAL
 }
 """The benchmarks that are trained here and submitted, as they are trained and as they are judged, by the name in
 logs."""
@@ -60,19 +62,21 @@ def read_results(paths: Sequence[Path]) -> list[RecordedRun]:
             raise InputError(f"{result.path}: a link; a package holds files of the runs' folders alone; give the file")
         if not result.summary.log.events:
             raise InputError(f"{result.path}: no MLLOG record in it; give the result_N.txt that a run wrote")
-        name, first = result.summary.benchmark, results[0].summary.benchmark
+        name, first_name = result.summary.benchmark, results[0].summary.benchmark
         if name not in SUBMITTED:
-            known = " and ".join(SUBMITTED)
-            raise InputError(f"{result.path}: a run of {name!r}, but only runs of {known} make a submission")
-        if name != first:
-            raise InputError(f"{result.path}: a run of {name}, but {results[0].path} is one of {first}; package each")
-        for other in results[:number]:
-            if result.path.read_bytes() == other.path.read_bytes():
-                raise InputError(f"{result.path}: the same log as {other.path}; give different runs")
+            names = " and ".join(SUBMITTED)
+            raise InputError(f"{result.path}: a run of {name!r}, but only runs of {names} make a submission")
+        if name != first_name:
+            raise InputError(
+                f"{result.path}: a run of {name}, but {results[0].path} is one of {first_name}; package each"
+            )
+        for earlier in results[:number]:
+            if result.path.read_bytes() == earlier.path.read_bytes():
+                raise InputError(f"{result.path}: the same log as {earlier.path}; give different runs")
     counts = {name: judged.runs for name, (_, judged) in SUBMITTED.items()}
     if not results or len(results) != counts[str(results[0].summary.benchmark)]:
-        due = ", or ".join(f"{count} of {name}" for name, count in counts.items())
-        raise InputError(f"--results: {len(results)} runs given, but a submission has {due}")
+        expected = ", or ".join(f"{count} of {name}" for name, count in counts.items())
+        raise InputError(f"--results: {len(results)} runs given, but a submission has {expected}")
     return results
 
 
@@ -81,17 +85,17 @@ def benchmark_of(results: Sequence[RecordedRun]) -> tuple[Benchmark, Judged]:
     return SUBMITTED[str(results[0].summary.benchmark)]
 
 
-def precision_of(results: Sequence[RecordedRun], given: str | None) -> str:
+def precision_of(results: Sequence[RecordedRun], option: str | None) -> str:
     """Return the precision of the runs: from their configurations, or else from the user.
 
     Raises InputError if neither tells it, or if they contradict each other.
     """
-    told = {given, *(result.config.get("precision") for result in results)} - {None}
-    if len(told) != 1:
-        found = " and ".join(sorted(map(str, told))) or "in no config.json beside the logs"
+    precisions = {option, *(result.config.get("precision") for result in results)} - {None}
+    if len(precisions) != 1:
+        words = " and ".join(sorted(map(str, precisions))) or "in no config.json beside the logs"
         mend = "package runs of one precision, and give --precision fp32 or --precision bf16 for logs alone"
-        raise InputError(f"{results[0].path}: the precision of the runs is {found}; {mend}")
-    return str(told.pop())
+        raise InputError(f"{results[0].path}: the precision of the runs is {words}; {mend}")
+    return str(precisions.pop())
 
 
 def require_same_submitter(
@@ -101,15 +105,15 @@ def require_same_submitter(
 
     Case, punctuation and a longer form of the name do not matter: Intel-HabanaLabs is Habana.
     """
-    named = [(str(system_json), "submitter", description.get("submitter"), "write it there, or give that --org")]
+    names = [(str(system_json), "submitter", description.get("submitter"), "write it there, or give that --org")]
     for result in results:
         event = result.summary.log.first("submission_org")
         if event is not None:
             mend = "give that --org, or train again with another --submission-org: logs must not be edited"
-            named.append((f"{result.path}:{event.line}", event.key, event.value, mend))
-    for place, field, name, mend in named:
+            names.append((f"{result.path}:{event.line}", event.key, event.value, mend))
+    for location, field, name, mend in names:
         if not isinstance(name, str) or not like_name(org, name):
-            raise InputError(f"{place}: {field} {shortened(repr(name), MOST_SHOWN)}, but --org {org}; {mend}")
+            raise InputError(f"{location}: {field} {shortened(repr(name), MOST_SHOWN)}, but --org {org}; {mend}")
 
 
 def require_same_origin(
@@ -121,12 +125,12 @@ def require_same_origin(
     """
     names = {path.as_posix() for path in code}
     for result in results:
-        ours, first = result.digests, results[0].digests
-        for name in sorted(ours.keys() & first.keys()):
-            if None not in (ours[name], first[name]) and ours[name] != first[name]:
+        digests, first_digests = result.digests, results[0].digests
+        for name in sorted(digests.keys() & first_digests.keys()):
+            if None not in (digests[name], first_digests[name]) and digests[name] != first_digests[name]:
                 raise InputError(
-                    f"{result.path}: {name} has MD5 {ours[name]}, but {first[name]} in {results[0].path}; the runs of "
-                    "a submission read the same data and checkpoint"
+                    f"{result.path}: {name} has MD5 {digests[name]}, but {first_digests[name]} in {results[0].path}; "
+                    "the runs of a submission read the same data and checkpoint"
                 )
         made_by = result.environment.get("commit")
         if made_by is not None and made_by != commit and not other_code:
@@ -147,17 +151,17 @@ def require_evidence_holds(results: Sequence[RecordedRun]) -> list[str]:
 
     Only ``replay`` trains steps again; this check does not.
     """
-    told = []
+    lines = []
     for number, result in enumerate(results):
         path = result.path.with_name(EVIDENCE_FILE)
         if not result.config or not path.is_file():
             continue
         chain = read_chain(path)
-        if found := broken_links(chain, result.path):
-            more = f", and {len(found) - 1} more" if len(found) > 1 else ""
-            raise InputError(f"{path}: {found[0].text()}{more}; give the run as it was made, or without evidence")
-        told.append(f"evidence of result_{number}: {chain.links[-1].record.step} steps, last digest {chain.head}")
-    return told
+        if faults := broken_links(chain, result.path):
+            suffix = f", and {len(faults) - 1} more" if len(faults) > 1 else ""
+            raise InputError(f"{path}: {faults[0].text()}{suffix}; give the run as it was made, or without evidence")
+        lines.append(f"evidence of result_{number}: {chain.links[-1].record.step} steps, last digest {chain.head}")
+    return lines
 
 
 def notes_on_origin(results: Sequence[RecordedRun], commit: str | None, *, other_code: bool) -> Iterator[str]:

@@ -81,15 +81,15 @@ def copy_inside(folder: Path, *names: str, target: Path) -> bool:
     return True
 
 
-def json_inside(folder: Path, *names: str, most: int) -> Any:
+def json_inside(folder: Path, *names: str, largest_bytes: int) -> Any:
     """Return the content of the JSON file ``folder/names``; None if it does not exist."""
     with opened_inside(folder, *names) as source:
-        content = None if source is None else source.read(most + 1)
+        content = None if source is None else source.read(largest_bytes + 1)
     path = folder.joinpath(*names)
     if content is None:
         return None
-    if len(content) > most:
-        raise InputError(f"{path}: more than {most:,} bytes; expected what the run wrote")
+    if len(content) > largest_bytes:
+        raise InputError(f"{path}: more than {largest_bytes:,} bytes; expected what the run wrote")
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:

@@ -32,7 +32,7 @@ def judged(paths: Sequence[Path], check: ToolVerdict | None = None) -> Judgement
 
 
 def made_page(*paths: Path, check: ToolVerdict | None = None, beside: Path | None = None) -> Page:
-    return make_page(judged(paths, check), beside=beside)
+    return make_page(judged(paths, check), page_folder=beside)
 
 
 def write_made(output: Path, paths: Sequence[Path]) -> Path:

@@ -69,7 +69,7 @@ def test_systems_are_ranked_and_never_mixed(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert page.headline == f"3 systems, 2 of them with a score: {told[0][2]} to {told[1][2]} minutes"
     assert [cell.bar for cell in (row.cells[2] for row in rows)][1:] == [100, None]
-    assert (rows[2].cells[2].said, rows[2].cells[8].text) == (["a score takes 3 runs, there are 2"], "rejected")
+    assert (rows[2].cells[2].notes, rows[2].cells[8].text) == (["a score takes 3 runs, there are 2"], "rejected")
     assert told[0][3] == "512 x NVIDIA H100-SXM5-80GB"
     heads = [row for row in table(page, "The runs").rows if row.look == "of"]
     assert heads[0].cells[0].links[0] == ("result_0.txt", f"./FAST/results/{SYSTEM}/gpt3/result_0.txt")
@@ -160,7 +160,7 @@ def test_findings_stand_once_with_their_line_and_by_the_names_on_the_page(tmp_pa
     check = ToolVerdict("compliance", str(log), "failed", (f"{log}: wrong",), ("a note",), 0.1)
     page = made_page(run, check=check)
     assert texts(page, "Official checks") == [["compliance", "run", "failed"]]
-    assert table(page, "Official checks").rows[0].cells[2].said == ["run: wrong", "a note"]
+    assert table(page, "Official checks").rows[0].cells[2].notes == ["run: wrong", "a note"]
     assert (page.verdict[0], page.verdict[2]) == ("bad", "Review failed")
     hostile = records(1)
     next(one for one in hostile if one["key"] == "opt_name")["value"] = "<b>sgd</b>"

@@ -94,7 +94,7 @@ def test_pipes_folders_and_names_outside_are_refused(tmp_path: Path) -> None:
     assert not copy_inside(tmp_path, "missing", "missing", target=tmp_path / "copy")
     (tmp_path / "long").write_text('"' + "x" * 100 + '"')
     with pytest.raises(InputError, match="long: more than 50 bytes"):
-        json_inside(tmp_path, "long", most=50)
+        json_inside(tmp_path, "long", largest_bytes=50)
 
 
 def test_commands_addresses_and_tokens_of_a_configuration_are_left_out(tmp_path: Path) -> None:
