@@ -39,6 +39,8 @@ TEMPLATES = [
 ]
 
 
+BYTES_VERSION = 1
+"""Version of the bytes that the command makes of the same inputs and options (``Recipe.bytes_version``)."""
 LARGEST_COUNT = 1_000_000
 LARGEST_SEED = (1 << 64) - 1
 
@@ -87,7 +89,7 @@ def write_synthetic_corpus(output: Path, *, seed: int, size: CorpusSize, force: 
     """
     _require_possible(size)
     require_between(seed, 0, LARGEST_SEED, "--seed")
-    recipe = Recipe("synthetic-corpus", {"seed": seed, **asdict(size)}, [])
+    recipe = Recipe("synthetic-corpus", {"seed": seed, **asdict(size)}, [], bytes_version=BYTES_VERSION)
     with resumable_output(output, recipe, force=force) as job:
         if job is None:
             return False

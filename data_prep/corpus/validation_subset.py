@@ -23,6 +23,8 @@ from foundation.outputs.publish import sibling
 from foundation.outputs.resumable_output import resumable_output
 
 COUNT = 24_567
+BYTES_VERSION = 1
+"""Version of the bytes that the command makes of the same inputs and options (``Recipe.bytes_version``)."""
 LARGEST_LIST = 1 << 26
 """Most bytes of a list of hashes; that of all validation documents has 12 MB."""
 
@@ -70,7 +72,8 @@ class ValidationSubsetCommand(InputOptions):
         require_files(lists)
         files = describe_inputs(self.locations(), bandwidth_limit=self.bandwidth_limit)
         options = {"count": None if lists else self.count}
-        recipe = Recipe("validation-subset", options, [*(file.source for file in files), *map(source_of, lists)])
+        sources = [*(file.source for file in files), *map(source_of, lists)]
+        recipe = Recipe("validation-subset", options, sources, bytes_version=BYTES_VERSION)
         paths, inputs = [self.output, hashes_path(self.output)], [*local_paths(files), *lists]
         with resumable_output(self.output, recipe, paths=paths, inputs=inputs, force=self.force) as job:
             if job is None:

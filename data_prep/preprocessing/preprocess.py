@@ -38,6 +38,9 @@ from foundation.progress import progress
 from foundation.sizes import require_workers
 
 STAGE = "preprocess"
+BYTES_VERSION = 1
+"""Version of the bytes that the command makes of the same inputs and options: raise it with any change of token ids or
+layout, so that outputs and parts of another version are not mixed."""
 BENCHMARK = Reading()
 
 
@@ -134,7 +137,8 @@ def _recipe(files: Sequence[InputFile], model: AnyTokenizer, dtype: np.dtype[Any
         "tokenizer": tokenizer.identity,  # in the options, too: parts of another tokenizer are of no use
         **asdict(reading),
     }
-    return Recipe(STAGE, options, [*(file.source for file in files), tokenizer], versions_of(model.package))
+    inputs = [*(file.source for file in files), tokenizer]
+    return Recipe(STAGE, options, inputs, versions_of(model.package), BYTES_VERSION)
 
 
 def _part_name(number: int, file: InputFile) -> str:

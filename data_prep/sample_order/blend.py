@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from data_prep.sample_order.kept_index import STAGE, IndexArray, Keep, NewArray, in_memory
+from data_prep.sample_order.kept_index import INDEX_VERSION, STAGE, IndexArray, Keep, NewArray, in_memory
 from foundation.errors import InputError
 from foundation.outputs.digest import md5_text
 from foundation.outputs.manifest import Recipe
@@ -71,7 +71,8 @@ def blend_index(weights: Sequence[float], size: int, keep: Keep = in_memory) -> 
     """
     if len(weights) > 255:
         raise InputError(f"{len(weights)} datasets in one blend; at most 255")
-    recipe = Recipe(STAGE, {"weights": [float(weight) for weight in weights], "size": size}, [])
+    options = {"weights": [float(weight) for weight in weights], "size": size}
+    recipe = Recipe(STAGE, options, [], bytes_version=INDEX_VERSION)
     rounded = "_".join(f"{weight:.4g}" for weight in weights)[:80]
     exact = md5_text(repr(recipe.options["weights"]))[:12]
     dataset = functools.cache(lambda: _choose(weights, size))

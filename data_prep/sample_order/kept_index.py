@@ -29,6 +29,8 @@ IndexArray = Array | FileArray
 """An array in memory, or in its file."""
 
 STAGE = "index"
+INDEX_VERSION = 1
+"""Version of the arrays that follow from the same lengths and options (``Recipe.bytes_version``)."""
 SLOWEST_BYTES_PER_S = 10e6
 """Bytes of an index that a process builds per second, on a busy machine; an idle one builds five times as many."""
 

@@ -5,12 +5,12 @@ of ``sequence_length`` tokens, and shuffles only the windows (docs/facts/referen
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from data_prep.sample_order.kept_index import STAGE, IndexArray, Keep, NewArray, in_memory
+from data_prep.sample_order.kept_index import INDEX_VERSION, STAGE, IndexArray, Keep, NewArray, in_memory
 from data_prep.sample_order.window_counts import (
     BLOCK,
     WindowCounts,
@@ -98,8 +98,9 @@ def build_sample_index(
         (counts.windows,),
         lambda: shuffled_windows(counts, np.random.RandomState(seed)),
     )
-    samples = keep(name, Recipe(STAGE, options, [lengths]), {"sample_idx": starts})
-    shuffle = keep(f"{name}_seed{seed}", Recipe(STAGE, options | {"seed": seed}, [lengths]), {"shuffle_idx": order})
+    recipe = Recipe(STAGE, options, [lengths], bytes_version=INDEX_VERSION)
+    samples = keep(name, recipe, {"sample_idx": starts})
+    shuffle = keep(f"{name}_seed{seed}", replace(recipe, options=options | {"seed": seed}), {"shuffle_idx": order})
     return SampleIndex(num_documents, counts.epochs, samples["sample_idx"], shuffle["shuffle_idx"])
 
 

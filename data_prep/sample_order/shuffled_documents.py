@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_prep.sample_order.kept_index import STAGE, IndexArray, Keep, NewArray, in_memory
+from data_prep.sample_order.kept_index import INDEX_VERSION, STAGE, IndexArray, Keep, NewArray, in_memory
 from data_prep.sample_order.sample_index import SampleIndex
 from data_prep.sample_order.window_counts import (
     BLOCK,
@@ -95,7 +95,7 @@ def build_shuffled_index(
         "seed": seed,
     }
     name = f"{index_name(lengths, sequence_length, num_samples, extra)}_documents_seed{seed}"
-    index = keep(name, Recipe(STAGE, options, [lengths]), arrays)
+    index = keep(name, Recipe(STAGE, options, [lengths], bytes_version=INDEX_VERSION), arrays)
     return SampleIndex(
         num_documents, counts.epochs, index["sample_idx"], index["shuffle_idx"], document_idx=index["document_idx"]
     )

@@ -39,6 +39,8 @@ TRAINING_OPTIONS: dict[str, Any] = {
     "num_threads": 32,
 }
 VOCAB_SIZE = 50257
+TRAINING_VERSION = 1
+"""Version of the training's input and options beyond those in its recipe (``Recipe.bytes_version``)."""
 LARGEST_MODEL = 1 << 28
 DOCUMENTS = 5_000_000
 LARGEST_ID = 1 << 24
@@ -192,7 +194,8 @@ def train_tokenizer(
     files = describe_inputs(inputs, bandwidth_limit=bandwidth_limit)
     options = {**TRAINING_OPTIONS, "vocab_size": vocab_size}
     made_with = {**options, "documents": documents}
-    recipe = Recipe("train-tokenizer", made_with, [file.source for file in files], versions_of("sentencepiece"))
+    sources, versions = [file.source for file in files], versions_of("sentencepiece")
+    recipe = Recipe("train-tokenizer", made_with, sources, versions, TRAINING_VERSION)
     with resumable_output(output, recipe, inputs=local_paths(files), force=force) as job:
         if job is None:
             return False
