@@ -19,6 +19,7 @@ from benchmark.judging.results.convergence import (
     points_for,
 )
 from benchmark.judging.results.judged import GPT3, JUDGED, OFFICIAL, Judged, assumed, in_words
+from benchmark.judging.results.ruleset_of_log import ruleset_of_log
 from benchmark.judging.results.run_summary import RunSummary
 from benchmark.judging.results.system_description import SystemDescription, read_system
 from benchmark.run_record.events.mllog import ResultLog, as_number, read_log
@@ -216,15 +217,18 @@ def names_in(ruleset: str) -> list[str]:
     return [name for name, judged in OFFICIAL.items() if ruleset in judged.rulesets]
 
 
-def ruleset_for(path: Path, requested: str | None, benchmarks: Sequence[Judged]) -> str:
+def ruleset_for(path: Path, requested: str | None, benchmarks: Sequence[Judged], log: ResultLog | None = None) -> str:
     """Return the given ruleset, or that of a round in the path (``training_results_v4.0``, ``v3.1``) that has one of
-    the benchmarks, or the newest that has most of them. With no benchmark known, any round will do.
+    the benchmarks, or that of the log, or the newest that has most of them. With no benchmark known, any round will do.
 
     Raises InputError for a given ruleset that has none of them.
     """
     rulesets = {ruleset for judged in benchmarks or JUDGED.values() for ruleset in judged.rulesets}
     if requested is None:
         rounds = [f"{match[1]}.0" for part in path.parts if (match := ROUND.search(part))]
+        named = [] if log is None else _benchmarks_in(log)
+        if log is not None and named and not any(ruleset in rulesets for ruleset in rounds):
+            return ruleset_of_log(log, named[0])
         newest = max(_rulesets(benchmarks or (GPT3,)), key=lambda judged: (_rulesets(benchmarks).count(judged), judged))
         return next((ruleset for ruleset in reversed(rounds) if ruleset in rulesets), newest)
     if requested not in rulesets:
@@ -237,7 +241,11 @@ def ruleset_for(path: Path, requested: str | None, benchmarks: Sequence[Judged])
 
 def package_ruleset(package: Path, requested: str | None) -> str:
     """Return the ruleset of a package, as :func:`ruleset_for` does for the benchmarks that it has folders of."""
-    return ruleset_for(package, requested, [OFFICIAL[name] for name in _benchmark_folders(package) if name in OFFICIAL])
+    benchmarks = [OFFICIAL[name] for name in _benchmark_folders(package) if name in OFFICIAL]
+    folders = [folder for system in subfolders(package / "results") for folder in subfolders(system)]
+    paths = [path for folder in folders if folder.name in OFFICIAL for path in result_files(folder)]
+    log = read_log(paths[0]) if paths and len(benchmarks) == 1 else None
+    return ruleset_for(package, requested, benchmarks, log)
 
 
 def _rulesets(benchmarks: Sequence[Judged]) -> list[str]:
@@ -299,13 +307,14 @@ def _sets(files: Sequence[Path], ruleset: str | None, references: ReferenceChoic
         if len(logs) > 1:
             system = _system_of(folder)
             name = folder.parent.name if folder.name in OFFICIAL else folder.name
-            benchmarks = next((judged for path in logs if (judged := _benchmarks_in(read_log(path)))), [])
-            yield ResultSet(name, ruleset_for(folder, ruleset, benchmarks), logs, folder, system, references)
+            named = next((log for log in map(read_log, logs) if _benchmarks_in(log)), None)
+            chosen = ruleset_for(folder, ruleset, [] if named is None else _benchmarks_in(named), named)
+            yield ResultSet(name, chosen, logs, folder, system, references)
         else:
             log = read_log(logs[0])
             keys = ("submission_benchmark", "submission_platform", "global_batch_size")
             words = tuple(repr(log.value(key)) for key in keys)
-            alone.setdefault((ruleset_for(folder, ruleset, _benchmarks_in(log)), *words), []).append(logs[0])
+            alone.setdefault((ruleset_for(folder, ruleset, _benchmarks_in(log), log), *words), []).append(logs[0])
     for (chosen, *_), logs in alone.items():
         folder = logs[0].parent
         is_single = len(logs) == 1
