@@ -6,6 +6,8 @@ token of the data is read before run_start (the rules: docs/facts/mlperf_review.
 evaluations and checkpoints too.
 """
 
+from collections.abc import Sequence
+
 from benchmark.config.run_config import RunConfig
 from benchmark.run_record.checkpoint_list import newest_checkpoint
 from benchmark.run_record.endings import Ending
@@ -13,9 +15,10 @@ from benchmark.run_record.file_names import attempt_path
 from benchmark.run_record.input_manifests import copy_manifests
 from benchmark.run_record.phases import PhaseLog
 from benchmark.training.debugging.debug_observers import debug_environment, debugging
+from benchmark.training.engine.distributed import World
 from benchmark.training.engine.micro_batches import TrainingBatches
 from benchmark.training.engine.rank_environment import Environment, read_environment
-from benchmark.training.engine.train_state import empty_state
+from benchmark.training.engine.train_state import TrainState, empty_state
 from benchmark.training.inputs import describe_validation, input_paths, open_data, provenance, require_inputs
 from benchmark.training.loop import TrainingRun, run_loop
 from benchmark.training.machine.run_environment import run_environment, seconds_since_process_start
@@ -23,6 +26,7 @@ from benchmark.training.observers.observer_list import observers_of
 from benchmark.training.observers.run_requests import RunRequests
 from benchmark.training.resume_point import agree_on_resume_point, fulfil_request, restore_state
 from benchmark.training.run_folder import open_run_folder
+from benchmark.training.run_log import RunLog
 from benchmark.training.same_run import input_identities
 from benchmark.training.training_world import training_world
 from benchmark.training.warm_up import warm_up
@@ -65,28 +69,11 @@ def train(config: RunConfig, environment: Environment | None = None, phases: Pha
             debugging(config.debug, system.device, run_dir, attempt, environment.rank, phases),
         ):
             requests.obey_stops(run_dir if world.rank == 0 else None)
-            phases.enter("load", -1)
             hosts = world.hosts()
-            log.note_attempt(run_dir, environment, hosts)
-            log.note_last_incident(run_dir, environment)
-            log.events.note("environment", run_environment(system.device))
-            point = agree_on_resume_point(log.point, run_dir, world, log.mlperf_log, phases, system.start_limit_s / 2)
-            if point is not log.point:
-                log.resume(point)
-                log.note_attempt(run_dir, environment, hosts)
-            state = empty_state(benchmark, system, config.precision, world, point.progress)
-            origin = restore_state(state, run_dir, data.checkpoint, point)
+            state = _resumed_state(config, environment, world, log, phases, hosts)
+            datasets = open_data(data, benchmark, state.progress.seed)
             if world.rank == 0:
-                fulfil_request(run_dir, point, environment.launch)
-            log.events.note("message", f"{origin}, seed {point.progress.seed}")
-            datasets = open_data(data, benchmark, point.progress.seed)
-            if world.rank == 0:
-                log.events.note("inputs", provenance(data))
-                if windows := describe_validation(benchmark):
-                    log.events.note("message", windows)
-                copy_manifests(run_dir, map(manifest_path, input_paths(data)))
-            if config.deterministic:
-                log.events.note("message", "only kernels that give the same bits each time (--deterministic)")
+                _note_inputs(config, log)
             batches = TrainingBatches(
                 datasets.training, benchmark, system, rank=world.data_rank, reads=world.reads_tokens
             )
@@ -104,3 +91,38 @@ def train(config: RunConfig, environment: Environment | None = None, phases: Pha
     if end.ending == "failed":
         raise CheckFailed(end.why)
     return end.ending
+
+
+def _resumed_state(
+    config: RunConfig, environment: Environment, world: World, log: RunLog, phases: PhaseLog, hosts: Sequence[str]
+) -> TrainState:
+    """Return the state at the resume point that all processes agree on, and note the attempt in the log. Collective.
+
+    ``hosts``: names of the machines by rank.
+    """
+    run_dir, system = config.run_dir, config.system
+    phases.enter("load", -1)
+    log.note_attempt(run_dir, environment, hosts)
+    log.note_last_incident(run_dir, environment)
+    log.events.note("environment", run_environment(system.device))
+    patience_s = system.start_limit_s / 2
+    point = agree_on_resume_point(log.point, run_dir, world, log.mlperf_log, phases, patience_s)
+    if point is not log.point:
+        log.resume(point)
+        log.note_attempt(run_dir, environment, hosts)
+    state = empty_state(config.benchmark, system, config.precision, world, point.progress)
+    origin = restore_state(state, run_dir, config.data.checkpoint, point)
+    if world.rank == 0:
+        fulfil_request(run_dir, point, environment.launch)
+    log.events.note("message", f"{origin}, seed {point.progress.seed}")
+    return state
+
+
+def _note_inputs(config: RunConfig, log: RunLog) -> None:
+    """Note the contents and the windows that the run reads, on rank 0."""
+    log.events.note("inputs", provenance(config.data))
+    copy_manifests(config.run_dir, map(manifest_path, input_paths(config.data)))
+    if windows := describe_validation(config.benchmark):
+        log.events.note("message", windows)
+    if config.deterministic:
+        log.events.note("message", "only kernels that give the same bits each time (--deterministic)")

@@ -160,7 +160,7 @@ def test_continuing_with_other_data_is_refused(interrupted: RunConfig, tmp_path:
 
 
 def _train_on_a_disk_that_fails(config: RunConfig, refusals: int) -> str:
-    write, count = getattr(summary_file, "write_text"), 0  # noqa: B009
+    write, count = getattr(summary_file, "write_summary"), 0  # noqa: B009
 
     def refusing(*arguments: Any) -> None:
         nonlocal count
@@ -169,7 +169,7 @@ def _train_on_a_disk_that_fails(config: RunConfig, refusals: int) -> str:
             raise OSError(errno.EROFS, "Read-only file system", "summary.json")
         write(*arguments)
 
-    setattr(summary_file, "write_text", refusing)  # noqa: B010
+    setattr(summary_file, "write_summary", refusing)  # noqa: B010
     return train(config)
 
 
