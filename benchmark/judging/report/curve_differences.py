@@ -1,5 +1,5 @@
-"""Compute the differences of accuracy curves from the mean of published runs: the curves themselves lie too close to be
-told apart."""
+"""Compute the differences of accuracy curves from the mean of published runs: in a figure, the curves themselves cannot
+be distinguished."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from benchmark.judging.results.run_summary import RunSummary
 
 LEAST_PUBLISHED = 3
 OUTSIDE = 0.05
-"""Share of the published curves outside the shade, above and below: a few have spikes of their own."""
+"""Share of the published curves outside the shade, above and below: a few have spikes."""
 DIGITS = 6
 
 

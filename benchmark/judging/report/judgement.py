@@ -1,6 +1,6 @@
 """Review everything below some folders, package by package, and prepare its systems and runs for a page.
 
-A broken package does not stop the others.
+A broken package does not stop the review of the rest.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from foundation.regular_files import is_regular
 
 EMPTY = "no results in it that are reviewed"
 COLOURS = 6
-"""Number of colours that can be told apart; with more groups of lines, each has a panel of its own."""
+"""Number of colours that a reader can distinguish; with more groups of lines, each group has its panel."""
 DASHES = 4
 TOLD_APART_BY = (
     ("name",),
@@ -31,7 +31,7 @@ TOLD_APART_BY = (
     ("name", "package", "round"),
     ("name", "benchmark", "package", "round"),
 )
-"""Facts about systems that name them: the first row that gives each a name of its own."""
+"""Facts about systems that name them: the first row whose names differ is used."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Judgement:
 
     @cached_property
     def systems(self) -> list[ReviewedSystem]:
-        """Return the systems by benchmark, best score first; those without a score come last, in the order given."""
+        """Return the systems by benchmark, best score first; then those without a score, in the order of paths."""
         reviewed = [
             ReviewedSystem(subject, results, scored)
             for subject in self.subjects
@@ -171,7 +171,7 @@ def reported_runs(judgement: Judgement) -> list[ReportedRun]:
 
 
 def system_names(judgement: Judgement) -> list[str]:
-    """Return as much of each system's name, benchmark, package and round as is needed to tell the systems apart."""
+    """Return as much of each system's name, benchmark, package and round as distinguishes the systems."""
     facts = [
         {
             "name": system.result_set.name,
@@ -189,7 +189,7 @@ def system_names(judgement: Judgement) -> list[str]:
 
 
 def distinct_names(paths: Sequence[Path]) -> list[str]:
-    """Return as much of the end of each log's path as is needed to tell the logs apart, without the file's ending and,
+    """Return as much of the end of each log's path as distinguishes the logs, without the file's ending and,
     if all are of one benchmark, without the benchmark's folder.
 
     Logs that all have the same name, as in folders of runs, are named by their folders.

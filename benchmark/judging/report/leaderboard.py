@@ -91,7 +91,7 @@ def runs_table(
 ) -> Table:
     """Return a row per run, below the name of its system if there are several.
 
-    Links to the logs of packages are relative to ``beside``, the folder of the page; with None there are no links.
+    Links to the logs of packages are relative to ``page_folder``; with None there are no links.
     """
     several, coloured = len(names) > 1, len({run.group for run in runs}) <= COLOURS
     with_files = [bool(system.result_set.files) for system in judgement.systems]
@@ -155,8 +155,8 @@ def link(path: Path, page_folder: Path) -> str:
 def changes_table(
     systems: Sequence[ReviewedSystem], names: Sequence[str], previous_systems: Sequence[ReviewedSystem]
 ) -> Table:
-    """Return a row for each system, compared with the same system in another round, then a row for each system that is
-    gone.
+    """Return a row for each system, compared with the same system in another round, then a row for each system that
+    the round does not have any more.
 
     A system is compared with that of the same package and folder. Otherwise it is compared with a system of the same
     package that has as many accelerators of the same model and no namesake.
@@ -211,7 +211,8 @@ def _successor(system: ReviewedSystem) -> tuple[object, ...]:
 
 
 def _differences(system: ReviewedSystem, previous: ReviewedSystem) -> Iterator[str]:
-    """Yield the other changes. Only rules of our own count: the official checkers did not judge the other round."""
+    """Yield the changes of batch size, convergence and errors. Only our rules count: no official checker judged the
+    previous round."""
     for title, value, previous_value in (
         ("batch size", number(system.score.batch_size, "{:,.0f}"), number(previous.score.batch_size, "{:,.0f}")),
         ("convergence", system.result_set.convergence.standing, previous.result_set.convergence.standing),

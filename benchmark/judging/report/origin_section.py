@@ -16,7 +16,7 @@ LEFT_OUT = ("submitter", "division", "status", "system_name")
 OPERATION = (
     "device", "nodes", "devices per node", "start limit s", "hang floor s", "device mtbf hours", "accelerator",
 )  # fmt: skip
-"""Settings of the launcher, which do not change what is trained, and settings shown with the devices."""
+"""Settings of the launcher, which do not change the training, and settings shown with the devices."""
 Facts = Mapping[str, object]
 
 
@@ -42,7 +42,7 @@ def origin_section(runs: Sequence[ReportedRun], names: Sequence[str], judgement:
 
 
 def _table(title: str, columns: Sequence[str], facts: Sequence[Facts]) -> Table:
-    """Return a row per name that any of ``found`` has; a value that all share is shown once."""
+    """Return a row per name in any column; a value that all columns share is shown once."""
     rows = []
     for name in dict.fromkeys(name for fact in facts for name in fact):
         values = [shortened(_words(fact.get(name)), MOST_TEXT) for fact in facts]

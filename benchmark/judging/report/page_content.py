@@ -35,12 +35,12 @@ from foundation.plain_text import shortened
 from foundation.sizes import duration
 
 SCORES = (
-    "Each score is its own system's: the mean time without the fastest and the slowest run, times the factor of the "
+    "Each score is that of its system: the mean time without the fastest and the slowest run, times the factor of the "
     "reference points."
 )
 MOST_NAMED, MOST_TITLE = 6, 200
 MOST_COLUMNS = 12
-"""Most columns of a table with one column for each run: more cannot be read."""
+"""Most columns of a table with a column for each run: a wider table cannot be read."""
 MANY_TOKENS = 10_000_000
 CONVERGENCE_HEAD = (
     "System", "Batch", "Each run", "Without fastest and slowest", "Compared with", "Their mean", "Accepted from",
@@ -60,7 +60,7 @@ def make_page(
 ) -> Page:
     """Return the page about a review.
 
-    The systems of a previous round are ``before``; links to logs are relative to ``beside``, the folder of the page.
+    Links to logs are relative to ``page_folder``.
     Raises InputError for a plan that does not fit, and for a user's config.json that cannot be read.
     """
     runs, names = reported_runs(judgement), system_names(judgement)
@@ -164,7 +164,7 @@ def _headline(runs: Sequence[ReportedRun], judgement: Judgement) -> str:
 
 
 def _of_systems(minutes: Sequence[float], systems: int) -> str:
-    """Return the range of the scores, best first; each system has a score of its own, and none stands for all."""
+    """Return the range of the scores, best first; no score stands for several systems."""
     if not minutes:
         return f"{systems} systems, none with a score"
     lacking = "" if len(minutes) == systems else f", {len(minutes)} of them with a score"
@@ -233,7 +233,7 @@ def _accuracy(
         if system.result_set.convergence.standing != "not tested"
     ]
     if tested:
-        title = "Convergence: tokens or samples to the target, beside reference runs"
+        title = "Convergence: tokens or samples to the target, compared with reference runs"
         numbers = (1, 2, 3, 5, 6, 7)
         parts.append(Table("Convergence", CONVERGENCE_HEAD, tested, numbers, look="convergence cards", title=title))
     return Section("accuracy", "Accuracy", parts)

@@ -8,12 +8,12 @@ from typing import ClassVar
 from foundation.sizes import duration
 
 NOTHING = "\N{EN DASH}"
-CAUTION = "MFU is of the dense BF16 peak: FP8 and int8 have a higher one, and logs do not say which a run used."
+CAUTION = "MFU is of the dense BF16 peak: FP8 and int8 have a higher peak, and logs do not name the precision of a run."
 LARGEST_WRITTEN_OUT = 1e15
 CLOSE = 5e-5
 """Largest rounding error of a log perplexity with four or more decimals."""
 SHORT_MINUTES = 5
-"""Minutes below which a run's time is given in seconds, as ``duration`` does; a longer time is given in minutes, as
+"""Minutes below which a run's time is written in seconds, as ``duration`` does; a longer time is written in minutes, as
 scores are."""
 Points = list[tuple[float, float]]
 
@@ -54,7 +54,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """A table. A row with fewer cells than the head has spans the rest with its last cell."""
+    """A table. The last cell of a row with fewer cells than the head spans the remaining columns."""
 
     part: ClassVar[str] = "table"
     label: str
@@ -83,7 +83,7 @@ class Words:
 
 @dataclass(frozen=True)
 class Chart:
-    """Place of a figure, or of a figure's panels, by its name."""
+    """Position of a figure, or of a figure's panels, by its name."""
 
     part: ClassVar[str] = "chart"
     family: str
@@ -173,7 +173,7 @@ class Band:
 
 @dataclass(frozen=True)
 class Shade:
-    """Range of other runs' values at each x."""
+    """Range of published runs' values at each x."""
 
     x: Sequence[float]
     low: Sequence[float]
@@ -191,7 +191,7 @@ class Figure:
     y_label: str
     lines: Sequence[Line]
     dots: bool = False
-    """True if each value is a measurement of its own, to be marked."""
+    """True if each value is a measurement, to be marked."""
     from_zero: bool = False
     """True if the y axis begins at 0."""
     target: float | None = None

@@ -20,7 +20,7 @@ from foundation.sizes import duration
 
 MOST_BYTES = 32 << 20
 MEMORY_DOUBT = 0.1
-"""Relative range of planned memory, which has no interval of its own."""
+"""Relative range of planned memory, for which a plan has no interval."""
 HEAD = ("Figure", "Planned", "Interval", "Measured", "Difference")
 
 
@@ -71,9 +71,9 @@ and its format."""
 
 
 def planned_section(runs: Sequence[ReportedRun], plan_path: Path | None) -> Section | None:
-    """Return the given plan, or the plan in the run's folder, beside the measurements of one run.
+    """Compare the plan at a path, or the plan in the run's folder, with the measurements of one run.
 
-    Raises InputError for a plan beside several runs, and for a file that is no plan.
+    Raises InputError for a plan and several runs, and for a file that is no plan.
     """
     if plan_path is not None and len(runs) != 1:
         raise InputError(f"--plan is compared with one run, but there are {len(runs)}; report on one, or omit --plan")
@@ -85,7 +85,7 @@ def planned_section(runs: Sequence[ReportedRun], plan_path: Path | None) -> Sect
 
 def read_plan(path: Path) -> Mapping[str, Any]:
     """Read a plan. Raises InputError for a file that is no plan of one run."""
-    expected = "give what `python -m benchmark plan … --json` prints; change --plan"
+    expected = "give the output of `python -m benchmark plan … --json`; change --plan"
     if not path.is_file():
         raise InputError(f"{path}: no such file; {expected}")
     plan = read_json(path, dict, mend=expected, largest=MOST_BYTES)
@@ -125,7 +125,7 @@ def _rows(plan: Mapping[str, Any], run: ReportedRun) -> Iterator[Row]:
 
 
 def _at(plan: Mapping[str, Any], key: str) -> Any:
-    """Return the value at a place such as costs.init_s in a plan; None without one."""
+    """Return the value of a key such as costs.init_s in a plan; None without one."""
     value: Any = plan
     for name in key.split("."):
         value = value.get(name) if isinstance(value, dict) else None

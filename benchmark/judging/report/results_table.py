@@ -51,7 +51,7 @@ def results_frame(paths: Sequence[Path | str], ruleset: str | None = None) -> pa
 
 
 def judged_frame(judgement: Judgement) -> pandas.DataFrame:
-    """Return a row per run, and one for each package that could not be reviewed; the index numbers the systems."""
+    """Return a row per run, and a row for each package that could not be reviewed; the index numbers the systems."""
     records: list[dict[str, Any]] = []
     systems: list[int] = []
     for number, system in enumerate(judgement.systems):

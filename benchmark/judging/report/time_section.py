@@ -1,8 +1,8 @@
 """Divide the time of the runs into its parts, and show it, attempt by attempt, with the causes of slowness.
 
-A run with ``events.jsonl`` tells all parts, over all its attempts (benchmark/run_record/). A published log tells the
-initialisation, and evaluations that have a start and a stop; the rest counts as training. A part that is not known is
-left out instead of shown as zero.
+The ``events.jsonl`` of a run has all parts, over all its attempts (benchmark/run_record/status/). A published log has
+the initialisation, and evaluations with a start and a stop; all further time counts as training. Unknown parts are left
+out instead of shown as zero.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -190,7 +190,7 @@ def slowness_section(runs: Sequence[ReportedRun]) -> Section | None:
 
 
 def slowness_of(event: RecordedEvent) -> Iterator[tuple[str, str, str]]:
-    """Yield the step, the place and the finding."""
+    """Yield the step, the ranks, and the slowness."""
     fields = event.fields
     if event.key == "slow_ranks":
         step, slow, recovered = _form(fields.get("steps"), "{:,}"), fields.get("slow"), fields.get("recovered")
@@ -205,7 +205,7 @@ def slowness_of(event: RecordedEvent) -> Iterator[tuple[str, str, str]]:
                     f"computes {excess} slower: {block} a block, its peers {peers}{health}",
                 )
         for rank in recovered if isinstance(recovered, list) else []:
-            yield step, f"rank {_form(rank, '{:,}')}", "computes as fast as the others again"
+            yield step, f"rank {_form(rank, '{:,}')}", "computes as fast as its peers again"
     elif event.key == "device_health":
         yield "", _rank_words(fields), str(fields.get("found", ""))
     elif event.key == "speed_change":

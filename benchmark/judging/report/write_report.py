@@ -87,8 +87,8 @@ def render(page: Page) -> str:
 
 
 def visible(value: Any) -> Any:
-    """Return a text of the page with a question mark for each character that is not seen: controls of a terminal, and
-    marks that change the direction of the text after them. Other values, and HTML of ours, stay as they are."""
+    """Return a text of the page with a question mark for each invisible character: controls of a terminal, and marks
+    that change the direction of text. Our HTML, and values that are no texts, stay as they are."""
     if not isinstance(value, str) or isinstance(value, Markup) or value.isprintable():
         return value
     return "".join(
@@ -118,7 +118,7 @@ def _hashes(texts: Mapping[str, str]) -> Markup:
 
 
 def _families(figures: Sequence[Figure]) -> dict[str, list[Figure]]:
-    """Return whole figures, and the panels of divided ones, by the name of the whole."""
+    """Return figures, and the panels of divided figures, by the figure's name."""
     families: dict[str, list[Figure]] = {}
     for figure in figures:
         families.setdefault(figure.family or figure.name, []).append(figure)
@@ -130,7 +130,7 @@ def _caption(figure: Figure) -> str:
     unit = f"{figure.y_label}, against {figure.x_label}"
     end = "".join(f" {note}" for note in (CAUTION if figure.name.startswith("mfu") else "", figure.note) if note)
     if figure.family:
-        return f"{unit}; one scale for all; grey: the others.{end}"
+        return f"{unit}; one scale for all; grey: the lines of the other panels.{end}"
     if len(figure.lines) > 1:
         return f"{unit}; {len(figure.lines)} runs.{end}"
     values = [value for _, value in figure.lines[0].points]

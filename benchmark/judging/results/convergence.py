@@ -33,8 +33,8 @@ FEWEST_REFERENCE_RUNS = 4
 deviation."""
 MOST_POINT_BYTES = 1 << 20
 OUTLIER = 2.0
-"""Factor over its point's median from which a reference run is no measurement: one took 274 evaluations where the
-others took 24."""
+"""Factor over its point's median from which a reference run is no measurement: a published run took 274 evaluations,
+its peers 24."""
 
 Standing = Literal["passes", "passes, scaled", "fails", "no reference point", "not tested"]
 

@@ -29,7 +29,7 @@ SYSTEM_KEYS = ("round", "package", "system_folder")
 MOST_CHARACTERS = 32_000
 """Largest number of characters in a cell; Excel takes 32,767."""
 FORMULA = re.compile(r"(^\W*?|[,;|\"'`]\s*)(?=[=+\-@\uFF1D\uFF0B\uFF0D\uFF20])")
-"""Place before a character with which a spreadsheet begins a formula: at the start of a text, or where a spreadsheet
+"""Position before a character with which a spreadsheet begins a formula: at the start of a text, or where a spreadsheet
 may cut the text."""
 TIME = "datetime64[ms, UTC]"
 RUN_TYPES = {
@@ -56,9 +56,9 @@ RUN_TYPES = {
 
 
 def events_frame(path: Path | str) -> pandas.DataFrame:
-    """Return the ``events.jsonl`` of a run, given the file or its run folder: a row per event, in their order.
+    """Return the ``events.jsonl`` of a run, from the file or its run folder: a row per event, in their order.
 
-    Columns: ``time`` (UTC), ``key``, ``value``, and one for each field that any event has. Whole numbers and fractions
+    Columns: ``time`` (UTC), ``key``, ``value``, and a column for each field of any event. Whole numbers and fractions
     are numbers, objects and lists are JSON texts. Raises InputError if there is no such file.
     """
     path = Path(path)
@@ -78,7 +78,7 @@ def log_frame(path: Path | str) -> pandas.DataFrame:
 
 
 def evaluations_frame(path: Path | str) -> pandas.DataFrame:
-    """Return every evaluation of a run, given its log or folder: ``tokens``, ``log_perplexity``, ``minutes`` since
+    """Return every evaluation of a run, from its log or folder: ``tokens``, ``log_perplexity``, ``minutes`` since
     run_start, and its ``seconds`` if they are logged. Raises InputError without a log."""
     summary = read_recorded_run(Path(path)).summary
     start = summary.run_start_ms
@@ -97,7 +97,7 @@ def evaluations_frame(path: Path | str) -> pandas.DataFrame:
 def runs_frame(sets: Iterable[ResultSet]) -> pandas.DataFrame:
     """Return a row per run, in the columns of :data:`RUN_TYPES`; the index numbers the sets.
 
-    A set without any result file has one row, with the known facts about its system.
+    A set without any result file has one row, with the facts about its system.
     """
     records = [(number, record) for number, results in enumerate(sets) for record in run_records(results)]
     return frame_of([record for _, record in records], RUN_TYPES, [number for number, _ in records])
@@ -220,7 +220,7 @@ def _typed(values: Sequence[Any], dtype: Any) -> "pandas.Series[Any]":
 def _timed(
     first_columns: Sequence[str], times_ms: Sequence[int], records: Sequence[Mapping[str, Any]]
 ) -> pandas.DataFrame:
-    """Return a row per record: the columns ``first``, ``time`` among them, and every other field."""
+    """Return a row per record: the columns ``first_columns``, ``time`` among them, then all fields."""
     rows = [
         {**dict.fromkeys(first_columns), **{name: _cell_value(value) for name, value in record.items()}}
         for record in records

@@ -41,15 +41,15 @@ class Judged:
     points: Path | None = None
     """File of reference points; None for those of the official tools for the ruleset."""
     published: Path | None = None
-    """Table of its published runs, which benchmark/judging/results/write_published.py writes; None without one."""
+    """Table of its published runs (benchmark/judging/results/write_published.py); None if there is no table."""
     stands_for: str | None = None
-    """Name of the official benchmark of which this is a rehearsal: a few rules of the official checkers are replaced,
-    and no package is made. None for an official one."""
+    """Name of the official benchmark that this rehearses: a few rules of the official checkers are replaced,
+    and no package is made. None for an official benchmark."""
     changes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, hash=False)
     """Fields with other values from a ruleset on."""
 
     def at(self, ruleset: str | None) -> "Judged":
-        """Return the benchmark as a ruleset has it; the newest without one."""
+        """Return the benchmark as a ruleset has it; None stands for its newest ruleset."""
         latest = ruleset or self.rulesets[-1]
         changed = [fields for since, fields in self.changes.items() if since <= latest]
         return replace(self, **{name: value for fields in changed for name, value in fields.items()})
@@ -66,7 +66,7 @@ class Judged:
     @property
     def target(self) -> float:
         """Return the log perplexity of the target: a run converges at the first evaluation at or below it."""
-        assert self.benchmark.target_log_perplexity is not None, "a judged run is one to a target"
+        assert self.benchmark.target_log_perplexity is not None, "a judged run has a target"
         return self.benchmark.target_log_perplexity
 
     @property
@@ -97,7 +97,7 @@ class Judged:
         return self.runs - 2 * self.score.dropped
 
     def middle(self, values: Sequence[float]) -> float:
-        """Return the mean of ``values``, of which there are :attr:`runs`, without the smallest and the largest."""
+        """Return the mean of the values of all :attr:`runs`, without the smallest and the largest."""
         dropped = self.score.dropped
         return math.fsum(sorted(values)[dropped : self.runs - dropped]) / self.kept
 
@@ -354,7 +354,7 @@ OFFICIAL = {name: judged for name, judged in JUDGED.items() if judged.official}
 
 
 def assumed(ruleset: str | None) -> Judged:
-    """Return the benchmark as which a log is judged that names no known one."""
+    """Return the benchmark that judges a log which names no benchmark of the table."""
     return next((judged for judged in JUDGED.values() if ruleset in judged.rulesets), GPT3)
 
 

@@ -1,4 +1,4 @@
-"""The published scores of a benchmark on some number of devices, for a plan to stand beside."""
+"""The published scores of a benchmark on some number of devices, which a plan is compared with."""
 
 from benchmark.config.accelerators import accelerator_named
 from benchmark.judging.results.frames import published_frame, systems_frame

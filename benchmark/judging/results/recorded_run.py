@@ -53,7 +53,7 @@ class RecordedRun:
 
 
 def read_recorded_run(path: Path) -> RecordedRun:
-    """Read a result file, or the run folder that holds one.
+    """Read a result file, or the result file in a run folder.
 
     Raises InputError for any other path, and for a configuration that cannot be read.
     """
@@ -78,11 +78,11 @@ SETTINGS = {
     "decay steps": "opt_learning_rate_decay_steps",
     "step of the initial checkpoint": "init_checkpoint_step",
 }
-"""Settings that a log tells, and their keys."""
+"""Settings in a log, and their keys."""
 
 
 def settings(run: RecordedRun) -> dict[str, Any]:
-    """Return the settings of a run: from its log, and from its folder's config.json if there is one."""
+    """Return the settings of a run: from its log, and from its folder's config.json, if it exists."""
     values: dict[str, Any] = {name: run.summary.log.number(key) for name, key in SETTINGS.items()}
     values["precision"] = run.config.get("precision")
     system = {name: value for name, value in run.config.get("system", {}).items() if name not in ("name", "platform")}

@@ -70,7 +70,7 @@ class RunSummary:
     ruleset: str | None = None
     """Ruleset by which it is judged; None for the newest of its benchmark."""
     expected: Judged | None = None
-    """Benchmark as which it is judged if the log names no known one."""
+    """Benchmark that judges the run if its log names no benchmark of the table."""
 
     @property
     def benchmark(self) -> str | None:
@@ -78,18 +78,17 @@ class RunSummary:
 
     @cached_property
     def judged(self) -> Judged | None:
-        """Return the benchmark as which the run is judged; None for an unknown one."""
+        """Return the benchmark that the log names; None if it is not in the table."""
         judged = JUDGED.get(self.benchmark or "")
         return None if judged is None else judged.at(self.ruleset)
 
     @cached_property
     def rules(self) -> Judged:
-        """Return the benchmark by whose rules the run is judged: its own, or the expected one if its log names no
-        known one."""
+        """Return the benchmark whose rules judge the run: that of its log, or else the expected benchmark."""
         return self.judged or self.expected or assumed(self.ruleset)
 
     def tokens_at(self, event: LogEvent) -> float | None:
-        """Return the tokens trained since the start, as the metadata of a record tell them."""
+        """Return the tokens trained since the start, from the metadata of a record."""
         return self._tokens(event.metadata.get(self.rules.log_keys.progress))
 
     def _tokens(self, logged: object) -> float | None:
@@ -216,8 +215,8 @@ class RunSummary:
 
     @property
     def trained_tokens(self) -> float | None:
-        """Return the tokens since the start at the last evaluation; without one, those in train_samples, where logs
-        have them in tokens: elsewhere it may be the size of the dataset."""
+        """Return the tokens since the start at the last evaluation; without an evaluation, the value of
+        train_samples, if the log counts in tokens: elsewhere it may be the size of the dataset."""
         tokens = [evaluation.tokens for evaluation in self.evaluations if evaluation.tokens is not None]
         if tokens:
             return tokens[-1]
@@ -241,7 +240,7 @@ class RunSummary:
 
     @cached_property
     def blocks(self) -> Sequence[TimedBlock]:
-        """Return all blocks, the first included. An evaluation that was repeated after a restart lies inside one."""
+        """Return all blocks, the first included. A block may contain an evaluation that a restart repeated."""
         blocks: list[TimedBlock] = []
         steps = sorted(self.tracked(STEP_TIMING), key=lambda evaluation: evaluation.line)
         start_ms, tokens, step_index, repeated = self.run_start_ms or 0, 0.0, 0, False
@@ -268,7 +267,7 @@ class RunSummary:
 
     @property
     def restarts(self) -> Sequence[LogEvent]:
-        """Return the restarts: the records at which the run went on from its own checkpoint, with its clock running."""
+        """Return the restarts: the records at which the run resumed from its checkpoint, with its clock running."""
         return self.log.all("restart")
 
     def tracked(self, names: Sequence[str]) -> Sequence[Tracked]:

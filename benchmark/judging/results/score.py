@@ -157,8 +157,8 @@ def run_score(run: RunSummary) -> RunScore:
 
 
 def _accelerators(results: ResultSet) -> tuple[int | None, str | None]:
-    """Return number and model of the accelerators, from the system description or from the config.json beside our own
-    log."""
+    """Return number and model of the accelerators, from the system description or from the config.json in a run's
+    folder."""
     if results.system is not None:
         return results.system.accelerators, results.system.string("accelerator_model_name")
     for path in results.files:

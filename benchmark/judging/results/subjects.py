@@ -1,4 +1,4 @@
-"""Find what to review: single results, the runs of one system, whole packages (docs/facts/mlperf_review.md 4.1)."""
+"""Find the subjects of a review: single results, the runs of a system, packages (docs/facts/mlperf_review.md 4.1)."""
 
 import itertools
 import json
@@ -28,7 +28,7 @@ from foundation.errors import InputError
 from foundation.regular_files import Entry, children, is_folder, is_regular, read_regular, walk
 
 DEEPEST = 4
-"""Depth of folders below a given one in which result files are looked for."""
+"""Depth of the folders that are searched for result files."""
 MOST_FILES = 200_000
 ROUND = re.compile(r"(?:^|_)v(\d\.\d)$")
 """Round in the name of a folder: training_results_v4.0, v3.1."""
@@ -38,7 +38,7 @@ MOST_SCALING_BYTES = 1 << 16
 
 @dataclass(frozen=True)
 class Scaling:
-    """Factor by which the official summarizer multiplies a score, or the reason why there is none.
+    """Factor by which the official summarizer multiplies a score, or the reason for its absence.
 
     Source: docs/facts/mlperf_review.md 4.15.
     """
@@ -57,7 +57,7 @@ class ResultSet:
     folder: Path | None
     """Folder that holds exactly these runs; None if they come from several folders."""
     system_path: Path | None = None
-    """System description of these runs, if there is one."""
+    """System description of these runs; None without one."""
     references: ReferenceChoice = USUAL_REFERENCES
 
     @cached_property
@@ -73,14 +73,14 @@ class ResultSet:
 
     @cached_property
     def judged(self) -> Judged:
-        """Return the benchmark as which they are judged: that of the first log that names one of the ruleset, or else
-        that of their folder."""
+        """Return the benchmark that judges them: the first that a log names and the ruleset has, or else that of their
+        folder."""
         candidates = (run.judged for run in self.runs if run.judged is not None and self.ruleset in run.judged.rulesets)
         return next(candidates, self._expected)
 
     @property
     def _expected(self) -> Judged:
-        """Return the benchmark of the folder; outside a package, the one that the ruleset is chosen for."""
+        """Return the benchmark of the folder; outside a package, the benchmark for which the ruleset was chosen."""
         judged = None if self.package is None or self.folder is None else OFFICIAL[self.folder.name]
         fits = judged is not None and self.ruleset in judged.rulesets
         return (judged if judged is not None and fits else assumed(self.ruleset)).at(self.ruleset)
@@ -218,10 +218,10 @@ def names_in(ruleset: str) -> list[str]:
 
 
 def ruleset_for(path: Path, requested: str | None, benchmarks: Sequence[Judged], log: ResultLog | None = None) -> str:
-    """Return the given ruleset, or that of a round in the path (``training_results_v4.0``, ``v3.1``) that has one of
-    the benchmarks, or that of the log, or the newest that has most of them. With no benchmark known, any round will do.
+    """Return the requested ruleset, or that of a round in the path (``training_results_v4.0``, ``v3.1``) with a
+    benchmark of these, or that of the log, or the newest that has most of them. Without a benchmark, any round will do.
 
-    Raises InputError for a given ruleset that has none of them.
+    Raises InputError for a requested ruleset that has none of them.
     """
     rulesets = {ruleset for judged in benchmarks or JUDGED.values() for ruleset in judged.rulesets}
     if requested is None:
@@ -254,7 +254,7 @@ def _rulesets(benchmarks: Sequence[Judged]) -> list[str]:
 
 def _require_judged(package: Path, requested: str | None) -> None:
     """Raise InputError for a package of a round without any of its benchmarks, and for a package with results of
-    others only."""
+    unjudged benchmarks only."""
     unjudged = others_only(package)
     if unjudged:
         judged_names = ", ".join(OFFICIAL)

@@ -38,7 +38,7 @@ class SystemDescription:
         return value if isinstance(value, str) else None
 
     def count(self, name: str) -> int | None:
-        """Return a whole number, given as one or as a string of digits."""
+        """Return a whole number from a number or a string of digits."""
         return as_count(self.content.get(name))
 
     @property

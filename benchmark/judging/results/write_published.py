@@ -1,4 +1,4 @@
-"""Write the tables of published runs, such as ``published_runs.csv``, of the benchmarks that have one.
+"""Write the tables of published runs, such as ``published_runs.csv``, of the benchmarks that have such a table.
 
 Run python -m benchmark.judging.results.write_published FOLDER…; a folder is training_results_v4.1 and the like.
 """

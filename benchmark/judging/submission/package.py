@@ -55,7 +55,7 @@ def make_package(
     precision: str | None = None,
     other_code: bool = False,
 ) -> str:
-    """Make the folder ``output``; return the review's verdict on it, with its warnings and notes in lines of their own.
+    """Make the folder ``output``; return the review's verdict on it, with a line for each warning and note.
 
     The ruleset is the newest that has the benchmark, unless given. The precision, fp32 or bf16, is needed for logs
     outside their run folders, which tell it. With ``other_code``, code other than this repository's made the results.
@@ -178,7 +178,7 @@ def _origins_of(folder: Path, system_json: Path, contents: Contents) -> dict[str
 def require_accepted(folder: Path, ruleset: str, origins: Mapping[str, str]) -> tuple[SubjectReview, list[str]]:
     """Return the review of a package that it passes, and its warnings.
 
-    The paths in the folder map to the user's own paths in ``given``. Raises InputError unless ``review`` passes the
+    ``origins`` maps paths in the folder to the user's paths. Raises InputError unless ``review`` passes the
     folder; each refused item is printed in a line.
     """
 
@@ -189,7 +189,7 @@ def require_accepted(folder: Path, ruleset: str, origins: Mapping[str, str]) -> 
 
     (subject,) = review([folder], ruleset).subjects
     problems = [_problem(finding) for finding in subject.of("error")]
-    if not problems:  # the official tools' own words, where no rule of ours says it better
+    if not problems:  # complaints of the official tools, where none of our rules explains them better
         failed = [check for check in subject.checks if not check.passed]
         problems = [f"{check.subject}: {check.tool} checker: {'; '.join(check.complaints[:3])}" for check in failed]
     if not subject.passed and len(problems) == 1:

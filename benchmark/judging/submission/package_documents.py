@@ -69,7 +69,7 @@ class Contents:
 def write_documents(folder: Path, contents: Contents, manifests: Sequence[str]) -> None:
     """Write README.md and the scripts of one system, and the system itself where the runs' configurations have it.
 
-    Texts from logs and JSON are quoted for the place where they stand.
+    Texts from logs and JSON are quoted as Markdown or shell requires.
     """
     first_result, templates, claims = contents.results[0], _templates(), claims_of(contents.benchmark, contents.results)
     system = _system(first_result)
@@ -106,7 +106,7 @@ class Claim:
     topic: str
     sentence: str
     supported: bool
-    """True if every run recorded the digests of which the sentence speaks."""
+    """True if every run recorded the digests that the sentence names."""
 
 
 def claims_of(benchmark: Benchmark, runs: Sequence[RecordedRun]) -> list[Claim]:
@@ -134,7 +134,7 @@ def claims_of(benchmark: Benchmark, runs: Sequence[RecordedRun]) -> list[Claim]:
 def _templates() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).with_name("templates")),
-        autoescape=False,  # Markdown and shell, each with the filter of its own
+        autoescape=False,  # Markdown and shell have their filters
         undefined=StrictUndefined,
         keep_trailing_newline=True,
     )
@@ -183,8 +183,8 @@ def _variables(result: RecordedRun, contents: Contents) -> dict[str, Any]:
 
 
 def _warm_up(result: RecordedRun, benchmark: Benchmark) -> float | None:
-    """Return the samples of the warm-up: as configured, or by the log's number of steps if the usual ones give
-    another."""
+    """Return the samples of the warm-up: as configured, or from the log's number of steps, if the usual
+    samples contradict it."""
     configured = result.config.get("benchmark", {}).get("optimizer", {}).get("lr_warmup_samples")
     if configured is not None:
         return float(configured)

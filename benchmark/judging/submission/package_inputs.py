@@ -88,11 +88,11 @@ def benchmark_of(results: Sequence[RecordedRun]) -> tuple[Benchmark, Judged]:
 def precision_of(results: Sequence[RecordedRun], option: str | None) -> str:
     """Return the precision of the runs: from their configurations, or else from the user.
 
-    Raises InputError if neither tells it, or if they contradict each other.
+    Raises InputError if neither names it, or if they contradict each other.
     """
     precisions = {option, *(result.config.get("precision") for result in results)} - {None}
     if len(precisions) != 1:
-        words = " and ".join(sorted(map(str, precisions))) or "in no config.json beside the logs"
+        words = " and ".join(sorted(map(str, precisions))) or "in no config.json of the runs"
         mend = "package runs of one precision, and give --precision fp32 or --precision bf16 for logs alone"
         raise InputError(f"{results[0].path}: the precision of the runs is {words}; {mend}")
     return str(precisions.pop())
@@ -170,6 +170,6 @@ def notes_on_origin(results: Sequence[RecordedRun], commit: str | None, *, other
     if without:
         yield f"no manifests of data and checkpoint: {without[0]} is not in the folder of its run"
     if other_code:
-        yield "the code packaged did not make these results; put the code that did beside it"
+        yield "the code packaged did not make these results; add the code that did"
     if commit is None or commit.endswith("-dirty"):
         yield "the code packaged has changes that are in no commit; commit them and package again"

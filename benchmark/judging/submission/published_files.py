@@ -17,7 +17,7 @@ from foundation.errors import InputError
 from foundation.regular_files import kind_of
 
 LEFT_OUT = "(left out)"
-"""Published in the place of a text that may hold an address."""
+"""Published instead of a text that may hold an address."""
 PUBLISHED_SECTIONS = (
     "benchmark", "system", "result_number", "precision", "deterministic", "data", "checkpoints", "guards", "logging",
 )  # fmt: skip
@@ -37,7 +37,7 @@ ADDRESS = "://"
 def opened_inside(folder: Path, *names: str) -> Iterator[BinaryIO | None]:
     """Open the regular file ``folder/names``, and follow no link below ``folder``; None if there is no such file.
 
-    Raises InputError for a link, a folder, a device or a pipe in its place.
+    Raises InputError for a link, a folder, a device or a pipe of that name.
     """
     try:
         handle = _handle_inside(folder, names)
@@ -89,11 +89,11 @@ def json_inside(folder: Path, *names: str, largest_bytes: int) -> Any:
     if content is None:
         return None
     if len(content) > largest_bytes:
-        raise InputError(f"{path}: more than {largest_bytes:,} bytes; expected what the run wrote")
+        raise InputError(f"{path}: more than {largest_bytes:,} bytes; expected the file that the run wrote")
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not JSON ({error}); expected what the run wrote") from error
+        raise InputError(f"{path}: not JSON ({error}); expected the file that the run wrote") from error
 
 
 def published_config(config: Mapping[str, Any]) -> dict[str, Any]:

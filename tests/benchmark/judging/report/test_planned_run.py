@@ -61,7 +61,7 @@ def test_figures_beside_those_of_the_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (b"{", "truncated; give what"),
+        (b"{", "truncated; give the output"),
         (b"[]", "Expected `object`, got `array`"),
         (b'{"step_s": 1}', "no plan of a run"),
     ],

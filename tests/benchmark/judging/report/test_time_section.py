@@ -98,7 +98,7 @@ SLOW = {"rank": 12, "host": "n2", "device": 4, "excess": 0.31, "block_s": 0.0030
          [("", "rank 3 on n1 GPU 3", "8 errors")]),
         ("slow_ranks", {"steps": 4100, "slow": [{**SLOW, "health": "hot"}], "recovered": [5]}, [
             ("4,100", "rank 12 on n2 GPU 4", "computes 31% slower: 0.00301 s a block, its peers 0.0023 s; hot"),
-            ("4,100", "rank 5", "computes as fast as the others again"),
+            ("4,100", "rank 5", "computes as fast as its peers again"),
         ]),
         ("speed_change", {"kind_of_change": "drop", "since": 4090, "before_s": 105.2, "now_s": 111.0},
          [("4,090", "all ranks", "steps became slower: 111 s, 105.2 s before")]),

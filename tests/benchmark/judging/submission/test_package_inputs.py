@@ -106,6 +106,6 @@ def test_what_nobody_refuses_is_noted(tmp_path: Path) -> None:
     assert list(notes_on_origin([stamped], "c", other_code=False)) == []
     assert list(notes_on_origin([stamped, bare], "c-dirty", other_code=True)) == [
         f"no manifests of data and checkpoint: {bare.path} is not in the folder of its run",
-        "the code packaged did not make these results; put the code that did beside it",
+        "the code packaged did not make these results; add the code that did",
         "the code packaged has changes that are in no commit; commit them and package again",
     ]
