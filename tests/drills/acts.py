@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from benchmark.run_record.file_names import checkpoints_folder
 from tests.drills.faults import Fault
 
 Arguments = tuple[Any, ...]
@@ -170,6 +171,21 @@ def make_read_only(strike: Strike, arguments: Arguments) -> Arguments:
     return arguments
 
 
+def make_checkpoints_unreadable(strike: Strike, arguments: Arguments) -> Arguments:
+    """Give errors for ``amount`` seconds, as a disk that is away, for every file of a checkpoint that is opened."""
+    until_s = time.monotonic() + strike.fault.amount
+    folder = checkpoints_folder(strike.run_dir.absolute())
+
+    def refuse(event: str, words: Arguments) -> None:
+        if event == "open" and isinstance(words[0], (str, Path)) and time.monotonic() < until_s:
+            path = Path(words[0]).absolute()
+            if path.is_relative_to(folder) and path.is_file():
+                raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+
+    sys.addaudithook(refuse)
+    return arguments
+
+
 def fail_for_a_while(strike: Strike, arguments: Arguments) -> Arguments:
     """A sink that refuses what it is given."""
     strike.over = time.monotonic() - strike.since_s > strike.fault.amount
@@ -213,6 +229,7 @@ ACTS: dict[str, Callable[[Strike, Arguments], Arguments]] = {
     "flip a weight": flip_a_weight,
     "disk full": fill_the_disk,
     "read-only": make_read_only,
+    "unreadable checkpoints": make_checkpoints_unreadable,
     "sink fails": fail_for_a_while,
     "sink hangs": hang,
     "touch save": touch_trigger,

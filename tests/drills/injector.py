@@ -18,7 +18,7 @@ from foundation.errors import run_command
 from tests.drills.acts import ACTS, REPEATED, Arguments, Strike
 from tests.drills.faults import Fault
 
-WRITER, FOLDER = (f"benchmark.training.checkpoints.checkpoint_{name}" for name in ("writer", "folder"))
+WRITER, FOLDER = "benchmark.training.checkpoints.checkpoint_writer", "benchmark.run_record.checkpoint_folder"
 SEAMS: dict[str, tuple[str, str]] = {
     "phase": ("benchmark.training.liveness.heartbeat", "Heartbeat.enter"),
     "step": ("benchmark.training.loop", "train_step"),

@@ -19,7 +19,7 @@ from tests.drills.slurm_faults import SLURM_FAULTS, SlurmFault
 from tests.drills.slurm_run import SAVE_INTERVAL, SlurmDrill
 from tests.support import REPOSITORY
 
-HEAD = f"{'drill':<19}{'':<8}{'attempts':>9}{'jobs':>6}{'steps again':>13}{'s to loss':>11}"
+HEAD = f"{'drill':<26}{'':<8}{'attempts':>9}{'jobs':>6}{'steps again':>13}{'s to loss':>11}"
 UNDISTURBED = SlurmFault()
 
 
@@ -66,7 +66,7 @@ def row(one: Outcome) -> str:
     """A line of the table."""
     seconds = "-" if one.seconds is None else f"{one.seconds:.1f}"
     verdict = "FAILED" if not one.passed else "healed" if SLURM_FAULTS.get(one.name, UNDISTURBED).goes_on else "ended"
-    return f"{one.name:<19}{verdict:<8}{one.attempts:>9}{one.jobs:>6}{one.steps_again:>13}{seconds:>11}  {one.said}"
+    return f"{one.name:<26}{verdict:<8}{one.attempts:>9}{one.jobs:>6}{one.steps_again:>13}{seconds:>11}  {one.said}"
 
 
 def run_slurm_drills(names: Sequence[str], work: Path) -> bool:

@@ -126,6 +126,28 @@ def _unwritable_folder(drill: SlurmDrill, _: str) -> None:
     subprocess.run(["chattr", "-i", *folders], check=True)
 
 
+def _folder_away_at_the_return(drill: SlurmDrill, job: str) -> None:
+    """The job comes back from the queue while nothing can be written in the run's folder for 20 s (EPERM)."""
+    drill.cluster.run("scontrol", "requeue", job)
+    drill.wait(lambda: "PENDING" in drill.cluster.run("squeue", "-h", "-o", "%T"), "the queue")
+    paths = [drill.run_dir, drill.run_dir / "launcher"]
+    subprocess.run(["chattr", "+i", *paths], check=True)
+    drill.cluster.run("scontrol", "update", f"JobId={job}", "StartTime=now")
+    drill.wait(lambda: "RUNNING" in drill.cluster.run("squeue", "-h", "-o", "%T"), "the return")
+    time.sleep(20)
+    subprocess.run(["chattr", "-i", *paths], check=True)
+
+
+def _controller_away(drill: SlurmDrill, _: str) -> None:
+    """Slurm's controller is away for four minutes, and a rank dies meanwhile."""
+    process = drill.rank_1()
+    drill.cluster.kill_daemon("slurmctld")
+    drill.strike()
+    subprocess.run(["kill", "-9", str(process)], check=True)
+    time.sleep(240)
+    drill.cluster.run("slurmctld")
+
+
 def _slurmstepd(drill: SlurmDrill, _: str) -> None:
     """The daemon of a node's step dies: srun sends SIGTERM to the other ranks, which is no order to stop."""
     parent = Path(f"/proc/{drill.rank_1()}/stat").read_text().rpartition(")")[2].split()[1]
@@ -159,6 +181,8 @@ SLURM_FAULTS: dict[str, SlurmFault] = {
     ),
     "cancelled-chain": SlurmFault(_cancelled_chain, variables={"CHAIN": "1"}),
     "unwritable-folder": SlurmFault(_unwritable_folder),
+    "folder-away-at-the-return": SlurmFault(_folder_away_at_the_return),
+    "controller-away": SlurmFault(_controller_away),
     "slurmstepd": SlurmFault(_slurmstepd),
 }
 """By the names in docs/drills.md."""
