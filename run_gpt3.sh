@@ -35,6 +35,9 @@
 #   SEED, MASTER_PORT, DRY_RUN       as those of a job
 set -euo pipefail
 
+# An order to stop that comes before the launcher can take it is handed over.
+ASKED_TO_STOP=0
+trap 'ASKED_TO_STOP=1' USR2
 # sbatch runs a copy of this script, so the repository is where it was submitted from.
 if [[ -n ${SLURM_JOB_ID:-} ]]; then
   REPOSITORY=${SLURM_SUBMIT_DIR:?}
@@ -128,4 +131,6 @@ if [[ ${*: -1} == none ]]; then find_python "$REPOSITORY"; else PYTHON=python3; 
 if [[ ! -d $1 || -z $(find "$1/" -maxdepth 0 -perm /020) ]]; then umask g-w,o-w; fi
 launch=("$PYTHON" -m benchmark.launch job --repository "$REPOSITORY" --code "$CODE" --python "$PYTHON" --folder "$PWD")
 cd "$CODE"
+trap '' USR2 # until the launcher has its own handler
+export ASKED_TO_STOP
 exec "${launch[@]}" -- "$@"

@@ -124,11 +124,17 @@ def decide(run_dir: Path, outcome: AttemptOutcome) -> Decision:
 
 
 def _until(run_dir: Path, attempt: str) -> list[PastAttempt]:
-    """Return the attempt and the NO_PROGRESS ones before it; later ones belong to another job and do not count."""
+    """Return the attempt and the NO_PROGRESS ones before it.
+
+    Later ones belong to another job and do not count. Neither do attempts up to one after which the run was given up or
+    stopped: a person has started it again.
+    """
     latest = attempt_path(run_dir, attempt)
     folders = all_attempts(run_dir)
     earlier = folders[: folders.index(latest)] if latest in folders else []
-    return [past_attempt(folder) for folder in (*earlier[-NO_PROGRESS:], latest)]
+    past = [past_attempt(folder) for folder in earlier[-NO_PROGRESS:]]
+    stops = [index for index, attempt in enumerate(past, 1) if attempt.end is not None and attempt.end.action == "stop"]
+    return [*past[stops[-1] if stops else 0 :], past_attempt(latest)]
 
 
 def _interrupted(note: StopNote | None, outcome: AttemptOutcome) -> Decision:

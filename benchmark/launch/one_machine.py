@@ -74,8 +74,11 @@ class OneMachine(RunMachines):
 
     @contextmanager
     def taking_orders(self) -> Iterator[None]:
-        """Save and stop at Ctrl-C, SIGTERM and a closed terminal; kill at a second Ctrl-C."""
-        earlier_handlers = {number: signal.signal(number, self._order) for number in ORDERS}
+        """Save and stop at Ctrl-C, SIGTERM and a closed terminal; kill at a second Ctrl-C. Under nohup
+        the terminal may close."""
+        is_nohup = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+        obeyed = [number for number in ORDERS if number != signal.SIGHUP or not is_nohup]
+        earlier_handlers = {number: signal.signal(number, self._order) for number in obeyed}
         try:
             yield
         finally:

@@ -58,14 +58,27 @@ def _is_run(path: Path) -> bool:
 
 
 def _text(runs: Sequence[RunStatus]) -> str:
-    return "\n".join(_page(runs[0])) if len(runs) == 1 else table_text(COLUMNS, [_cells(run) for run in runs], right=())
+    if len(runs) == 1:
+        return "\n".join(_page(runs[0]))
+    names = distinct_names([run.run_dir for run in runs])
+    return table_text(COLUMNS, [_cells(run, name) for run, name in zip(runs, names, strict=True)], right=())
 
 
-def _cells(run: RunStatus) -> tuple[str, ...]:
+def distinct_names(folders: Sequence[Path]) -> list[str]:
+    """Return the last parts of the paths, as many as tell them apart."""
+    parts = [folder.absolute().parts for folder in folders]
+    for count in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(path[-count:]) for path in parts]
+        if len(set(names)) == len(names):
+            return names
+    return [str(folder) for folder in folders]
+
+
+def _cells(run: RunStatus, name: str = "") -> tuple[str, ...]:
     of = "" if run.steps is None else f"/{run.steps}"
     end = NOTHING if run.expected_end_s is None else as_utc(1000 * run.expected_end_s)
     return (
-        shortened(run.run_dir.name or str(run.run_dir), 30),
+        shortened(name, 30),
         shortened(run.state, 20),
         NOTHING if run.step is None else f"{run.step}{of}",
         NOTHING if run.loss is None else f"{run.loss:.4f}",

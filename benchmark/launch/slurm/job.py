@@ -41,8 +41,8 @@ ASK_S = 60.0
 ALARM_S = 240.0
 """Seconds after an alarm until srun is ended by force; it waits 60 s for its processes."""
 SENTINEL_LOOK_S = 20
-SLURMS_WARNING_S = 17 * 60
-"""Slurm's own warning (--signal=B:USR2@900) comes 15 to 16 minutes before the end."""
+SLURMS_WARNING_S = (890, 1020)
+"""Slurm's own warning (--signal=B:USR2@900) comes 15 to 16 minutes before the end, and at most a minute earlier."""
 TO_BE_REQUEUED_S = 300
 
 
@@ -175,14 +175,20 @@ class SlurmJob(RunMachines):
             self._signal(signal.SIGTERM if self.ordered == "SIGTERM" else signal.SIGUSR2)
 
     def take_orders(self) -> None:
+        if os.environ.get("ASKED_TO_STOP") == "1":
+            self.ordered = "SIGUSR2"
+            say("SIGUSR2 came before the launcher began: the run does not start")
         signal.signal(signal.SIGUSR2, lambda *_: self._on_usr2())
         signal.signal(signal.SIGTERM, lambda *_: self._on_term())
 
     def _on_usr2(self) -> None:
         """Ask the run to save and stop: for Slurm, some time before the job's end, or for a person."""
         seconds = seconds_left(self.number)
-        if seconds is not None and 60 * self.options.margin_minutes < seconds < SLURMS_WARNING_S:
-            return  # Slurm's warning; what is asked for at the margin itself comes then
+        margin_s = 60 * self.options.margin_minutes
+        if seconds is not None and max(margin_s + 1, SLURMS_WARNING_S[0]) <= seconds <= SLURMS_WARNING_S[1]:
+            warning = f"SIGUSR2 {seconds} s before the end is Slurm's warning"
+            say(f"{warning}: the run goes on until {margin_s} s are left")
+            return
         self.ordered = self.ordered or "SIGUSR2"
         say("SIGUSR2: asking the run to save and stop")
         self._signal(signal.SIGUSR2)

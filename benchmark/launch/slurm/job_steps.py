@@ -29,6 +29,13 @@ TASK = (
 FREE_TEXT = re.compile(r"^\s*(SubmitLine|Comment|AdminComment|SystemComment|Extra|MailUser)=.*\n", re.MULTILINE)
 """Lines of ``scontrol show job`` that hold texts of people, perhaps secret ones."""
 
+CACHES_S = 300.0
+"""Most seconds for dropping the page caches: sync waits for a disk that is slow or away."""
+INTERPRETER_S = 3600.0
+"""Most seconds for the check of the interpreter, for which the node may fetch the container's image."""
+SNAPSHOT_S = 300.0
+"""Most seconds for recording the environment."""
+
 
 class JobSteps:
     """Start the processes of a job. ``nodes_of_run`` is the number of nodes that the run takes."""
@@ -89,7 +96,14 @@ class JobSteps:
         check_script = str(self.code / "benchmark" / "planning" / "preflight" / "interpreter_check.py")
         words = (options.command, options.benchmark, *options.command_options)
         check_process = self.start_single(options.python, check_script, *words)
-        answers = [line.partition(" ") for line in check_process.communicate()[0].decode(errors="replace").splitlines()]
+        try:
+            output = check_process.communicate(timeout=INTERPRETER_S)[0]
+        except subprocess.TimeoutExpired:
+            check_process.kill()
+            raise Refused(
+                f"{options.python} in CONTAINER {options.container}: no end after {INTERPRETER_S:g} s"
+            ) from None
+        answers = [line.partition(" ") for line in output.decode(errors="replace").splitlines()]
         facts = {name: value for name, _, value in reversed(answers)}
         if check_process.returncode:
             problem = facts.get("error:", f"{options.python} does not run (status {check_process.returncode})")
@@ -110,8 +124,11 @@ class JobSteps:
         snapshot_process = self.start_single(
             self._options.python, "-m", "benchmark.planning.machine.environment_snapshot", json
         )
-        snapshot_process.communicate()
-        if snapshot_process.returncode:
+        try:
+            snapshot_process.communicate(timeout=SNAPSHOT_S)
+        except subprocess.TimeoutExpired:
+            snapshot_process.kill()
+        if snapshot_process.returncode != 0:
             say(f"warning: {json} could not be written")
 
     def write_plan(self) -> None:
@@ -127,7 +144,11 @@ class JobSteps:
         where = [f"--nodes={len(nodes)}", f"--ntasks={len(nodes)}", f"--nodelist={','.join(nodes)}"]
         quiet = subprocess.DEVNULL
         words = ["srun", *ONE_PER_NODE, *where, "sh", "-c", DROP_CACHES]
-        return subprocess.call(words, stdin=quiet, stdout=quiet, stderr=quiet) == 0
+        try:
+            return subprocess.call(words, stdin=quiet, stdout=quiet, stderr=quiet, timeout=CACHES_S) == 0
+        except subprocess.TimeoutExpired:
+            say(f"warning: the page caches are not dropped: no end after {CACHES_S:g} s")
+            return False
 
     def _gpu_options(self, first_node: str) -> list[str]:
         """Return what a step needs to get the job's GPUs. Without it a step of a job that has a node to itself sees

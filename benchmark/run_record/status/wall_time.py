@@ -95,7 +95,16 @@ def attempts_of(run_dir: Path, events: RecordedEvents) -> list[Attempt]:
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         if path.is_dir() and path.name not in attempts:
             attempts[path.name] = _attempt(run_dir, path.name, RecordedEvents())
-    return sorted(attempts.values(), key=lambda attempt: attempt.begun_ms)
+    return _in_order(attempts)
+
+
+def _in_order(attempts: Mapping[str, Attempt]) -> list[Attempt]:
+    """Sort by the time of the beginning; an attempt without a time follows the attempt with the name before its own."""
+    times, latest = dict[str, float](), 0.0
+    for name in sorted(attempts):
+        latest = attempts[name].begun_ms or latest
+        times[name] = latest
+    return sorted(attempts.values(), key=lambda attempt: (times[attempt.name], attempt.name))
 
 
 def _attempt(run_dir: Path, name: str, events: RecordedEvents) -> Attempt:

@@ -27,6 +27,8 @@ class Past:
     resumed_at: int | None = None
     status: int = 137
     exclude: tuple[str, ...] = ()
+    action: str = "again"
+    """The launcher's decision."""
 
     def leave(self, run_dir: Path) -> None:
         name = new_attempt(run_dir)
@@ -36,7 +38,7 @@ class Past:
             write_incident(folder, self.cause)
             lost = dataclasses.replace(self.cause, rank=0, host="n1", kind="lost connection", time_s=50.0)
             write_incident(folder, lost)
-        write_ending(folder, AttemptEnding(float(name) + 5, self.status, "again", "", self.exclude))
+        write_ending(folder, AttemptEnding(float(name) + 5, self.status, self.action, "", self.exclude))
 
 
 NEVER_BEGAN = None
@@ -74,6 +76,7 @@ BUG, REFUSED = of("exception", message="a bug"), of("input", message="--x is mis
 NO_DISK = of("disk", message="Input/output error")
 SIGTERM, EXIT = StopNote("signal SIGTERM", 12, saved=True), StopNote("exit trigger", 12, saved=True)
 SPARE, LOST = {"spare_hosts": 1}, {"down_hosts": ("n2",)}
+GIVEN_UP = Past(resumed_at=8, action="stop")
 STUCK = tuple(Past(resumed_at=8) for _ in range(5))
 CASES = {
     "killed": Case((Past(),), "again", f"{DEAD_LINE}; starting again from step 8 on"),
@@ -119,6 +122,7 @@ CASES = {
     "killed twice at a step": Case((Past(), Past()), "again", saved=20),
     "no progress in 4": Case(STUCK[1:], "again"),
     "no progress in 5": Case(STUCK, "stop", "no progress in 5 attempts: given up", ends=137),
+    "a person has started it again": Case((*STUCK[1:], GIVEN_UP, Past(resumed_at=8)), "again"),
     "a disk that stays away": Case((Past(NO_DISK, 8),) * 5, "requeue", "until the disk works", status=70, ends=75),
     "progress": Case(STUCK, "again", saved=16),
     "four never began": Case((Past(), *[NEVER_BEGAN] * 4), "again", status=1, is_explained=False),

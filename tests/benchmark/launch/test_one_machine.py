@@ -113,3 +113,15 @@ def test_what_ends_the_launcher_has_the_run_saved(number: int, status: int, said
     ]
     end = read_ending(all_attempts(run)[-1])
     assert end is not None and (end.action, end.status) == ("requeue", 75)
+
+
+def test_run_under_nohup_outlives_its_terminal() -> None:
+    machines = OneMachine(["benchmark"], processes=1)
+    earlier = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with machines.taking_orders():
+            assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+            assert signal.getsignal(signal.SIGTERM) == machines._order
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, earlier)

@@ -5,6 +5,8 @@
 #   left        time left of the job (squeue %L)       states      lines "NODE STATE" (sinfo)
 #   nodes       nodes the job has now                  silent      nodes on which nothing runs
 #   statuses    exit status of each attempt in turn    during      commands to run during each attempt
+#   caches      commands to run while the page caches are dropped
+#   dependencies    commands to run while the script looks for Python
 #   waiting     number of a job that waits             plan        what "benchmark plan" prints; without it that fails
 #   interpreter, interpreter_status                    what interpreter_check.py prints, and its exit status
 #
@@ -55,7 +57,15 @@ case "$name $*" in
       while read -r node; do [[ ,${BASH_REMATCH[1]}, == *",$node,"* ]] && exit 1; done <"$answers/silent"
     fi
     ;;
-  "srun "*drop_caches*) exit 1 ;;
+  "srun "*drop_caches*)
+    # shellcheck source=/dev/null
+    if [[ -f $answers/caches ]]; then source "$answers/caches"; fi
+    exit 1
+    ;;
+  "python3 "*dependencies.py*)
+    # shellcheck source=/dev/null
+    if [[ -f $answers/dependencies ]]; then source "$answers/dependencies"; fi
+    ;;
   "python3 "*interpreter_check* | "srun "*interpreter_check*)
     cat "$answers/interpreter"
     exit "$(<"$answers/interpreter_status")"

@@ -153,8 +153,39 @@ def test_slurms_early_warning_waits_for_the_margin(job: Job) -> None:
     """--signal comes 15 minutes before the end; EXIT_MARGIN_MINUTES=5 trains ten minutes more."""
     during = "trap 'touch \"$answers/heard\"' USR2; kill -USR2 $PPID; sleep 0.5"
     job.answer(left="15:30", during=during)
-    assert job.run(EXIT_MARGIN_MINUTES="5").returncode == 0
+    done = job.run(EXIT_MARGIN_MINUTES="5")
+    assert done.returncode == 0
     assert not (job.answers / "heard").exists()
+    assert "SIGUSR2 930 s before the end is Slurm's warning: the run goes on until 300 s are left" in done.stdout
+
+
+@pytest.mark.parametrize("left", ["14:00", "30:00", "UNLIMITED"])
+def test_person_may_stop_the_run_at_any_time(left: str, job: Job) -> None:
+    during = "trap 'exit 75' USR2; kill -USR2 $PPID; while sleep 0.1; do :; done"
+    job.answer(left=left, statuses="75", during=during)
+    done = job.run(EXIT_MARGIN_MINUTES="1")
+    assert done.returncode == 75
+    assert "SIGUSR2: asking the run to save and stop" in done.stdout
+    assert job.calls("scontrol requeue 5")
+
+
+def test_order_in_the_first_second_is_obeyed(job: Job) -> None:
+    """While the script looks for Python."""
+    job.answer(dependencies="kill -USR2 $PPID")
+    done = job.run()
+    assert done.returncode == 75, done.stdout + done.stderr
+    assert "SIGUSR2 came before the launcher began" in done.stdout
+    assert not job.attempts() and job.calls("scontrol requeue 5")
+
+
+def test_sync_that_hangs_holds_no_run(job: Job) -> None:
+    steps = job.folder / "checkout" / "benchmark" / "launch" / "slurm" / "job_steps.py"
+    steps.write_text(steps.read_text().replace("CACHES_S = 300.0", "CACHES_S = 0.5"))
+    job.answer(caches="sleep 30")
+    done = job.run()
+    assert done.returncode == 0
+    assert "the page caches are not dropped: no end after 0.5 s" in done.stdout
+    assert "--cache-cleared" not in job.attempts()[0]
 
 
 def test_sigterm_ends_the_job_for_good(job: Job) -> None:

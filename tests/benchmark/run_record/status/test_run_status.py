@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.launch.status_text import run_folders, status
+from benchmark.launch.status_text import distinct_names, run_folders, status
+from benchmark.run_record.file_names import attempt_path
 from benchmark.run_record.status.run_status import RunStatus, as_utc, device_hours
 from benchmark.run_record.status.status_reading import read_status
 from foundation.errors import InputError
@@ -210,3 +211,19 @@ def test_wrong_clock_of_another_machine_takes_nothing_from_the_next_attempt(tmp_
     run.launch()
     run.step()
     assert seconds(read_status(run.finish()))["productive"] == 0.5
+
+
+def test_attempt_that_has_only_its_folder_comes_last(tmp_path: Path) -> None:
+    """It was made a moment ago, and no process has begun in it yet."""
+    run = SupervisedRun(tmp_path)
+    run.launch()
+    attempt_path(tmp_path, "0002").mkdir(parents=True)
+    run.end()
+    assert [row.name for row in read_status(tmp_path).attempts] == ["0001", "0002"]
+
+
+def test_runs_of_one_name_are_told_apart() -> None:
+    folders = [Path("/a/first/log"), Path("/a/second/log"), Path("/b/second/log")]
+    assert distinct_names(folders[:2]) == ["first/log", "second/log"]
+    assert distinct_names(folders) == ["a/first/log", "a/second/log", "b/second/log"]
+    assert distinct_names([Path("/runs/1"), Path("/runs/2")]) == ["1", "2"]
