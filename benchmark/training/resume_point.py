@@ -131,9 +131,9 @@ def set_aside_damaged(run_dir: Path, steps: int, damage: DamagedCheckpoint) -> s
     """Move a damaged checkpoint out of the way; return one line for people."""
     folder = set_aside(run_dir, [steps], why="damaged")
     older = [number for number in whole_checkpoints(run_dir) if number < steps]
-    successor = f"the one after {older[-1]} steps" if older else "the initial checkpoint"
+    successor = f"the checkpoint after {older[-1]} steps" if older else "the initial checkpoint"
     problem = f"the checkpoint after {steps} steps is damaged ({damage.files()})"
-    return f"{problem}: set aside in {folder}, going on from {successor}"
+    return f"{problem}: set aside in {folder}; the run resumes from {successor}"
 
 
 def _newest(run_dir: Path, start: Progress, mlperf_log: MlperfLog, reasons: Sequence[str] = ()) -> ResumePoint:

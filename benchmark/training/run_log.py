@@ -57,7 +57,7 @@ class RunLog(Observer):
         """Begin the log of the run, or continue it at the resume point. Called again if another point is chosen."""
         self.point = point
         behind_s = self.events.clock.behind_s
-        late = f"this machine's clock is {behind_s:.0f} s behind the checkpoint's, whose time the log goes on from"
+        late = f"this machine's clock is {behind_s:.0f} s behind the checkpoint's: the log continues from that time"
         for line in (*point.reasons, *([late] if behind_s >= 1 else [])):
             self.events.warn(line)
         if point.log_mark is None and self.mlperf_log is not None:

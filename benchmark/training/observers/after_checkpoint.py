@@ -65,7 +65,7 @@ class AfterCheckpoint(Observer):
                 self._running, self._waiting = steps, None
                 threading.Thread(target=self._run, args=[steps], name="after a checkpoint", daemon=True).start()
         if passed_over is not None:
-            self._note(passed_over, "passed over: the one before it still ran when the next checkpoint came")
+            self._note(passed_over, "passed over: the former command still ran when the next checkpoint came")
 
     def end(self, end: StopReason) -> None:
         """Wait ``close_s`` seconds for the running command; leave it running if it takes longer."""

@@ -153,10 +153,10 @@ class CheckpointSaver(Observer):
         last_write_s = self._policy.last_write_s if self._policy is not None else None
         usual = "" if last_write_s is None else f" (the last one took {last_write_s:.0f} s)"
         writing = self._checkpointer.writing
-        writing_text = "the one before is still being written by another process"
+        writing_text = "another process is still writing the last checkpoint"
         if writing is not None:
-            writing_text = f"the one after {writing[0]} steps is still being written, for {writing[1]:.0f} s now"
-        self._events.warn(f"a checkpoint is due, but {writing_text}{usual}: it comes when that is done")
+            writing_text = f"the checkpoint after {writing[0]} steps is still being written, for {writing[1]:.0f} s now"
+        self._events.warn(f"a checkpoint is due, but {writing_text}{usual}: it follows")
 
     def _report(self, result: CheckpointWrite | None) -> None:
         """Log a finished checkpoint. A failed one does not stop the run: the next may succeed."""

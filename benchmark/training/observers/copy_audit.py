@@ -73,7 +73,7 @@ class CopyAudit(Observer):
             return None
         remainder = f" and {len(differences) - 1} more" if len(differences) > 1 else ""
         return StopReason(
-            "failed", f"copies differ between devices, {differences[0]}{remainder}; nothing of it was saved"
+            "failed", f"copies differ between devices, {differences[0]}{remainder}; this state was not saved"
         )
 
 

@@ -55,7 +55,7 @@ class SkippedStepGuard(Observer):
         steps_done = self._state.progress.steps
         steps = "a step" if in_a_row == 1 else f"{in_a_row} steps in a row"
         text = f"{steps} without finite gradients, from step {steps_done - in_a_row + 1} on: {describe_state(state)}"
-        text += f"; in the last of them, {finding}; nothing of it was saved"
+        text += f"; in the last of them, {finding}; this state was not saved"
         damaged = [asdict(tensor) for tensor in state.tensors[:MOST_RANKS_IN_EVENT]]
         self._events.note("diagnosis", text, steps=steps_done, skipped_in_a_row=in_a_row, damaged=damaged)
         self._events.warn(text)

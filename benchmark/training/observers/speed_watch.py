@@ -142,7 +142,9 @@ class SpeedWatch(Observer):
         if slowest is not None:
             line += self._slow_line(slowest)
         elif self._interval and self._world.size > 1:
-            line += "no rank computes slower than the others, so see network, data and what all of them share"
+            line += (
+                "no rank computes slower than the others, so look at the network, the data and all that the ranks share"
+            )
         else:
             line += "ranks are not compared"
         self._events.warn(line)

@@ -160,7 +160,7 @@ class SpikeGuard(Observer):
             return None
         description = describe_state(state)
         self._events.warn(f"after step {self._state.progress.steps}: {description}")
-        return StopReason("failed", f"{description}; nothing of it was saved")
+        return StopReason("failed", f"{description}; this state was not saved")
 
     def _note(self, spike: Spike) -> None:
         progress = self._state.progress

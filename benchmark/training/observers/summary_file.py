@@ -82,4 +82,4 @@ class SummaryFile(Observer):
         except OSError as error:
             self._events.warn(f"{STOP_NOTE_FILE} could not be written: {error}")
         if self._saves and not saved:
-            self._events.warn(f"step {self._progress.steps} is not saved: an older one goes on")
+            self._events.warn(f"step {self._progress.steps} is not saved: the run resumes from an older checkpoint")

@@ -65,12 +65,12 @@ def test_unreadable_checkpoints_are_set_aside(name: str, content: bytes | None, 
         f"the checkpoint after {steps} steps is damaged ({name})" for steps in (12, 8)
     ]
     folder = f"{run_dir}/checkpoints/set_aside"
-    assert point.reasons[0].endswith(f"{folder}/001_damaged, going on from the one after 8 steps")
-    assert point.reasons[1].endswith("002_damaged, going on from the one after 4 steps")
+    assert point.reasons[0].endswith(f"{folder}/001_damaged; the run resumes from the checkpoint after 8 steps")
+    assert point.reasons[1].endswith("002_damaged; the run resumes from the checkpoint after 4 steps")
     (checkpoint_path(run_dir, 4) / name).unlink()
     last = choose()
     assert (last.checkpoint, last.progress, last.log_mark) == (None, START, None)  # its log has no clock that goes on
-    assert last.reasons[0].endswith("going on from the initial checkpoint")
+    assert last.reasons[0].endswith("the run resumes from the initial checkpoint")
 
 
 def test_checkpoints_that_the_disk_does_not_give_stay(

@@ -81,7 +81,7 @@ def test_damaged_checkpoint_is_set_aside_and_the_next_older_one_taken(
     (line,) = (line for line in said if "is damaged" in line)
     assert line == (
         f"the checkpoint after 4 steps is damaged ({name}): set aside in {killed.run_dir}/checkpoints/set_aside/"
-        "001_damaged, going on from the one after 2 steps"
+        "001_damaged; the run resumes from the checkpoint after 2 steps"
     )
     assert (killed.run_dir / "checkpoints" / "set_aside" / "001_damaged" / "step_00000004").is_dir()
     assert whole_checkpoints(killed.run_dir) == [2, 4, 6]

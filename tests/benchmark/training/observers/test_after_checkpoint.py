@@ -90,7 +90,7 @@ def test_one_at_a_time_and_then_that_of_the_newest_checkpoint(tmp_path: Path) ->
     hook, noted = hook_of(tmp_path, "bash", "-c", f"until [[ -e {go} ]]; do sleep 0.02; done; echo $CHECKPOINT_STEPS")
     for steps in (8, 16, 24):
         hook.start_for(steps)
-    passed_over = "passed over: the one before it still ran when the next checkpoint came"
+    passed_over = "passed over: the former command still ran when the next checkpoint came"
     assert noted.outcomes() == [(16, passed_over)]
     go.touch()
     assert noted.outcomes(3) == [(16, passed_over), (8, "done"), (24, "done")]

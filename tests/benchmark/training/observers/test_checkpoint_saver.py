@@ -135,7 +135,7 @@ def test_writing_that_hangs_on_one_process_stops_neither_training_nor_its_end(in
     assert saved_after(config.run_dir) == [2]
     said = messages(config.run_dir)
     (late,) = (line for line in said if "a checkpoint is due" in line)
-    assert late.startswith("a checkpoint is due, but the one after 4 steps is still being written, for ")
+    assert late.startswith("a checkpoint is due, but the checkpoint after 4 steps is still being written, for ")
     assert "(the last one took " in late
     assert any(line.startswith("the checkpoint after 4 steps is still being written after ") for line in said)
     assert json.loads((config.run_dir / "summary.json").read_text())["status"] == "success"
@@ -164,7 +164,7 @@ def test_run_that_cannot_be_saved_in_the_end_says_so_and_goes_on_from_an_older_o
     note = stop_note(config.run_dir)
     assert (note["by"], note["saved"]) == ("exit trigger", False)
     steps = note["steps"]
-    assert f"step {steps} is not saved: an older one goes on" in messages(config.run_dir)
+    assert f"step {steps} is not saved: the run resumes from an older checkpoint" in messages(config.run_dir)
     assert in_processes(1, train, config) == ["success"]
     again = [event["iteration"] for event in events(config.run_dir, "step")]
     assert again == [*range(4001, 4001 + steps), *range(4003, 4007)]

@@ -127,7 +127,9 @@ def test_a_drop_that_no_rank_explains_says_so(monkeypatch: pytest.MonkeyPatch) -
     made.steps(41, 20, 11.0, rows_of(8))
     made.steps(61, 40, 10.0, rows_of(8))
     drop, recovery = made.messages()
-    assert drop.endswith("no rank computes slower than the others, so see network, data and what all of them share")
+    assert drop.endswith(
+        "no rank computes slower than the others, so look at the network, the data and all that the ranks share"
+    )
     assert recovery == "since step 61 steps take 10 s again"
 
 

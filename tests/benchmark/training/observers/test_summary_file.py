@@ -50,4 +50,4 @@ def test_interrupted_run_says_why_and_whether_it_is_saved(saved: bool, tmp_path:
     names, said = ended(tmp_path, "interrupted", "exit trigger")
     assert names == ["stopped.json"]
     assert json.loads((tmp_path / "stopped.json").read_text()) == {"by": "exit trigger", "steps": 6, "saved": saved}
-    assert said == ([] if saved else ["step 6 is not saved: an older one goes on"])
+    assert said == ([] if saved else ["step 6 is not saved: the run resumes from an older checkpoint"])
