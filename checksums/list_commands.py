@@ -50,8 +50,8 @@ class VerifyListCommand(JsonOption):
     folder: Annotated[Path, tyro.conf.Positional]
     """Folder to read."""
     manifest: Path
-    """List of paths relative to the folder, as GNU's md5sum or BSD's md5 writes it; or NAME.manifest.json, as a command
-    writes it beside its output NAME: then the folder is NAME, or the folder that NAME lies in."""
+    """List of paths relative to the folder, as GNU's md5sum or BSD's md5 writes it; or the NAME.manifest.json of a
+    command's output NAME. With a manifest the folder is NAME, or the folder that NAME lies in."""
 
     def run(self) -> int:
         by_manifest = self.manifest.name.endswith(ENDING)

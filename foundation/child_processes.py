@@ -71,8 +71,8 @@ def require_free_port(port: int) -> None:
 def reserved_port() -> Iterator[int]:
     """Yield a port of this machine that no other program is given until the block ends, for processes to meet at.
 
-    A socket is bound to it and does not listen: the kernel then does not give the port to programs that ask for any
-    port, but a program that names it with SO_REUSEADDR, as PyTorch's store does, can bind it, too.
+    A socket is bound to it and does not listen. The kernel then does not give the port to programs that ask for any
+    port. A program that names it with SO_REUSEADDR, as PyTorch's store does, can bind it, too.
     """
     with _reusable_socket() as reservation:
         reservation.bind(("", 0))

@@ -1,6 +1,6 @@
 """Convert arrays block by block: read, check, reorder, round, write every output chunk with its MD5.
 
-Output chunks are uncompressed, so that a chunk's file is its bytes. Each is a piece of the resumable output; a chunk
+Output chunks are uncompressed, so that a chunk's file is its bytes. Each is a part of the resumable output; a chunk
 that the output has noted is not written again.
 """
 
@@ -53,7 +53,7 @@ class Job:
     """True for second moments."""
 
     def names(self, unit: Box) -> list[str]:
-        """Return the pieces made of a box of whole output chunks, in all output arrays."""
+        """Return the parts made of a box of whole output chunks, in all output arrays."""
         return [f"{name}/{key}" for key, _ in self.axes.files(unit) for name in self.targets]
 
     def metadata(self) -> dict[str, bytes]:
@@ -122,7 +122,7 @@ def _convert(
     job: Job, cut: Cut, block: Box, workspace: Workspace, work: ResumableOutput, meter: Meter
 ) -> list[NewPart]:
     """Convert one block, except for the units that are there."""
-    pieces = []
+    parts = []
     with workspace.arrays(cut.peak_items) as (for_values, for_ordered, for_rounded):
         with meter.doing("reading"):
             values = _read(job, block, for_values)
@@ -139,17 +139,17 @@ def _convert(
                         data = np.ascontiguousarray(rounded[within]).reshape(-1).view(np.uint8)
                         md5 = hashlib.md5(data.data, usedforsecurity=False).hexdigest()
                     with meter.doing("writing"):
-                        pieces.append(NewPart(f"{target}/{key}", work.new_path(), md5))
-                        _write(pieces[-1], data, work)
-    return pieces
+                        parts.append(NewPart(f"{target}/{key}", work.new_path(), md5))
+                        _write(parts[-1], data, work)
+    return parts
 
 
-def _write(piece: NewPart, data: npt.NDArray[np.uint8], work: ResumableOutput) -> None:
+def _write(part: NewPart, data: npt.NDArray[np.uint8], work: ResumableOutput) -> None:
     try:
-        write_chunk(piece.path, data)
+        write_chunk(part.path, data)
     except OSError as error:
-        piece.path.unlink(missing_ok=True)
-        raise OSError(error.errno, error.strerror, str(work.path(piece.name))) from error
+        part.path.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(work.path(part.name))) from error
 
 
 def _read(job: Job, block: Box, memory: Values) -> Values:

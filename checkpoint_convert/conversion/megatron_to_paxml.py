@@ -26,8 +26,8 @@ def megatron_to_paxml(
     """Convert ``source`` to ``output``; return None if it was already made from this source.
 
     ``heads`` may be None if the manifest or the width gives the number. Raises InputError for a missing array or chunk,
-    a damaged common.pt, a wrong shape or dtype, a value that training cannot leave, or another output under the name,
-    and in the cases of :func:`block_tasks` and :func:`produce`.
+    a damaged common.pt, a wrong shape or dtype, a value that training cannot leave, or another output under the name.
+    The cases of :func:`block_tasks` and :func:`produce` are errors, too.
     """
     weights = fp32_weights_prefix(source)
     require_intact(source)

@@ -2,11 +2,13 @@
 
 A conversion or export first asks for all files that it needs. If a file has changed when it is read, the work ends. All
 files together are one input of the recipe, so that every shard, restart and join reads the same source or is refused.
+Bytes decide and times do not: a copy of a checkpoint on another disk is the same source.
 """
 
 import hashlib
 import io
 import os
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -17,9 +19,9 @@ from typing import BinaryIO
 from checkpoint_convert.formats.stored_array import open_regular
 from foundation.errors import InputError
 from foundation.network.object_store import ObjectFacts
-from foundation.network.remote_folder import RemoteFolder
-from foundation.outputs.digest import md5_text
-from foundation.outputs.manifest import ASKED_AT_ONCE, Source, identity_of
+from foundation.network.remote_folder import DeniedObject, RemoteFolder
+from foundation.outputs.digest import md5_samples, md5_text
+from foundation.outputs.manifest import ASKED_AT_ONCE, SAMPLED, Source, identity_of
 from foundation.progress import progress
 
 PUBLISHED_NOTHING = "nothing was published; run the command again when nobody writes there"
@@ -27,6 +29,9 @@ PUBLISHED_NOTHING = "nothing was published; run the command again when nobody wr
 
 class SourceFiles(ABC):
     """The files of one checkpoint. Threads may share it."""
+
+    kind = "md5"
+    """Kind of the identity of all files together."""
 
     def __init__(self, folder: object) -> None:
         self.folder = folder
@@ -55,7 +60,7 @@ class SourceFiles(ABC):
                 lines.append(f"{identity}  {name}\n")
                 meter(1)
         size = sum(facts.bytes for facts in existing.values())
-        return Source(str(self.folder), len(existing), size, f"md5:{md5_text(''.join(lines))}")
+        return Source(str(self.folder), len(existing), size, f"{self.kind}:{md5_text(''.join(lines))}")
 
     def source_now(self) -> Source:
         """Look at all files again and return them as one input of a recipe."""
@@ -82,6 +87,8 @@ class SourceFiles(ABC):
 class LocalFiles(SourceFiles):
     """Files in a folder."""
 
+    kind = SAMPLED
+
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self._folder = folder
@@ -103,17 +110,31 @@ class LocalFiles(SourceFiles):
             return None
 
     def _identity(self, name: str) -> str:
-        """Return the file's identity; a chmod or a hard link does not change it
-        (``foundation.outputs.manifest.identity_of``)."""
+        """Return the file's identity: of a small file all bytes, of a large one its size, middle and both ends."""
         path = self._folder / name
-        return identity_of(path, path.stat())
+        status = path.stat()
+        if status.st_size <= 1 << 20:
+            return identity_of(path, status)
+        return f"{SAMPLED}:{md5_samples(path, samples=3)}"
+
+    def source_now(self) -> Source:
+        """Look at all files again. Raises InputError if the size or time of one is not that of the first look, because
+        it may have changed after it was read."""
+        first_facts = dict(self.facts)
+        source = super().source_now()
+        for name, facts in self.facts.items():
+            if facts != first_facts[name]:
+                raise _changed(self.where(name))
+        return source
 
     def _require_same(self, name: str, state: os.stat_result) -> None:
         facts = self.facts.get(name)
         if facts is not None and facts != _local_facts(state):
-            raise InputError(
-                f"{self.where(name)}: changed while it was read (its size or time is another); {PUBLISHED_NOTHING}"
-            )
+            raise _changed(self.where(name))
+
+
+def _changed(path: str) -> InputError:
+    return InputError(f"{path}: changed while it was read (its size or time is another); {PUBLISHED_NOTHING}")
 
 
 def _local_facts(state: os.stat_result) -> ObjectFacts:
@@ -127,6 +148,21 @@ class RemoteFiles(SourceFiles):
         """``md5``: sums by name that everything read must have."""
         super().__init__(folder.address)
         self._folder, self._md5 = folder, md5
+        self._denied: dict[str, DeniedObject] = {}
+
+    def ask(self, names: Iterable[str]) -> None:
+        """Look for files. Stores that do not list their objects deny those that do not exist: once another object of
+        the checkpoint was answered, a denied one counts as missing."""
+        self._denied.clear()
+        super().ask(names)
+        if self._denied and not any(self.facts.values()):
+            raise min(self._denied.items())[1]
+        if self._denied:
+            print(
+                f"{self.folder}: access to {len(self._denied):,} objects is denied, first {min(self._denied)}; they "
+                "count as missing, because the server may not say which objects exist",
+                file=sys.stderr,
+            )
 
     @property
     def unversioned(self) -> int:
@@ -153,7 +189,11 @@ class RemoteFiles(SourceFiles):
         yield io.BytesIO(content)
 
     def _facts_of(self, name: str) -> ObjectFacts | None:
-        return self._folder.facts(name)
+        try:
+            return self._folder.facts(name)
+        except DeniedObject as denied:
+            self._denied[name] = denied
+            return None
 
     def _identity(self, name: str) -> str:
         facts = self.facts[name]

@@ -1,4 +1,4 @@
-"""Arrays as they are stored in any format: shape, dtype, pieces, and reading a box of values.
+"""Arrays as they are stored in any format: shape, dtype, chunks, and reading a box of values.
 
 If values lie in a file in C order, only the wanted box is read, by byte ranges. Only regular files are opened.
 """
@@ -35,7 +35,7 @@ class StoredArray(ABC):
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     chunks: tuple[int, ...]
-    """Shape of the pieces that should be read whole."""
+    """Shape of the chunks, which should be read whole."""
 
     @abstractmethod
     def read(self, box: Box) -> Values:
@@ -52,8 +52,8 @@ class StoredArray(ABC):
         return True
 
     @property
-    def pieces(self) -> int:
-        """Number of pieces that the array lies in; for a zarr array, of files."""
+    def chunk_count(self) -> int:
+        """Number of chunks that the array lies in; for a zarr array, of files."""
         return math.prod(-(-size // max(chunk, 1)) for size, chunk in zip(self.shape, self.chunks, strict=True))
 
     @property

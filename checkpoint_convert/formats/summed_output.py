@@ -1,8 +1,8 @@
 """Make a folder of files with the list of their MD5 sums beside it: OUTPUT and OUTPUT.md5.
 
-Every conversion and every export is made this way. Its files are the pieces of a resumable output
+Every conversion and every export is made this way. Its files are the parts of a resumable output
 (``foundation/outputs/resumable_output.py``); tasks make them, several at a time. OUTPUT, OUTPUT.md5 and
-OUTPUT.manifest.json appear when all pieces are there.
+OUTPUT.manifest.json appear when all parts are there.
 """
 
 import hashlib
@@ -57,6 +57,8 @@ class Product:
     """Packages whose version affects the bytes."""
     further_inputs: Sequence[Path] = ()
     """Files beside the source whose content affects the output."""
+    bytes_version: int = 1
+    """Version of the command's bytes (``Recipe.bytes_version``)."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Facts for the manifest."""
     last: Callable[[Mapping[str, int]], Mapping[str, bytes]] = lambda sizes: {}
@@ -88,7 +90,8 @@ def produce(product: Product, output: Path, *, shard: Shard | None = None, force
     started = time.monotonic()
     source, further_inputs = product.source, product.further_inputs
     inputs = [source.source(), *map(source_of, further_inputs)]
-    recipe = Recipe(product.stage, product.options, inputs, versions_of(*product.packages))
+    versions = versions_of(*product.packages)
+    recipe = Recipe(product.stage, product.options, inputs, versions, product.bytes_version)
     local = [*([source.folder] if isinstance(source.folder, Path) else []), *further_inputs]
     output_paths = [output, sibling(output, ".md5")]
     with resumable_output(output, recipe, paths=output_paths, inputs=local, shard=shard, force=force) as work:
@@ -117,7 +120,7 @@ def produce(product: Product, output: Path, *, shard: Shard | None = None, force
 
 
 def written(name: str, content: bytes, work: ResumableOutput) -> NewPart:
-    """Write a piece. Raises OSError with the piece's path, for example for a full disk."""
+    """Write a part. Raises OSError with the part's path, for example for a full disk."""
     path = work.new_path()
     try:
         path.write_bytes(content)
@@ -134,7 +137,7 @@ def small_files(names: Iterable[str], contents: Callable[[], Mapping[str, bytes]
 
 
 def _require_space(tasks: Sequence[FileTask], work: ResumableOutput) -> None:
-    """Raise InputError if the disk has less room than the missing pieces of all shards together need."""
+    """Raise InputError if the disk has less room than the missing parts of all shards together need."""
     missing_bytes = sum(task.bytes for task in tasks if work.missing(task.names))
     disk = os.statvfs(work.folder)
     free = disk.f_bavail * disk.f_frsize
@@ -146,7 +149,7 @@ def _require_space(tasks: Sequence[FileTask], work: ResumableOutput) -> None:
 
 
 def _make(tasks: Sequence[FileTask], product: Product, work: ResumableOutput) -> None:
-    """Make the tasks, except those whose pieces are all there."""
+    """Make the tasks, except those whose parts are all there."""
     waiting = iter(tasks)
     total, files = sum(task.bytes for task in tasks), sum(len(task.names) for task in tasks)
 
@@ -155,9 +158,9 @@ def _make(tasks: Sequence[FileTask], product: Product, work: ResumableOutput) ->
             if not work.missing(task.names):
                 meter.done_before(task.bytes, len(task.names))
                 continue
-            pieces = task.make(work, meter)
+            parts = task.make(work, meter)
             with meter.doing("writing"):
-                work.add(pieces)
+                work.add(parts)
             meter(task.bytes, len(task.names))
 
     threads = product.threads

@@ -45,7 +45,7 @@ TENSORSTORE_FAILS: tuple[type[Exception], ...] = (ValueError, NotImplementedErro
 DAMAGED: Any = (isal_zlib.error, *TENSORSTORE_FAILS)
 GZIP_WINDOW = 31
 """zlib's name for a window of 2**15 bytes in gzip's format."""
-PIECE_BYTES = 1 << 18
+STEP_BYTES = 1 << 18
 """Bytes that are unpacked at once: they stay in a core's cache."""
 
 
@@ -125,7 +125,7 @@ class ZarrArray(StoredArray):
     @property
     def missing_chunks(self) -> int:
         below = walked(Path(self.where))  # chunks separated by slashes lie in folders
-        return self.pieces - sum(name[0].isdigit() for _, names in below for name in names)
+        return self.chunk_count - sum(name[0].isdigit() for _, names in below for name in names)
 
 
 def open_zarr(files: SourceFiles, name: str) -> ZarrArray:
@@ -186,12 +186,12 @@ def _unpack(file: BinaryIO, chunk: Values) -> None:
     data = chunk.reshape(-1).view(np.uint8).data
     unpacker = isal_zlib.decompressobj(wbits=GZIP_WINDOW)
     done = 0
-    while not unpacker.eof and (packed := unpacker.unconsumed_tail or file.read(PIECE_BYTES)):
-        piece = unpacker.decompress(packed, max_length=PIECE_BYTES)
-        done += len(piece)
+    while not unpacker.eof and (packed := unpacker.unconsumed_tail or file.read(STEP_BYTES)):
+        block = unpacker.decompress(packed, max_length=STEP_BYTES)
+        done += len(block)
         if done > len(data):
             break
-        data[done - len(piece) : done] = piece
+        data[done - len(block) : done] = block
     if done != len(data) or not unpacker.eof:
         raise ValueError(f"it does not unpack to {len(data)} bytes")
 

@@ -15,7 +15,7 @@ BLOCK_BYTES = 16 << 20
 MOST_MEMORY = 8 << 30
 COPIES = 3
 """Memory for a block, in blocks: its decoded chunks, the block itself, and values computed from it."""
-PIECE = 1 << 20
+SEGMENT = 1 << 20
 """Values that are converted to float64 at the same time."""
 
 
@@ -70,8 +70,8 @@ def results_in_order(
             pool.shutdown(cancel_futures=True)
 
 
-def pieces(values: Values) -> Iterator[Values]:
-    """Yield the values of a block, flat, in pieces."""
+def segments(values: Values) -> Iterator[Values]:
+    """Yield the values of a block, flat, in segments."""
     flat = values.reshape(-1)
-    for start in range(0, len(flat), PIECE):
-        yield flat[start : start + PIECE]
+    for start in range(0, len(flat), SEGMENT):
+        yield flat[start : start + SEGMENT]

@@ -11,7 +11,7 @@ from checkpoint_convert.formats.boxes import Box
 from checkpoint_convert.formats.checkpoint_files import MEGATRON, PAXML, Checkpoint, open_checkpoint
 from checkpoint_convert.formats.step_files import is_counter
 from checkpoint_convert.formats.stored_array import StoredArray, Values, shape_text
-from checkpoint_convert.inspection.array_blocks import PIECE, blocks, pieces, results_in_order
+from checkpoint_convert.inspection.array_blocks import SEGMENT, blocks, results_in_order, segments
 from checkpoint_convert.inspection.megatron_view import as_megatron
 from foundation.errors import CheckFailed, InputError
 from foundation.plain_text import table_text
@@ -110,7 +110,7 @@ def compare_checkpoints(
         formats = f"{first_path} ({first_view.format}) and {second_path} ({second_view.format})"
         raise InputError(f"{formats} have no array of the same name")
     size = sum(array.bytes for pair in pairs.values() for array in pair)
-    files = sum(array.pieces for pair in pairs.values() for array in pair)
+    files = sum(array.chunk_count for pair in pairs.values() for array in pair)
     with progress("compare", size, "bytes", files=files) as meter:
         arrays = [_compare(name, *pair, tolerance, workers, meter) for name, pair in pairs.items()]
     only_here, only_there = (
@@ -145,7 +145,7 @@ def _compare(
 ) -> ArrayComparison:
     result = ArrayComparison(name, (first.shape, second.shape), (first.dtype.name, second.dtype.name))
     if first.shape != second.shape or first.dtype != second.dtype:
-        meter(first.bytes + second.bytes, files=first.pieces + second.pieces)
+        meter(first.bytes + second.bytes, files=first.chunk_count + second.chunk_count)
         return result
     cut = second if first.in_part else first  # the side of which only whole chunks can be read
 
@@ -161,7 +161,7 @@ def _compare(
     for block_difference, block_bytes in results_in_order(work, blocks(cut), workers, first, second):
         total += block_difference
         meter(block_bytes)
-    meter(0, files=first.pieces + second.pieces)
+    meter(0, files=first.chunk_count + second.chunk_count)
     largest = total.difference if math.isfinite(total.difference) else None
     return replace(
         result,
@@ -176,7 +176,7 @@ def difference(first: Values, second: Values, tolerance: float, offset: tuple[in
     """Return the differences of two blocks whose first value has the index ``offset`` in the array."""
     total = Largest()
     bits = np.dtype(f"u{first.dtype.itemsize}")
-    for number, (first_values, second_values) in enumerate(zip(pieces(first), pieces(second), strict=True)):
+    for number, (first_values, second_values) in enumerate(zip(segments(first), segments(second), strict=True)):
         changed = first_values.view(bits) != second_values.view(bits)
         if not changed.any():
             continue
@@ -187,7 +187,7 @@ def difference(first: Values, second: Values, tolerance: float, offset: tuple[in
         apart[~changed | (np.isnan(first_numbers) & np.isnan(second_numbers))] = 0.0
         differing = changed if tolerance == 0 else apart > tolerance
         at = int(np.argmax(np.where(changed, apart, -1.0)))
-        position = np.unravel_index(number * PIECE + at, first.shape)
+        position = np.unravel_index(number * SEGMENT + at, first.shape)
         index = tuple(int(axis) + start for axis, start in zip(position, offset, strict=True))
         total += Largest(
             int(differing.sum()), float(apart[at]), index, float(first_numbers[at]), float(second_numbers[at])

@@ -11,7 +11,7 @@ import numpy as np
 from checkpoint_convert.formats.boxes import Box
 from checkpoint_convert.formats.checkpoint_files import open_checkpoint
 from checkpoint_convert.formats.stored_array import MEND, StoredArray, Values, shape_text
-from checkpoint_convert.inspection.array_blocks import blocks, pieces, results_in_order
+from checkpoint_convert.inspection.array_blocks import blocks, results_in_order, segments
 from foundation.errors import CheckFailed, InputError
 from foundation.outputs.manifest import require_intact
 from foundation.plain_text import table_text
@@ -59,10 +59,10 @@ class Statistics:
 
 
 def statistics(values: Values) -> Statistics:
-    """Return the figures of an array's values, computed in float64, a piece at a time."""
+    """Return the figures of an array's values, computed in float64, a segment at a time."""
     total = Statistics()
-    for piece in pieces(values):
-        numbers = piece.astype(np.float64)
+    for segment in segments(values):
+        numbers = segment.astype(np.float64)
         nan, inf = int(np.isnan(numbers).sum()), int(np.isinf(numbers).sum())
         finite = numbers[np.isfinite(numbers)] if nan + inf else numbers
         total += Statistics(zeros=len(numbers) - int(np.count_nonzero(numbers)), nan=nan, inf=inf)
@@ -123,7 +123,7 @@ def inspect_checkpoint(path: Path, pattern: str = "*", *, md5: bool = False, wor
     if not arrays and not unread:
         raise InputError(f"{checkpoint.path}: none of its {len(checkpoint.arrays)} arrays has {pattern!r} in its name")
     size = sum(array.bytes for array in arrays.values())
-    with progress("inspect", size, "bytes", files=sum(array.pieces for array in arrays.values())) as meter:
+    with progress("inspect", size, "bytes", files=sum(array.chunk_count for array in arrays.values())) as meter:
         reports = [_array_report(name, array, md5, workers, meter) for name, array in arrays.items()]
     return CheckpointReport(
         str(path),
@@ -155,7 +155,7 @@ def _array_report(name: str, array: StoredArray, md5: bool, workers: int, meter:
         if digest is not None:
             digest.update(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
         meter(values.nbytes)
-    meter(0, files=array.pieces)
+    meter(0, files=array.chunk_count)
     known = total.finite > 0
     return ArrayReport(
         name=name,

@@ -32,8 +32,8 @@ def read_bounded(path: Path, largest: int) -> bytes:
 def read_json(path: Path, kind: type[Made], *, mend: str = "make it again", largest: int = LARGEST_JSON) -> Made:
     """Read ``path`` as a ``kind``: a dataclass, or any other type that msgspec knows.
 
-    Raises FileNotFoundError and other OSErrors if it cannot be read; InputError, which ends with ``mend``, if it is no
-    regular file, has more than ``largest`` bytes, is not JSON, or a field is missing or of another type.
+    Raises FileNotFoundError and other OSErrors if it cannot be read. Raises InputError, which ends with ``mend``, if it
+    is no regular file, has more than ``largest`` bytes, is not JSON, or a field is missing or of another type.
     """
     try:
         return msgspec.json.decode(read_bounded(path, largest), type=kind)

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from foundation.errors import first_line
+from foundation.errors import InputError, first_line
 from foundation.network.addresses import Address
-from foundation.network.object_store import BLOCK_BYTES, SILENCE_S, AccessRefused, ObjectFacts
+from foundation.network.object_store import BLOCK_BYTES, SILENCE_S, AccessDenied, ObjectFacts
 
 CREDENTIALS = {
     "s3": ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"),
@@ -27,19 +27,24 @@ class BucketStore:
     """Objects below an address in a bucket."""
 
     def __init__(self, address: Address) -> None:
+        """Raises InputError if the credentials in the environment cannot be read."""
+        from obstore.exceptions import BaseError
         from obstore.store import from_url
 
         scheme = urlsplit(address.url).scheme
         client: Any = {"allow_http": True, "read_timeout": f"{SILENCE_S}s", "timeout": "1h"}
         once: Any = {"max_retries": 0}  # the caller tries again, and says so
         endpoint: Any = {"endpoint": address.endpoint_url} if address.endpoint_url else {}
-        self._store = from_url(
-            address.url,
-            client_options=client,
-            retry_config=once,
-            skip_signature=not _has_credentials(scheme),
-            **endpoint,
-        )
+        try:
+            self._store = from_url(
+                address.url,
+                client_options=client,
+                retry_config=once,
+                skip_signature=not _has_credentials(scheme),
+                **endpoint,
+            )
+        except BaseError as error:  # such as a variable that names no file of credentials
+            raise InputError(f"{address}: {first_line(error)[:300]}; check the credentials") from error
 
     def facts(self, key: str) -> ObjectFacts:
         import obstore
@@ -85,8 +90,8 @@ def _translated(error: Exception) -> OSError:
 
     if isinstance(error, FileNotFoundError):
         return error
-    final = isinstance(error, (PermissionDeniedError, UnauthenticatedError))
-    return (AccessRefused if final else OSError)(first_line(error))
+    is_denied = isinstance(error, (PermissionDeniedError, UnauthenticatedError))
+    return (AccessDenied if is_denied else OSError)(first_line(error))
 
 
 def _facts(meta: Any) -> ObjectFacts:

@@ -14,6 +14,10 @@ class AccessRefused(OSError):
     """A server refuses to send an object, or its answer is not to be trusted; asking again does not help."""
 
 
+class AccessDenied(AccessRefused):
+    """A server denies access to an object; some answer so for objects that do not exist."""
+
+
 @dataclass(frozen=True)
 class ObjectFacts:
     """Facts about an object, from its server."""

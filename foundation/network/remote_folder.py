@@ -4,6 +4,7 @@ obstore has threads, and a process that has used it cannot be forked: a command 
 :func:`facts_of_all`, which uses a process of its own.
 """
 
+import math
 import multiprocessing
 import os
 import sys
@@ -16,13 +17,18 @@ from foundation.child_processes import begin_worker
 from foundation.errors import InputError, first_line
 from foundation.network.addresses import Address
 from foundation.network.bucket_store import BucketStore
-from foundation.network.object_store import AccessRefused, ObjectFacts, ObjectStore
+from foundation.network.object_store import AccessDenied, AccessRefused, ObjectFacts, ObjectStore
 from foundation.network.web_store import WebStore
 
 TRIES = 5
+SECONDS_BETWEEN_LINES = 10.0
 ASKED_AT_ONCE = 16
 _users: set[int] = set()
 """Id of this process, once it has read from an address."""
+
+
+class DeniedObject(InputError):
+    """An object that its server denies. Some servers answer so for objects that do not exist."""
 
 
 class RemoteFolder:
@@ -39,6 +45,8 @@ class RemoteFolder:
         self._store: ObjectStore = WebStore(address) if address.is_web else BucketStore(address)
         self._rate, self._sleep = bytes_per_s, sleep
         self._lock, self._free_at = threading.Lock(), 0.0
+        self._printed: dict[int, float] = {}
+        """Time of the last line about an object that failed so many times."""
 
     def facts(self, key: str = "") -> ObjectFacts | None:
         """Ask for an object; return None if there is none. Raises InputError if the server gives no answer."""
@@ -94,12 +102,17 @@ class RemoteFolder:
     def _wait_or_raise(self, key: str, error: OSError, failures: int) -> None:
         reason = self.address.without_secrets(first_line(error))[:300]
         if isinstance(error, AccessRefused) or failures == TRIES:
-            raise InputError(
+            kind = DeniedObject if isinstance(error, AccessDenied) else InputError
+            raise kind(
                 f"{self._where(key)}: cannot be read, tried {failures} times ({reason}); check the address, the "
                 "credentials and the network, and run the command again, it goes on from here"
             ) from None
         pause = 2.0**failures
-        print(f"{self._where(key)}: {reason}; trying again in {pause:.0f} s", file=sys.stderr, flush=True)
+        with self._lock:
+            is_news = time.monotonic() - self._printed.get(failures, -math.inf) > SECONDS_BETWEEN_LINES
+            self._printed[failures] = time.monotonic() if is_news else self._printed[failures]
+        if is_news:  # of many objects that fail together, one is named
+            print(f"{self._where(key)}: {reason}; trying again in {pause:.0f} s", file=sys.stderr, flush=True)
         self._sleep(pause)
 
     def _spend(self, count: int) -> None:

@@ -12,7 +12,7 @@ from email.utils import parsedate_to_datetime
 from urllib.parse import SplitResult, quote, urljoin, urlsplit, urlunsplit
 
 from foundation.network.addresses import Address
-from foundation.network.object_store import BLOCK_BYTES, AccessRefused, ObjectFacts
+from foundation.network.object_store import BLOCK_BYTES, AccessDenied, AccessRefused, ObjectFacts
 from foundation.network.web_connection import (
     Connection,
     Connections,
@@ -24,7 +24,7 @@ from foundation.network.web_connection import (
 )
 
 MOST_REDIRECTS = 10
-REDIRECTS, MISSING, REFUSALS, BEYOND_END = (301, 302, 303, 307, 308), (404, 410), (401, 403, 407), 416
+REDIRECTS, MISSING, DENIALS, BEYOND_END = (301, 302, 303, 307, 308), (404, 410), (401, 403, 407), 416
 HEADERS = {"Accept": "*/*", "Accept-Encoding": "identity"}
 IN_PATH, IN_QUERY = "/%!$&'()*+,;=:@~", "/%!$&'()*+,;=:@~?"
 """Characters that stay as they are, in addition to letters and digits."""
@@ -114,9 +114,9 @@ class _Answer:
             return self
         self.finish()
         text = f"the server answers {self.status} {self._response.reason}"[:100]
-        raise (FileNotFoundError if self.status in MISSING else AccessRefused if self.status in REFUSALS else OSError)(
-            text
-        )
+        if self.status in MISSING:
+            raise FileNotFoundError(text)
+        raise AccessDenied(text) if self.status in DENIALS else OSError(text)
 
     def facts(self, total: int | None) -> ObjectFacts:
         if total is None:

@@ -8,7 +8,7 @@ from pathlib import Path
 BLOCK_BYTES = 1 << 18
 """Bytes read at once; they stay in a core's cache between reading and hashing."""
 SAMPLES, SAMPLE_BYTES = 1024, 1 << 14
-"""Number of pieces of a large file that are read, and the bytes of each: 16 MiB together, a second on a slow disk."""
+"""Number of samples of a large file, and the bytes of each: 16 MiB together, a second on a slow disk."""
 
 
 def md5_file(path: Path, advance: Callable[[float], None] | None = None) -> str:
@@ -23,10 +23,10 @@ def md5_file(path: Path, advance: Callable[[float], None] | None = None) -> str:
 
 
 def md5_samples(path: Path, samples: int = SAMPLES) -> str:
-    """Return the MD5 of a file's size and of ``samples`` pieces spread evenly over it, including its beginning and end.
+    """Return the MD5 of a file's size and of ``samples`` parts of it, spread evenly, including its beginning and end.
 
-    A file that is no larger than the pieces is read whole. This distinguishes files in a second, whatever their size,
-    but not a file from a copy in which a few bytes were changed.
+    A file that is no larger than these together is read whole. This distinguishes files in a second, whatever their
+    size, but not a file from a copy in which a few bytes were changed.
     """
     digest = hashlib.md5(usedforsecurity=False)
     with path.open("rb", buffering=0) as file:

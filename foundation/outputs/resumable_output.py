@@ -10,7 +10,7 @@ writing/       parts that are being written, each under a name that no other pro
 publish.json   the manifest and the remaining renames, once publishing has begun
 
 No lock is needed. A part is renamed to its place when it is whole and on the disk, and counts when the journal and the
-disk agree on it, so processes that are killed, or started twice, lose their own work and nothing else.
+disk agree on it. So processes that are killed, or started twice, lose their own work and nothing else.
 """
 
 import glob

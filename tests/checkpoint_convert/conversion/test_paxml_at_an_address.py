@@ -150,3 +150,16 @@ def test_command_line(server: FaultyServer, tmp_path: Path) -> None:
     assert len(run(*words, f"{server.url}/ckpt/run", "--plan").stdout.splitlines()) == 1 + 48 + 4
     run(*words, f"{server.url}/ckpt/run", "--bandwidth-limit", "fast").refused("--bandwidth-limit 'fast'")
     run(*words, "ftp://host/a").refused("expected a local path, gs://, s3://")
+
+
+@pytest.mark.parametrize("kind", ["s3", "web"])
+def test_stores_that_deny_what_does_not_exist(
+    kind: str, server: FaultyServer, made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.missing_status = 403
+    convert(server, tmp_path / "out", kind=kind)
+    assert digest_folder(tmp_path / "out") == digest_folder(made / "expected")
+    assert "objects is denied, first " in capsys.readouterr().err
+    shutil.rmtree(server.folder / "run")
+    with pytest.raises(InputError, match=r"tried 1 times .*check the address, the credentials"):
+        convert(server, tmp_path / "other", kind=kind)

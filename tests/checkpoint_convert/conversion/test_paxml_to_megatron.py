@@ -32,6 +32,9 @@ def test_files_are_those_of_the_reference(name: str, make_once: MakePaxml, tmp_p
     """The FP32 checkpoint is the BF16 one without the rounded weights: one conversion proves two cases."""
     case, output = CASES[name], tmp_path / "out"
     paxml_to_megatron(make_once(case["gen_paxml"]), output, dtype=case["dtype"], workers=2, memory_limit=GIB)
+    manifest = read_manifest(output)
+    assert manifest is not None
+    assert manifest.bytes_version == 1  # raise it in Product when the recorded sums below have to change
     digests = digest_folder(output)
     assert digests.pop("common.pt")
     require_same(name, digests)

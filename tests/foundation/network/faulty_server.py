@@ -30,6 +30,8 @@ class FaultyServer:
         """The headers of each request."""
         self.head_status: int | None = None
         """The status of all answers to HEAD, if it is always the same."""
+        self.missing_status = 404
+        """The status for objects that do not exist; some stores answer 403."""
         self.accepted = 0
         """Number of connections."""
         self.connections: set[socket.socket] = set()
@@ -83,7 +85,7 @@ def _handler(server: FaultyServer) -> type[BaseHTTPRequestHandler]:
                 return
             file = server.folder / unquote(self.path.partition("?")[0]).removeprefix("/ckpt/")
             if not file.is_file():  # of the bucket: where S3 asks for its region
-                self._answer(200 if file.is_dir() else 404, b"", {"x-amz-bucket-region": "us-east-1"})
+                self._answer(200 if file.is_dir() else server.missing_status, b"", {"x-amz-bucket-region": "us-east-1"})
                 return
             content = file.read_bytes()
             tag = {"ETag": f'"{hashlib.md5(content).hexdigest()}"'} if server.tags else {}
@@ -107,7 +109,7 @@ def _handler(server: FaultyServer) -> type[BaseHTTPRequestHandler]:
             elif fault is not None and fault.startswith("to "):
                 self._answer(302, b"", {"Location": fault.removeprefix("to ")})
             elif not file.is_file():
-                self._answer(404, b"<Error><Code>NoSuchKey</Code></Error>")
+                self._answer(server.missing_status, b"<Error><Code>NoSuchKey</Code></Error>")
             else:
                 self._send(file.read_bytes(), fault)
 

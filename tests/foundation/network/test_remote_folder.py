@@ -1,6 +1,7 @@
 """Objects at an address: read whatever their server does, or refused in one line without secrets."""
 
 import multiprocessing
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -131,3 +132,20 @@ def test_a_process_that_was_forked_too_late_is_told(files: Path) -> None:
 def _must_fail(url: str) -> None:
     with pytest.raises(RuntimeError, match="forked from one that had read addresses"):
         RemoteFolder(Address(url))
+
+
+def test_many_objects_that_fail_together_are_a_few_lines(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with FaultyServer(files, fault=lambda key, number: "unavailable") as server:
+        server.head_status = 503
+        folder = remote(server)
+        with ThreadPoolExecutor(16) as pool:
+            for answer in [pool.submit(folder.facts, f"array/{number}") for number in range(16)]:
+                with pytest.raises(InputError, match="tried 5 times"):
+                    answer.result()
+    assert capsys.readouterr().err.count("trying again") == 4
+
+
+def test_credentials_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere")
+    with pytest.raises(InputError, match=r"gs://bucket/a: .*nowhere.*; check the credentials"):
+        RemoteFolder(parse_address("gs://bucket/a"))

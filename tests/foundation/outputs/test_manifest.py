@@ -14,6 +14,7 @@ from foundation.outputs.digest import md5_file, md5_text
 from foundation.outputs.manifest import (
     Recipe,
     Record,
+    Source,
     made_by,
     read_manifest,
     record_of,
@@ -108,6 +109,19 @@ def test_a_folder_is_one_record(tmp_path: Path) -> None:
     os.utime(tmp_path / "sub" / "b", ns=(7, 7))
     assert record_of(tmp_path, "in", None) == Record("in", 2, 8, None, 7)
     assert record_of(tmp_path / "a", "a", "md5") == Record("a", 1, 5, "md5", 5)
+
+
+def test_identities_of_other_kinds_are_compared_by_size() -> None:
+    """Versions 0.1 to 0.3 identified a checkpoint's files by their times, too."""
+    old, new, larger = (
+        Source("in", 1, size, f"{kind}:1") for size, kind in ((5, "md5"), (5, "samples"), (6, "samples"))
+    )
+    assert Recipe("copy", {}, [new]).differences(Recipe("copy", {}, [old])) == []
+    assert Recipe("copy", {}, [larger]).differences(Recipe("copy", {}, [old])) != []
+    (difference,) = Recipe("copy", {}, [Source("in", 1, 5, "head:1")]).differences(
+        Recipe("copy", {}, [Source("there", 1, 5, "head:2")])
+    )
+    assert difference == "the content or time of modification of in is not that of there as it was"
 
 
 def test_files_that_a_folder_has_more_or_less_are_named(tmp_path: Path) -> None:
