@@ -1,1 +1,1 @@
-"""GPT-3 as plain single-device code, and the same with its derivatives written out and dealt out over devices."""
+"""GPT-3 and Llama 3.1: one plain page each, and their passes with written-out derivatives, divided among devices."""

@@ -1,7 +1,7 @@
-"""The architectures: what training has to know of each, as data. Whatever is computed alike is written once.
+"""The architectures as data: their plain page, passes, parameter names and cut axes.
 
-A new one is a class of sizes (like gpt3_config.py), a plain page (gpt3.py), a file of passes (passes/gpt3_block.py)
-and a row here.
+A new architecture is a class of sizes (like gpt3_config.py), a plain page (gpt3.py), a file of passes
+(passes/gpt3_block.py) and a row here.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,50 +25,49 @@ from model.passes.whole_parameter import WholeParameter
 
 @dataclass(frozen=True)
 class Architecture:
-    """One kind of model. Names are those of the parameters in its plain page."""
+    """One kind of model. All names are names of parameters in its plain page."""
 
     plain: Callable[[Any], nn.Module]
-    """The plain page, of the model's sizes."""
+    """The model of the plain page, for given sizes."""
     block: Callable[[Mapping[str, WholeParameter], TensorGroup, Any, int], BlockParts]
-    """A block's own parts, of its parameters by their names in the block, the tensor-parallel ranks, the model's sizes
-    and the samples of a micro-batch."""
+    """The parts of a block; arguments: its parameters by their names in the block, the tensor-parallel ranks, the
+    sizes, the samples of a micro-batch."""
     attention: Callable[[Any, int, int], AttentionLayout]
-    """A block's attention, of the model's sizes, the number of tensor-parallel ranks and the samples of a
-    micro-batch."""
+    """Attention of a block; arguments: the sizes, the number of tensor-parallel ranks, the samples of a micro-batch."""
     norm: Callable[[Mapping[str, WholeParameter], str], Norm]
-    """A norm, of the parameters and its name."""
+    """A norm; arguments: the parameters, its name."""
     cut: Mapping[str, int]
-    """Axis along which tensor-parallel ranks share a parameter, by the end of its name (docs/facts/reference.md d): the
-    vocabulary's rows, heads, feed-forward columns. All others are whole on each rank."""
+    """Axis along which tensor-parallel ranks share a parameter, by the last words of its name (docs/facts/reference.md
+    d): the vocabulary's rows, heads, feed-forward columns. Each rank has a copy of all other parameters."""
     layers: str
     """Beginning of the names of the blocks' parameters; the layer's number follows."""
     words: str
     """Name of the embedding's table."""
     positions: str | None
-    """The table of positions; None without."""
+    """Name of the position embedding's table; None for a rotary embedding."""
     final_norm: str
-    """The norm before the output, without the names of its own parameters."""
+    """Name of the norm before the output."""
     final_norm_parameters: tuple[str, ...]
     output: str
-    """The table of the output; that of the words where both are tied."""
+    """Name of the output's table: the words' table where both are tied."""
     vectors_begin_at: float
-    """Values that gains and biases hold before any training."""
+    """Initial value of gains and biases."""
     added: tuple[str, ...]
-    """Ends of the names of the matrices whose products are added to the residual stream."""
+    """Last words of the names of matrices whose products are added to the residual stream."""
 
     @property
     def input_names(self) -> tuple[str, ...]:
-        """Parameters of the embedding, which the first pipeline stage has."""
+        """Names of the embedding's parameters, which the first model chunk has."""
         return (self.words,) if self.positions is None else (self.words, self.positions)
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """Parameters of the output, which the last pipeline stage has."""
+        """Names of the output's parameters, which the last model chunk has."""
         return (*(f"{self.final_norm}.{name}" for name in self.final_norm_parameters), self.output)
 
     @property
     def tied(self) -> str | None:
-        """The table that both ends use; None where each has its own."""
+        """Name of the table that embedding and output share; None if each has its own."""
         return self.words if self.words == self.output else None
 
 
@@ -125,5 +124,5 @@ ARCHITECTURES: Mapping[type[DecoderSizes], Architecture] = {
 """The architectures by the class of their models' sizes."""
 
 
-def architecture_of(config: DecoderSizes) -> Architecture:
-    return ARCHITECTURES[type(config)]
+def architecture_of(sizes: DecoderSizes) -> Architecture:
+    return ARCHITECTURES[type(sizes)]

@@ -1,6 +1,6 @@
 """BF16 matrix products on CPUs without BF16 instructions, where PyTorch's own take 10 to 30 times as long as FP32.
 
-Operands are BF16 numbers, products are summed in FP32, results are rounded to BF16: what tensor cores do. Only the
+As in tensor cores, operands are BF16 numbers, products are summed in FP32, and results are rounded to BF16. Only the
 order of the sums differs from PyTorch's own BF16 kernels.
 """
 
@@ -26,7 +26,7 @@ def cpu_has_bf16() -> bool:
 
 
 class Bf16ByFp32(TorchFunctionMode):
-    """Inside this context, products of BF16 CPU tensors compute as the module's text says, as attention does by itself
+    """A context in which products of BF16 CPU tensors are computed in FP32. Attention does so without it
     (passes/attention.py)."""
 
     def __torch_function__(

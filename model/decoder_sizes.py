@@ -21,15 +21,15 @@ class BlockProduct:
 
     inputs: int
     columns: Mapping[Role, int]
-    """Columns of the output, by what they are for: several where one product computes them together."""
+    """Columns of the output by purpose; several where one product computes them together."""
 
     @property
     def outputs(self) -> int:
         return sum(self.columns.values())
 
     def on_rank(self, tensor_parallel: int) -> tuple[int, int]:
-        """Return inputs and outputs on one tensor-parallel device. Devices share the columns of what goes into
-        attention and into the MLP, and the inputs of what comes out of them."""
+        """Return inputs and outputs on one tensor-parallel rank. Ranks share the columns of the products before
+        attention and before the activation function, and the inputs of the products behind them."""
         if "output" in self.columns or "down" in self.columns:
             return self.inputs // tensor_parallel, self.outputs
         return self.inputs, self.outputs // tensor_parallel
@@ -56,16 +56,16 @@ class DecoderSizes:
     """Pieces of the tokenizer."""
     padded_vocab_size: int
     """Rows of the word embedding, V: the next multiple of 1,024 in every topology, as in the checkpoint. The reference
-    pads to 128 x tensor parallel size, so that its loss depends on the topology."""  # docs/facts/reference.md j.2
+    pads to 128 x tensor-parallel ranks, so that its loss depends on the topology."""  # docs/facts/reference.md j.2
     biases: ClassVar[bool]
     """True if matrix products have biases."""
     rotary_positions: ClassVar[bool]
-    """True if positions turn queries and keys; otherwise they are added to the embedding."""
+    """True for a rotary embedding of queries and keys; False for positions that are added to the word embedding."""
     tied: ClassVar[bool]
     """True if embedding and output share their table."""
     unfused: ClassVar[float]
-    """Bytes that the elementwise kernels of a block's passes read and write, over those of fully fused kernels: counted
-    by dry runs without recomputation."""
+    """Ratio of the bytes that the elementwise kernels of a block's passes read and write to the bytes of fully fused
+    kernels, counted by dry runs without recomputation."""
 
     def __post_init__(self) -> None:
         for name in ("num_layers", "hidden_size", "num_attention_heads", "seq_length"):
@@ -86,7 +86,7 @@ class DecoderSizes:
 
     @property
     def cut_by_tensor_parallelism(self) -> tuple[str, ...]:
-        """Fields that the number of tensor-parallel devices must divide."""
+        """Fields that the number of tensor-parallel ranks must divide."""
         return ("num_attention_heads", "seq_length", "padded_vocab_size")
 
     @property
@@ -96,12 +96,12 @@ class DecoderSizes:
 
     def columns(self, *roles: Role) -> int:
         """Return the columns of a block's products that are for any of ``roles``."""
-        return sum(each.columns.get(role, 0) for each in self.products.values() for role in roles)
+        return sum(product.columns.get(role, 0) for product in self.products.values() for role in roles)
 
     @property
     def layer_matrix_weights(self) -> int:
         """Weights of a block's matrices: each takes part in one product per token."""
-        return sum(each.inputs * each.outputs for each in self.products.values())
+        return sum(product.inputs * product.outputs for product in self.products.values())
 
     @property
     def num_parameters(self) -> int:

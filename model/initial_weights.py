@@ -1,8 +1,7 @@
-"""Weights that a run begins with when no checkpoint comes before it: drawn from its seed, the same in every topology.
+"""Initial weights of a run without an initial checkpoint: drawn from its seed, the same in every topology.
 
-Each row of a matrix has random numbers of its own, which follow from the seed, the parameter's name and the row; a
-process draws the rows that it holds, and keeps of each its columns. So nobody draws everything, and what is drawn does
-not depend on how it is dealt out.
+The random numbers of a row of a matrix follow from the seed, the parameter's name and the row's number. A rank draws
+the rows of its shard and stores its columns of them, so no rank draws all rows, and no number depends on the topology.
 """
 
 import hashlib
@@ -25,26 +24,27 @@ ROWS_AT_ONCE = 1024
 
 
 def draw_initial_weights(parameters: Mapping[str, DTensor], sizes: DecoderSizes, seed: int) -> None:
-    """Fill this process's parts: matrices at random, vectors as the architecture begins with them."""
+    """Fill this rank's shards: matrices with random numbers, vectors with the architecture's initial value."""
     architecture = architecture_of(sizes)
     for name, parameter in parameters.items():
         target = parameter.to_local().detach()
         if parameter.dim() == 1:
             target.fill_(architecture.vectors_begin_at)
             continue
-        (height, width), (first, left) = compute_local_shape_and_global_offset(
+        (height, width), (first_row, first_column) = compute_local_shape_and_global_offset(
             parameter.shape, parameter.device_mesh, parameter.placements
         )
         terms = 2 * sizes.num_layers if name.endswith(architecture.added) else 1
-        rows = slice(first, first + height)
-        place = 0
+        rows = slice(first_row, first_row + height)
+        filled = 0
         for values in drawn_rows(seed, name, rows, parameter.shape[1], DEVIATION / math.sqrt(terms)):
-            target[place : place + len(values)].copy_(torch.from_numpy(values[:, left : left + width]))
-            place += len(values)
+            columns = values[:, first_column : first_column + width]
+            target[filled : filled + len(values)].copy_(torch.from_numpy(columns))
+            filled += len(values)
 
 
 def drawn_rows(seed: int, name: str, rows: slice, width: int, deviation: float) -> Iterator[npt.NDArray[np.float32]]:
-    """Whole rows of a matrix, [at most ROWS_AT_ONCE, width]."""
+    """Yield rows of a matrix with all columns, [at most ROWS_AT_ONCE, width]."""
     key = int.from_bytes(hashlib.blake2b(f"{seed} {name}".encode(), digest_size=16).digest(), "little")
     for first in range(rows.start, rows.stop, ROWS_AT_ONCE):
         values = np.empty((min(ROWS_AT_ONCE, rows.stop - first), width), dtype=np.float32)

@@ -1,7 +1,7 @@
 """The kernels that compute norms, activations, weight gradients and Adam. Attention's kernels: attention.py.
 
-Adam, and nothing else, is NVIDIA apex's on a GPU where that is importable with its CUDA parts (NGC containers), else
-PyTorch's fused one. Both compute in FP32. PyPI's package of the name "apex" is another one and has none.
+Adam alone is NVIDIA apex's, on a GPU where apex is importable with its CUDA parts (NGC containers); elsewhere it is
+PyTorch's fused one. Both compute in FP32. PyPI's package "apex" is another project and has no Adam.
 """
 
 import importlib.util
@@ -24,7 +24,7 @@ root mean square."""
 
 
 def layer_norm_forward(x_TH: Tensor, gain: Tensor, bias: Tensor) -> tuple[Tensor, NormState]:
-    """LayerNorm over the last axis, and what its backward pass needs besides ``x_TH``."""
+    """Return LayerNorm over the last axis, and the state for its backward pass."""
     out, mean, deviation = torch.native_layer_norm(x_TH, gain.shape, gain, bias, LAYER_NORM_EPSILON)
     return out, (mean, deviation)
 
@@ -32,15 +32,15 @@ def layer_norm_forward(x_TH: Tensor, gain: Tensor, bias: Tensor) -> tuple[Tensor
 def layer_norm_backward(
     gradient_TH: Tensor, x_TH: Tensor, state: NormState, gain: Tensor, bias: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of input, gain and bias."""
-    found: tuple[Tensor, Tensor, Tensor] = _aten.native_layer_norm_backward(
+    """Return the gradients of input, gain and bias."""
+    gradients: tuple[Tensor, Tensor, Tensor] = _aten.native_layer_norm_backward(
         gradient_TH, x_TH, gain.shape, *state, gain, bias, [True, True, True]
     )
-    return found
+    return gradients
 
 
 def rms_norm_forward(x_TH: Tensor, gain: Tensor) -> tuple[Tensor, NormState]:
-    """RMSNorm over the last axis, rounded once to the dtype of ``x_TH``, and the state for its backward pass."""
+    """Return RMSNorm over the last axis, rounded once to the dtype of ``x_TH``, and the state for its backward pass."""
     if x_TH.is_cuda:
         out, reciprocal = _aten._fused_rms_norm(x_TH, gain.shape, gain, RMS_NORM_EPSILON)
         return out, (reciprocal,)
@@ -50,7 +50,7 @@ def rms_norm_forward(x_TH: Tensor, gain: Tensor) -> tuple[Tensor, NormState]:
 
 
 def rms_norm_backward(gradient_TH: Tensor, x_TH: Tensor, state: NormState, gain: Tensor) -> tuple[Tensor, Tensor]:
-    """Gradients of input and gain."""
+    """Return the gradients of input and gain."""
     (reciprocal,) = state
     if x_TH.is_cuda:  # PyTorch has no such kernel for a CPU
         of_input, of_gain = _aten._fused_rms_norm_backward(
@@ -70,13 +70,13 @@ def swiglu(x_T2F: Tensor) -> Tensor:
 
 
 def swiglu_backward(gradient_TF: Tensor, x_T2F: Tensor) -> Tensor:
-    """Gradient of SwiGLU's input ``x_T2F``."""
+    """Return the gradient of SwiGLU's input ``x_T2F``."""
     gate_TF, up_TF = x_T2F.chunk(2, dim=1)
-    found = torch.empty_like(x_T2F)
-    of_gate_TF, of_up_TF = found.chunk(2, dim=1)
+    gradient_T2F = torch.empty_like(x_T2F)
+    of_gate_TF, of_up_TF = gradient_T2F.chunk(2, dim=1)
     of_gate_TF.copy_(_aten.silu_backward(gradient_TF * up_TF, gate_TF))
     torch.mul(gradient_TF, F.silu(gate_TF), out=of_up_TF)
-    return found
+    return gradient_T2F
 
 
 def gelu(x: Tensor) -> Tensor:
@@ -84,13 +84,13 @@ def gelu(x: Tensor) -> Tensor:
 
 
 def gelu_backward(gradient: Tensor, x: Tensor) -> Tensor:
-    """Gradient of GELU's input ``x``."""
-    found: Tensor = _aten.gelu_backward(gradient, x, approximate="tanh")
-    return found
+    """Return the gradient of GELU's input ``x``."""
+    of_input: Tensor = _aten.gelu_backward(gradient, x, approximate="tanh")
+    return of_input
 
 
 def put_product(sums: Tensor, left_TF: Tensor, right_TH: Tensor) -> None:
-    """sums [F, H], FP32 = left^T right. On a GPU nothing is rounded between products and sums."""
+    """Set ``sums`` [F, H], FP32, to left^T right. On a GPU no product is rounded before it is summed."""
     if left_TF.dtype == torch.float32:
         torch.mm(left_TF.t(), right_TH, out=sums)
     elif left_TF.is_cuda:
@@ -100,7 +100,7 @@ def put_product(sums: Tensor, left_TF: Tensor, right_TH: Tensor) -> None:
 
 
 def add_product(sums: Tensor, left_TF: Tensor, right_TH: Tensor) -> None:
-    """sums [F, H], FP32 += left^T right, by the matrix product itself where there is such a kernel.
+    """Add left^T right to ``sums`` [F, H], FP32, in the matrix product itself where PyTorch has such a kernel.
 
     PyTorch has none for BF16 on a CPU: there the product is rounded to BF16 before it is added.
     """
@@ -113,7 +113,7 @@ def add_product(sums: Tensor, left_TF: Tensor, right_TH: Tensor) -> None:
 
 
 def adam(shards: list[Tensor], **options: Any) -> torch.optim.Optimizer:
-    """AdamW on FP32 tensors. ``options``: lr, betas, eps, weight_decay."""
+    """Return AdamW on FP32 tensors. ``options``: lr, betas, eps, weight_decay."""
     apex = apex_adam() if shards[0].is_cuda else None
     if apex is not None:
         return apex(shards, adam_w_mode=True, bias_correction=True, **options)
@@ -122,10 +122,8 @@ def adam(shards: list[Tensor], **options: Any) -> torch.optim.Optimizer:
 
 @cache
 def apex_adam() -> Callable[..., torch.optim.Optimizer] | None:
-    """``FusedAdam``, None where there is no NVIDIA apex."""
-    if (
-        importlib.util.find_spec("amp_C") is None
-    ):  # without this CUDA part, apex is importable and fails when it is made
+    """Return ``FusedAdam``; None without NVIDIA apex."""
+    if importlib.util.find_spec("amp_C") is None:  # apex is importable without this CUDA part, and fails when called
         return None
     try:
         from apex.optimizers import FusedAdam

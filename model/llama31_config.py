@@ -34,7 +34,7 @@ class Llama31Config(DecoderSizes):
         if self.head_size % 2:
             raise UnfitSizes(
                 f"num_attention_heads {self.num_attention_heads} of hidden_size {self.hidden_size} are heads of "
-                f"{self.head_size}; positions turn pairs of values, so expected an even size; change "
+                f"{self.head_size}; the rotary embedding rotates pairs of values, so expected an even size; change "
                 "--num-attention-heads"
             )
 

@@ -1,15 +1,14 @@
-"""The parameters that each process holds, and the part of each: memory alone, for values come from a checkpoint.
+"""The shards of the parameters on each rank: their memory alone, for a checkpoint or a seed gives the values.
 
-Parameters are DTensors on the mesh of all devices, which know what part of the whole a process holds: by that
-checkpoints are read and written, and Adam's moments and the audits of copies follow it. In the order in which a
-parameter is cut, the axes of the mesh are
+Parameters are DTensors on the mesh of all ranks, which know the rank's part of the tensor. Checkpoints, Adam's moments
+and the audits of copies go by that. A parameter is divided along the axes of the mesh in this order:
 
-    pipeline    each rank has the parameters of some of the layers
+    pipeline    each rank has the parameters of its model chunks
     replicate   each rank has a copy
     tensor      each rank has its part of the parameters that the architecture cuts, and a copy of all others
-    shard       each rank has some rows of that, in FP32: master weights, and what the optimizer updates
+    shard       each rank has some rows of that in FP32: the master weights, which the optimizer updates
 
-What computes gathers the shards once a step (passes/whole_parameter.py).
+The passes gather the shards once a step (passes/parameter_group.py).
 """
 
 import itertools
@@ -27,29 +26,32 @@ AXES = ("pipeline", "replicate", "tensor", "shard")
 """The axes of the mesh of all devices."""
 
 
-def layers_of_chunks(num_layers: int, num_pipeline_stages: int) -> list[range]:
-    """Consecutive layers, dealt out evenly; the first stages get what is left over, for the last one has the output."""
-    share, left_over = divmod(num_layers, num_pipeline_stages)
-    starts = [number * share + min(number, left_over) for number in range(num_pipeline_stages + 1)]
+def layers_of_chunks(num_layers: int, num_chunks: int) -> list[range]:
+    """Return the consecutive layers of each model chunk, as evenly as possible. A remainder goes to the first chunks,
+    for the last one has the output."""
+    share, remainder = divmod(num_layers, num_chunks)
+    starts = [number * share + min(number, remainder) for number in range(num_chunks + 1)]
     return [range(first, end) for first, end in itertools.pairwise(starts)]
 
 
-def empty_chunks(config: DecoderSizes, mesh: DeviceMesh, chunks: int) -> list[dict[str, DTensor]]:
-    """This process's parameters by their names in the model's plain page, for each of its chunks: one, or the stages
-    that it has of an interleaved pipeline, in the order of their layers."""
-    architecture, shapes = architecture_of(config), parameter_shapes(config)
+def empty_chunks(sizes: DecoderSizes, mesh: DeviceMesh, chunks: int) -> list[dict[str, DTensor]]:
+    """Return this rank's parameters by their names in the model's plain page, for each of its ``chunks`` model chunks,
+    in the order of their layers."""
+    architecture, shapes = architecture_of(sizes), parameter_shapes(sizes)
     pipeline, of_parameters = mesh["pipeline"], mesh[AXES[1:]]
-    stages, found = pipeline.size() * chunks, []
-    for stage in range(pipeline.get_local_rank(), stages, pipeline.size()):
-        names = names_of_chunk(shapes, architecture, config.num_layers, stage, stages)
-        found.append({name: _empty(shapes[name], of_parameters, placements(name, architecture)) for name in names})
-    return found
+    num_chunks, parameters_of_chunks = pipeline.size() * chunks, []
+    for chunk in range(pipeline.get_local_rank(), num_chunks, pipeline.size()):
+        names = names_of_chunk(shapes, architecture, sizes.num_layers, chunk, num_chunks)
+        parameters_of_chunks.append(
+            {name: _empty(shapes[name], of_parameters, placements(name, architecture)) for name in names}
+        )
+    return parameters_of_chunks
 
 
-def parameter_shapes(config: DecoderSizes) -> dict[str, torch.Size]:
-    """Return the shapes by the names of all parameters, in the model's own order, which all processes share."""
+def parameter_shapes(sizes: DecoderSizes) -> dict[str, torch.Size]:
+    """Return the shapes by the names of all parameters, in the model's own order, the same on all ranks."""
     with torch.device("meta"):
-        plain = architecture_of(config).plain(config)
+        plain = architecture_of(sizes).plain(sizes)
     return {name: parameter.shape for name, parameter in plain.named_parameters()}
 
 
@@ -58,21 +60,21 @@ def _empty(shape: torch.Size, mesh: DeviceMesh, placements: Sequence[Placement])
 
 
 def names_of_chunk(
-    names: Iterable[str], architecture: Architecture, num_layers: int, stage: int, stages: int
+    names: Iterable[str], architecture: Architecture, num_layers: int, chunk: int, num_chunks: int
 ) -> list[str]:
-    """Return the names of the parameters that a pipeline stage holds. A tied word table is in the first stage and in
-    the last: their gradients are added up (benchmark/training/engine/train_state.py)."""
-    is_first, is_last = stage == 0, stage == stages - 1
-    layers = layers_of_chunks(num_layers, stages)[stage]
+    """Return the names of the parameters of a model chunk. A tied word table is in the first and in the last chunk:
+    their gradients are added up (benchmark/training/engine/train_state.py)."""
+    is_first, is_last = chunk == 0, chunk == num_chunks - 1
+    layers = layers_of_chunks(num_layers, num_chunks)[chunk]
 
-    def is_here(name: str) -> bool:
+    def is_of_chunk(name: str) -> bool:
         if name.startswith(architecture.layers):
             return int(name.removeprefix(architecture.layers).split(".", 1)[0]) in layers
         return (is_first and name in architecture.input_names) or (is_last and name in architecture.output_names)
 
-    here = [name for name in names if is_here(name)]
+    chunk_names = [name for name in names if is_of_chunk(name)]
     # The last bits of the gradient's norm depend on this order, in which its squares are summed.
-    return here if stages == 1 else sorted(here, key=lambda name: name in architecture.input_names)
+    return chunk_names if num_chunks == 1 else sorted(chunk_names, key=lambda name: name in architecture.input_names)
 
 
 def placements(name: str, architecture: Architecture) -> tuple[Placement, Placement, Placement]:

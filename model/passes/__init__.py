@@ -1,1 +1,1 @@
-"""Forward and backward passes written out, on plain tensors: what is computed, kept and sent, and when."""
+"""Forward and backward passes written out on plain tensors: the order of computation, messages and freed memory."""

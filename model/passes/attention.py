@@ -1,13 +1,12 @@
-"""Causal attention with its backward pass as two plain calls, and the kernel that each device takes.
+"""Causal attention and its backward pass as two plain calls, and the kernel for each device.
 
     BF16 on a GPU       cuDNN's where it runs (Hopper and newer: the fastest), else FlashAttention; with
                         torch.use_deterministic_algorithms FlashAttention, whose backward pass can repeat to the bit
     FP32 on a GPU       the memory-efficient kernel
     a CPU               PyTorch's flash attention
 
-Which of them runs is found out once, on an input of the true shape but one sample and one head; whether it is right,
-attention_proof.py finds out before a run. Tensors are named by their axes: S sequence, B batch, N heads, D head
-dimension.
+A trial with one sample and one head shows once which kernel runs for a shape. Before a run, attention_proof.py shows
+whether its numbers are right. Tensors are named by their axes: S sequence, B batch, N heads, D head dimension.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,26 +25,30 @@ SHORT_ON_CPU = 256
 
 
 class Attended(NamedTuple):
-    """Attention's output, and what its backward pass needs."""
+    """Attention's output, and the kernel's values for its backward pass."""
 
     out_BNSD: Tensor
-    kept: tuple[Any, ...]
+    statistics: tuple[Any, ...]
+    """Log-sum-exp of the logits and, for some kernels, lengths and random state, in the kernel's own order."""
 
 
 class CpuFlash:
-    """PyTorch's flash attention on a CPU, BF16 in FP32 where that is faster: short sequences (1.3 to 2.6 times with up
-    to 256 tokens, 0.8 times with 512), and CPUs without BF16 instructions."""
+    """PyTorch's flash attention on a CPU.
+
+    BF16 is computed in FP32 where that is faster: for short sequences (1.3 to 2.6 times as fast with up to 256 tokens,
+    0.8 times with 512), and on CPUs without BF16 instructions.
+    """
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Attended:
-        out, *kept = _aten._scaled_dot_product_flash_attention_for_cpu(*self._wide(q, k, v), 0.0, True)
-        return Attended(out.to(q.dtype), tuple(kept))
+        out, *statistics = _aten._scaled_dot_product_flash_attention_for_cpu(*self._wide(q, k, v), 0.0, True)
+        return Attended(out.to(q.dtype), tuple(statistics))
 
-    def backward(self, gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, done: Attended) -> Sequence[Tensor]:
-        wide = self._wide(gradient, q, k, v, done.out_BNSD)
-        found: Sequence[Tensor] = _aten._scaled_dot_product_flash_attention_for_cpu_backward(
-            *wide, *done.kept, 0.0, True
+    def backward(self, gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, attended: Attended) -> Sequence[Tensor]:
+        wide = self._wide(gradient, q, k, v, attended.out_BNSD)
+        gradients: Sequence[Tensor] = _aten._scaled_dot_product_flash_attention_for_cpu_backward(
+            *wide, *attended.statistics, 0.0, True
         )
-        return [each.to(q.dtype) for each in found]
+        return [gradient.to(q.dtype) for gradient in gradients]
 
     def _wide(self, *tensors: Tensor) -> Sequence[Tensor]:
         first = tensors[0]
@@ -58,45 +61,45 @@ class Flash:
     """FlashAttention, as PyTorch has it."""
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Attended:
-        out, *kept = _aten._scaled_dot_product_flash_attention(q, k, v, 0.0, True)
-        return Attended(out, tuple(kept[:7]))
+        out, *statistics = _aten._scaled_dot_product_flash_attention(q, k, v, 0.0, True)
+        return Attended(out, tuple(statistics[:7]))
 
-    def backward(self, gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, done: Attended) -> Sequence[Tensor]:
-        logsumexp, cum_q, cum_k, max_q, max_k, seed, offset = done.kept
-        found: Sequence[Tensor] = _aten._scaled_dot_product_flash_attention_backward(
-            gradient, q, k, v, done.out_BNSD, logsumexp, cum_q, cum_k, max_q, max_k, 0.0, True, seed, offset
+    def backward(self, gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, attended: Attended) -> Sequence[Tensor]:
+        logsumexp, cum_q, cum_k, max_q, max_k, seed, offset = attended.statistics
+        gradients: Sequence[Tensor] = _aten._scaled_dot_product_flash_attention_backward(
+            gradient, q, k, v, attended.out_BNSD, logsumexp, cum_q, cum_k, max_q, max_k, 0.0, True, seed, offset
         )
-        return found
+        return gradients
 
 
 class CudnnFlash:
     """cuDNN's attention."""
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Attended:
-        out, *kept = _aten._scaled_dot_product_cudnn_attention(q, k, v, None, True, 0.0, True)
-        return Attended(out, tuple(kept[:7]))
+        out, *statistics = _aten._scaled_dot_product_cudnn_attention(q, k, v, None, True, 0.0, True)
+        return Attended(out, tuple(statistics[:7]))
 
-    def backward(self, gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, done: Attended) -> Sequence[Tensor]:
-        logsumexp, cum_q, cum_k, max_q, max_k, seed, offset = done.kept
-        found: Sequence[Tensor] = _aten._scaled_dot_product_cudnn_attention_backward(
-            gradient, q, k, v, done.out_BNSD, logsumexp, seed, offset, None, cum_q, cum_k, max_q, max_k, 0.0, True
+    def backward(self, gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, attended: Attended) -> Sequence[Tensor]:
+        logsumexp, cum_q, cum_k, max_q, max_k, seed, offset = attended.statistics
+        gradients: Sequence[Tensor] = _aten._scaled_dot_product_cudnn_attention_backward(
+            gradient, q, k, v, attended.out_BNSD, logsumexp, seed, offset, None, cum_q, cum_k, max_q, max_k, 0.0, True
         )
-        return found
+        return gradients
 
 
 class MemoryEfficient:
     """The memory-efficient kernel, which takes FP32."""
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Attended:
-        out, *kept = _aten._scaled_dot_product_efficient_attention(q, k, v, None, True, 0.0, True)
-        return Attended(out, tuple(kept))
+        out, *statistics = _aten._scaled_dot_product_efficient_attention(q, k, v, None, True, 0.0, True)
+        return Attended(out, tuple(statistics))
 
-    def backward(self, gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, done: Attended) -> Sequence[Tensor]:
-        wanted = [True, True, True, False]
-        found: Sequence[Tensor] = _aten._scaled_dot_product_efficient_attention_backward(
-            gradient, q, k, v, None, done.out_BNSD, *done.kept, 0.0, wanted, True
+    def backward(self, gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, attended: Attended) -> Sequence[Tensor]:
+        of_q_k_v_bias = [True, True, True, False]
+        gradients: Sequence[Tensor] = _aten._scaled_dot_product_efficient_attention_backward(
+            gradient, q, k, v, None, attended.out_BNSD, *attended.statistics, 0.0, of_q_k_v_bias, True
         )
-        return found[:3]
+        return gradients[:3]
 
 
 Kernel = CpuFlash | Flash | CudnnFlash | MemoryEfficient
@@ -104,8 +107,8 @@ Kernel = CpuFlash | Flash | CudnnFlash | MemoryEfficient
 
 @dataclass(frozen=True)
 class Heads:
-    """Attention over one micro-batch, as its backward pass needs it. ``qkv``: [S, B, N, 3, D], of which q, k and v are
-    views."""
+    """Attention over one micro-batch, and the tensors for its backward pass. Queries, keys and values are views of
+    ``qkv`` [S, B, N, 3, D]."""
 
     qkv: Tensor
     attended: Attended
@@ -116,7 +119,7 @@ class Heads:
         return as_rows(self.attended.out_BNSD)
 
     def backward(self, gradient: Tensor) -> Tensor:
-        """From the gradient of :meth:`out` to that of queries, keys and values: [S x B, N x 3 x D]."""
+        """Return the gradient of queries, keys and values, [S x B, N x 3 x D]. ``gradient``: of :meth:`out`."""
         sequence, batch, heads, _, size = self.qkv.shape
         gradient_BNSD = gradient.view(sequence, batch, heads, size).permute(1, 2, 0, 3)
         parts = self.kernel.backward(gradient_BNSD, *_queries_keys_values(self.qkv), self.attended)
@@ -125,13 +128,13 @@ class Heads:
 
 
 class AttentionLayout(NamedTuple):
-    """Places of a block's queries, keys and values in the columns of one matrix, and the function that attends to them,
-    for one rank and micro-batch."""
+    """The columns of a block's queries, keys and values in one matrix, and the function that attends to them, for one
+    rank and micro-batch."""
 
     split: Callable[[Tensor], Sequence[Tensor]]
     """Views of the queries, of the keys and of the values of such a matrix."""
     attend: Callable[..., Any]
-    """From a matrix, and ``kernel`` where it is given, to what :class:`Heads` is for GPT-3."""
+    """Attention over such a matrix, by ``kernel`` or the chosen one: :class:`Heads` for GPT-3."""
 
 
 def attend(qkv: Tensor, batch: int, heads: int, kernel: Kernel | None = None) -> Heads:
@@ -152,22 +155,22 @@ _refused: set[type[Kernel]] = set()
 
 
 def refuse_kernel(kernel: Kernel) -> None:
-    """It is not chosen any more in this process."""
+    """Do not choose ``kernel`` in this process from now on."""
     _refused.add(type(kernel))
     choose_kernel.cache_clear()
 
 
 @cache
 def choose_kernel(device: str, dtype: torch.dtype, sequence: int, size: int, deterministic: bool) -> Kernel:
-    """The first in the order of the module's text that runs, forward and backward, in this process.
+    """Return the first kernel of the module's table that runs, forward and backward, in this process.
 
-    Raises RuntimeError, that of the last one, where none does, and where all that there are were refused.
+    If none runs, the last kernel is returned, which raises its own RuntimeError when it is called. Raises RuntimeError
+    if all kernels were refused.
     """
-    candidates = [one for one in _in_order(device, dtype, deterministic) if type(one) not in _refused]
+    candidates = [kernel for kernel in _in_order(device, dtype, deterministic) if type(kernel) not in _refused]
     if not candidates:
         raise RuntimeError(f"attention: every kernel for {dtype} on this device gave wrong numbers")
-    *others, last = candidates
-    for kernel in others:
+    for kernel in candidates[:-1]:
         try:
             probe = torch.zeros(sequence, 3 * size, dtype=dtype, device=device)
             heads = attend(probe, 1, 1, kernel)
@@ -175,7 +178,7 @@ def choose_kernel(device: str, dtype: torch.dtype, sequence: int, size: int, det
             return kernel
         except RuntimeError:  # not for this device, shape or build
             continue
-    return last
+    return candidates[-1]
 
 
 def _in_order(device: str, dtype: torch.dtype, deterministic: bool) -> list[Kernel]:

@@ -14,7 +14,7 @@ from torch.distributed.tensor import DTensor
 
 from model.architectures import architecture_of
 from model.decoder_sizes import DecoderSizes, Recompute
-from model.passes.block_pass import BlockPass, ForwardWatch, KeptBlock
+from model.passes.block_pass import BlockActivations, BlockPass, ForwardWatch
 from model.passes.end_passes import EmbeddingPass, OutputPass, sequence_first
 from model.passes.parameter_group import GroupedLayer, grouped
 from model.passes.tensor_group import Passing, Pending, TensorGroup
@@ -23,8 +23,8 @@ from model.passes.whole_parameter import WholeParameter
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """The input of one forward pass, which the ends of the model need; the blocks between need none of it. All are
-    [B, S]: tokens and labels int64, loss mask float32 with 0 or 1."""
+    """The input of one forward pass, for the embedding and the output. All are [B, S]: tokens and labels int64, loss
+    mask float32 with 0 or 1."""
 
     tokens: Tensor
     labels: Tensor
@@ -41,10 +41,10 @@ class MicroBatch:
 
 
 @dataclass(slots=True)
-class KeptChunk:
+class ChunkActivations:
     """Values that the backward pass through a chunk starts from."""
 
-    blocks: list[KeptBlock]
+    blocks: list[BlockActivations]
     batch: MicroBatch | None
     output_gradient_tH: Tensor | None
     """Gradient of the last block's output, if the chunk has the model's output."""
@@ -107,8 +107,8 @@ class ChunkPass:
         self.groups[0].begin_gather()
 
     def forward(self, x: Tensor | None, batch: MicroBatch | None) -> Passing[Tensor]:
-        """Without a backward pass: from tokens, or the hidden state ``x`` [t, H], to the hidden state, or the losses
-        [T], FP32, in the order of ``sequence_first``."""
+        """Run a forward pass without a backward pass, from tokens or the hidden state ``x`` [t, H]. Return the hidden
+        state or, of the last chunk, the losses [T], FP32, in the order of ``sequence_first``."""
         hidden, _ = yield from self._blocks_forward(x, batch, keep=False)
         if self._output is None:
             return hidden
@@ -117,26 +117,31 @@ class ChunkPass:
 
     def forward_to_train(
         self, x: Tensor | None, batch: MicroBatch | None, weight_of_loss: float
-    ) -> Passing[tuple[Tensor, KeptChunk]]:
+    ) -> Passing[tuple[Tensor, ChunkActivations]]:
         """Return the hidden state, and the values that the backward pass needs.
 
         A chunk with the model's output returns a scalar instead of losses: ``weight_of_loss`` times the mean of the
         losses that count. The backward pass is that of this scalar.
         """
         hidden, blocks = yield from self._blocks_forward(x, batch, keep=True)
-        kept = KeptChunk(blocks, batch, None)
+        activations = ChunkActivations(blocks, batch, None)
         if self._output is None:
-            return hidden, kept
+            return hidden, activations
         assert batch is not None
         mask_T = sequence_first(batch.loss_mask)
         weights_T = mask_T * (weight_of_loss / mask_T.sum())
         labels_T = sequence_first(batch.labels)
         losses_T, gradient = yield from self._output.losses_and_gradient(hidden, labels_T, weights_T)
-        kept.output_gradient_tH = gradient
-        return (losses_T * weights_T).sum(), kept
+        activations.output_gradient_tH = gradient
+        return (losses_T * weights_T).sum(), activations
 
     def backward(
-        self, kept: KeptChunk, gradient_tH: Tensor | None, hand_on: Callable[[Tensor], None], *, last: bool = False
+        self,
+        activations: ChunkActivations,
+        gradient_tH: Tensor | None,
+        hand_on: Callable[[Tensor], None],
+        *,
+        last: bool = False,
     ) -> Passing[None]:
         """Add to the parameters' gradients.
 
@@ -144,9 +149,9 @@ class ChunkPass:
         chunk's input while a weight gradient is still to be computed. ``last``: of a step; the sum of a group's
         gradients over all ranks begins as soon as they are complete.
         """
-        gradient = kept.output_gradient_tH if gradient_tH is None else gradient_tH
+        gradient = activations.output_gradient_tH if gradient_tH is None else gradient_tH
         assert gradient is not None
-        kept.output_gradient_tH = None
+        activations.output_gradient_tH = None
 
         def send(gradient: Tensor) -> Pending:
             hand_on(gradient)
@@ -161,30 +166,30 @@ class ChunkPass:
                 group.begin_reduce()
             group = self._groups_of_layers[number]
             to_next = send if number == 0 and self._embedding is None else self._group.gather
-            block_pass = self.blocks[number].backward(kept.blocks.pop(), *handed.pop(), to_next)
+            block_pass = self.blocks[number].backward(activations.blocks.pop(), *handed.pop(), to_next)
             handed.append((yield from block_pass))
         if self._embedding is not None:
-            assert kept.batch is not None
-            yield from self._embedding.backward(kept.batch.tokens, *handed.pop())
+            assert activations.batch is not None
+            yield from self._embedding.backward(activations.batch.tokens, *handed.pop())
         if last:
             group.begin_reduce()
 
     def _blocks_forward(
         self, x: Tensor | None, batch: MicroBatch | None, *, keep: bool
-    ) -> Passing[tuple[Tensor, list[KeptBlock]]]:
+    ) -> Passing[tuple[Tensor, list[BlockActivations]]]:
         self.groups[0].end_gather()
         if self._embedding is not None:
             assert batch is not None
             x = yield from self._embedding.forward(batch.tokens)
         assert x is not None
-        kept_blocks = []
+        block_activations = []
         for block, group in zip(self.blocks, self._groups_of_layers, strict=False):
             group.end_gather()
-            x, kept = yield from block.forward(x, keep=keep)
-            if kept is not None:
-                kept_blocks.append(kept)
+            x, activations = yield from block.forward(x, keep=keep)
+            if activations is not None:
+                block_activations.append(activations)
         self.groups[-1].end_gather()
-        return x, kept_blocks
+        return x, block_activations
 
     def watch(self, watch: ForwardWatch) -> None:
         """Have ``watch`` observe the forward passes of all blocks."""

@@ -1,7 +1,7 @@
-"""Forward and backward passes of the model's two ends: the embedding, and the output with the losses, in FP32 (the
-reference's: docs/facts/reference.md c.2).
+"""Forward and backward passes of embedding and output. The output computes losses in FP32, as the reference does
+(docs/facts/reference.md c.2).
 
-Written out like block_pass.py, with the same names for axes: t tokens of this rank's part of the sequence, T all
+Tensors are named by their axes, as in block_pass.py: t tokens of this rank's part of the sequence, T all
 tokens (sequence first), S sequence, B batch, H hidden, V rows of a table on this rank.
 """
 
@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from model.passes.block_pass import Norm
-from model.passes.tensor_group import Passing, Pending, TensorGroup, needed
+from model.passes.tensor_group import Passing, Pending, TensorGroup, result_of
 from model.passes.whole_parameter import WholeParameter
 
 LARGEST_TILE = 256 << 20
@@ -32,13 +32,13 @@ def sequence_first(values_BS: Tensor) -> Tensor:
 
 
 class Softmax(NamedTuple):
-    """Values that make the gradient of the token losses. The first backward pass uses them up."""
+    """Values from which the gradient of the token losses is made, once: it overwrites them."""
 
     exponentials_TV: Tensor
     """Exponentials of the logits less their maximum, FP32."""
     column_T1: Tensor
     """Column of each label, among this rank's columns."""
-    here_T: Tensor | None
+    is_own_T: Tensor | None
     """True for a label among this rank's columns; None if all labels are."""
     total_T: Tensor
     """Sum of the exponentials over all columns of all ranks."""
@@ -54,86 +54,89 @@ def softmax_losses(logits_TV: Tensor, labels_T: Tensor, group: dist.ProcessGroup
     maximum, and the sum of exponentials together with the label's logit.
     """
     highest = logits_TV.amax(dim=1, keepdim=True)
-    column, here = labels_T, None
+    column, is_own = labels_T, None
     if group is not None:
         dist.all_reduce(highest, dist.ReduceOp.MAX, group=group)
         column = labels_T - dist.get_rank(group) * logits_TV.shape[1]
-        here = (column >= 0) & (column < logits_TV.shape[1])
-        column = column.masked_fill(~here, 0)
+        is_own = (column >= 0) & (column < logits_TV.shape[1])
+        column = column.masked_fill(~is_own, 0)
     column = column.unsqueeze(1)
     wide = torch.promote_types(logits_TV.dtype, torch.float32)
     shifted = logits_TV.to(wide).sub_(highest)
     of_label = shifted.gather(1, column).squeeze(1)
     exponentials = shifted.exp_()
-    sums = torch.stack([exponentials.sum(dim=1), of_label if here is None else of_label * here])
+    sums = torch.stack([exponentials.sum(dim=1), of_label if is_own is None else of_label * is_own])
     if group is not None:
         dist.all_reduce(sums, group=group)
-    return sums[0].log() - sums[1], Softmax(exponentials, column, here, sums[0], logits_TV)
+    return sums[0].log() - sums[1], Softmax(exponentials, column, is_own, sums[0], logits_TV)
 
 
 def softmax_gradient(softmax: Softmax, gradient_T: Tensor) -> Tensor:
     """Return the gradient of the logits [T, V], in their memory: softmax minus one at the label, times the gradient of
     the token's loss."""
     gradient = softmax.exponentials_TV.mul_((gradient_T / softmax.total_T).unsqueeze(1))
-    of_label = gradient_T if softmax.here_T is None else gradient_T * softmax.here_T
+    of_label = gradient_T if softmax.is_own_T is None else gradient_T * softmax.is_own_T
     gradient.scatter_add_(1, softmax.column_T1, -of_label.unsqueeze(1))
     return gradient if gradient.dtype == softmax.logits_TV.dtype else softmax.logits_TV.copy_(gradient)
 
 
 class EmbeddingPass:
-    """Word embedding, and position embedding where the model has one. Tensor-parallel ranks have some rows of the word
-    table each, and embed the words that are theirs for all; of the positions each uses those of its part of the
-    sequence."""
+    """Word embedding, and position embedding where the model has one.
+
+    Each tensor-parallel rank has some rows of the word table, and embeds the tokens of these rows for all ranks. Each
+    uses the positions of its part of the sequence.
+    """
 
     def __init__(self, words: WholeParameter, positions: WholeParameter | None, group: TensorGroup) -> None:
         self._words, self._positions, self._group = words, positions, group
 
     def forward(self, tokens_BS: Tensor) -> Passing[Tensor]:
-        """Hidden state [t, H] of tokens [B, S]."""
+        """Return the hidden state [t, H] of tokens [B, S]."""
         row_T, elsewhere_T = self._rows(tokens_BS)
         words_TH = F.embedding(row_T, self._words.value)
         if elsewhere_T is not None:
             words_TH = words_TH.masked_fill_(elsewhere_T.unsqueeze(1), 0)
-        words_tH = yield from needed(self._group.reduce_scatter(words_TH))
+        words_tH = yield from result_of(self._group.reduce_scatter(words_TH))
         if self._positions is None:
             return words_tH
         batch, sequence = tokens_BS.shape
-        own = self._own(self._positions.value, sequence)
-        return (words_tH.view(-1, batch, words_tH.shape[1]) + own.unsqueeze(1)).view_as(words_tH)
+        positions = self._own_positions(self._positions.value, sequence)
+        return (words_tH.view(-1, batch, words_tH.shape[1]) + positions.unsqueeze(1)).view_as(words_tH)
 
     def backward(self, tokens_BS: Tensor, gradient_tH: Tensor, whole_gradient: Pending) -> Passing[None]:
         """Add to the gradients of the tables. ``whole_gradient``: ``gradient_tH`` of all tokens."""
         batch, sequence = tokens_BS.shape
         if self._positions is not None:
-            own = self._own(self._positions.gradient, sequence)
-            own.add_(gradient_tH.view(-1, batch, gradient_tH.shape[1]).sum(1, dtype=torch.float32))
+            sums = self._own_positions(self._positions.gradient, sequence)
+            sums.add_(gradient_tH.view(-1, batch, gradient_tH.shape[1]).sum(1, dtype=torch.float32))
         row_T, elsewhere_T = self._rows(tokens_BS)
-        gradient_TH = (yield from needed(whole_gradient)).float()
+        gradient_TH = (yield from result_of(whole_gradient)).float()
         if elsewhere_T is not None:
             gradient_TH = gradient_TH.masked_fill(elsewhere_T.unsqueeze(1), 0)
         self._words.gradient.index_add_(0, row_T, gradient_TH)
 
     def _rows(self, tokens_BS: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Row of each token in this rank's part of the table, and which tokens are elsewhere; None: none is."""
+        """Return the row of each token in this rank's part of the table, and True for tokens of other ranks' rows; None
+        with one rank."""
         tokens_T = sequence_first(tokens_BS)
         if self._group.size == 1:
             return tokens_T, None
         rows = self._words.value.shape[0]
         elsewhere = (tokens_T // rows) != self._group.rank
-        # Those of other ranks are spread over the rows, to which they add nothing: on one row, they would all wait.
+        # Tokens of other ranks add zeros. They are spread over the rows: on one row, the additions would wait in line.
         return tokens_T % rows, elsewhere
 
-    def _own(self, positions_SH: Tensor, sequence: int) -> Tensor:
-        """Rows of this rank's part of the sequence."""
+    def _own_positions(self, positions_SH: Tensor, sequence: int) -> Tensor:
+        """Return the rows of this rank's part of the sequence."""
         share = sequence // self._group.size
         return positions_SH.narrow(0, self._group.rank * share, share)
 
 
 class OutputPass:
-    """Final norm, logits by the output's table (which may be that of the words), and token losses.
+    """Final norm, logits by the output's table (which may be the words' table), and token losses.
 
-    The gradient of a token's loss is known beforehand (its mask over the number of tokens that count), so in training
-    forward and backward pass are one, and no logits wait for their backward pass.
+    The gradient of a token's loss does not depend on other micro-batches: it is the token's mask over the number of
+    tokens that count. So in training the forward and backward pass are one, and no logits are kept.
     """
 
     def __init__(self, norm: Norm, table: WholeParameter, group: TensorGroup) -> None:
@@ -145,7 +148,7 @@ class OutputPass:
     def losses(self, x_tH: Tensor, labels_T: Tensor) -> Passing[Tensor]:
         """Return the loss of each token [T], FP32."""
         normed_tH, _ = self._norm.forward(x_tH)
-        normed_TH = yield from needed(self._group.gather(normed_tH))
+        normed_TH = yield from result_of(self._group.gather(normed_tH))
         tiles = self._tiles(len(labels_T), LARGEST_TILE, torch.float32)
         return torch.cat([self._tile_losses(normed_TH[tile], labels_T[tile])[0] for tile in tiles])
 
@@ -153,7 +156,7 @@ class OutputPass:
         """Return the loss of each token [T], FP32, and the gradient of ``x_tH`` [t, H] of their sum weighted by
         ``weights_T``; add to the parameters' gradients."""
         normed_tH, state = self._norm.forward(x_tH)
-        normed_TH = yield from needed(self._group.gather(normed_tH))
+        normed_TH = yield from result_of(self._group.gather(normed_tH))
         gradient_TH, losses = torch.empty_like(normed_TH), []
         products = self._tiles(len(labels_T), LARGEST_PRODUCT, normed_TH.dtype)
         room = normed_TH.new_empty(products[0].stop, self._table.value.shape[0])
@@ -168,7 +171,7 @@ class OutputPass:
             if product is products[-1]:
                 terms = self._group.reduce_scatter(gradient_TH)
             self._table.add_product(logits, inputs)
-        normed_gradient_tH = yield from needed(terms)
+        normed_gradient_tH = yield from result_of(terms)
         return torch.cat(losses), self._norm.backward(normed_gradient_tH, x_tH, state)
 
     def _tile_losses(self, normed_TH: Tensor, labels_T: Tensor, out: Tensor | None = None) -> tuple[Tensor, Softmax]:

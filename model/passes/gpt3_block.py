@@ -1,6 +1,6 @@
 """GPT-3's own parts of a block: LayerNorm, matrix products with bias, attention, GELU.
 
-The model as a reader wants it is gpt3.py; the order in which all is computed and sent is block_pass.py's.
+gpt3.py defines the model for a reader; block_pass.py has the order of computation and messages.
 """
 
 from collections.abc import Mapping
@@ -25,29 +25,29 @@ class NormPass:
         self._gain = torch.empty_like(self._weight.value)
 
     def refresh(self) -> None:
-        """After the weights have changed."""
+        """Compute the gains anew, after the weights have changed."""
         torch.add(self._weight.value, 1, out=self._gain)
 
     def forward(self, x_tH: Tensor) -> tuple[Tensor, NormState]:
         return layer_norm_forward(x_tH, self._gain, self._bias.value)
 
     def backward(self, gradient_tH: Tensor, x_tH: Tensor, state: NormState) -> Tensor:
-        """Gradient of ``x_tH``."""
+        """Return the gradient of ``x_tH``; add to the parameters' gradients."""
         of_input, of_gain, of_bias = layer_norm_backward(gradient_tH, x_tH, state, self._gain, self._bias.value)
         self._weight.add(of_gain)
         self._bias.add(of_bias)
         return of_input
 
 
-def gpt3_attention(config: GPT3Config, ranks: int, batch: int) -> AttentionLayout:
-    heads = config.num_attention_heads // ranks
+def gpt3_attention(sizes: GPT3Config, ranks: int, batch: int) -> AttentionLayout:
+    heads = sizes.num_attention_heads // ranks
     return AttentionLayout(
         lambda qkv: qkv.view(len(qkv), heads, 3, -1).unbind(2), partial(attend, batch=batch, heads=heads)
     )
 
 
 def gpt3_block(
-    parameters: Mapping[str, WholeParameter], group: TensorGroup, config: GPT3Config, batch: int
+    parameters: Mapping[str, WholeParameter], group: TensorGroup, sizes: GPT3Config, batch: int
 ) -> BlockParts:
     """``parameters``: by their names in ``gpt3.py``'s Block; ``batch``: samples of a micro-batch."""
     first = group.rank == 0
@@ -56,7 +56,7 @@ def gpt3_block(
         norm_y=NormPass(parameters, "post_attention_layernorm"),
         into_attention=LinearPass(parameters, "self_attention.query_key_value"),
         out_of_attention=LinearPass(parameters, "self_attention.dense", adds_bias=first),
-        attend=gpt3_attention(config, group.size, batch).attend,
+        attend=gpt3_attention(sizes, group.size, batch).attend,
         into_mlp=LinearPass(parameters, "mlp.dense_h_to_4h"),
         out_of_mlp=LinearPass(parameters, "mlp.dense_4h_to_h", adds_bias=first),
         activation=gelu,

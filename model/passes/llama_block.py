@@ -1,7 +1,7 @@
-"""Llama 3.1's own parts of a block: RMSNorm, joined matrix products, attention with turned positions and shared keys,
+"""Llama 3.1's own parts of a block: RMSNorm, joined matrix products, attention with rotary embedding and shared keys,
 SwiGLU.
 
-The model as a reader wants it is llama31.py; the order in which all is computed and sent is block_pass.py's. Tensors
+llama31.py defines the model for a reader; block_pass.py has the order of computation and messages. Tensors
 are named by their axes: S sequence, B batch, T all tokens (sequence first), N heads of queries and K heads of keys and
 values of this rank, D head dimension.
 """
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from model.kernels import NormState, rms_norm_backward, rms_norm_forward, swiglu, swiglu_backward
-from model.llama31 import rope_angles, turned
+from model.llama31 import rope_angles, rotated
 from model.llama31_config import Llama31Config
 from model.passes.attention import Attended, AttentionLayout, Kernel, as_rows, kernel_for
 from model.passes.block_pass import BlockParts, LinearPass
@@ -29,7 +29,7 @@ class RmsNormPass:
         self._gain = parameters[f"{name}.weight"]
 
     def refresh(self) -> None:
-        """Nothing is kept beside the weights."""
+        """Do nothing: no other tensor follows from the weights."""
 
     def forward(self, x_tH: Tensor) -> tuple[Tensor, NormState]:
         return rms_norm_forward(x_tH, self._gain.value)
@@ -40,16 +40,17 @@ class RmsNormPass:
         return of_input
 
 
-def _turns(sequence: int, head_size: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Cosines and sines [S, D / 2], FP32: little against a block's other work, so nothing keeps them."""
+def _rotation(sequence: int, head_size: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return cosines and sines [S, D / 2], FP32. They cost little against a block's other work, so no pass keeps
+    them."""
     angles = rope_angles(sequence, head_size, device)
     return angles.cos(), angles.sin()
 
 
 @dataclass(frozen=True)
 class GroupedHeads:
-    """Attention over one micro-batch, as its backward pass needs it. Queries and keys are turned; keys and values are
-    kept once for all the heads that share them."""
+    """Attention over one micro-batch, and the tensors for its backward pass. Queries and keys are rotated. Keys and
+    values are stored once for all heads that share them."""
 
     q_BNSD: Tensor
     k_BKSD: Tensor
@@ -62,16 +63,17 @@ class GroupedHeads:
         return as_rows(self.attended.out_BNSD)
 
     def backward(self, gradient: Tensor) -> Tensor:
-        """From the gradient of :meth:`out` to that of queries, keys and values side by side: [S x B, (N + 2 K) x D]."""
+        """Return the gradient of queries, keys and values side by side, [S x B, (N + 2 K) x D]. ``gradient``: of
+        :meth:`out`."""
         batch, heads, sequence, size = self.q_BNSD.shape
         gradient_BNSD = gradient.view(sequence, batch, heads, size).permute(1, 2, 0, 3)
-        k_BNSD, v_BNSD = (_for_every_head(each, heads) for each in (self.k_BKSD, self.v_BKSD))
+        k_BNSD, v_BNSD = (_for_every_head(shared, heads) for shared in (self.k_BKSD, self.v_BKSD))
         of_q, of_k, of_v = self.kernel.backward(gradient_BNSD, self.q_BNSD, k_BNSD, v_BNSD, self.attended)
-        shared = self.k_BKSD.shape[1]
-        of_k, of_v = (each.reshape(batch, shared, -1, sequence, size).sum(2) for each in (of_k, of_v))
-        cosine, sine = _turns(sequence, size, gradient.device)
-        of_q, of_k = (turned(each, cosine, -sine) for each in (of_q, of_k))
-        return torch.cat([as_rows(each) for each in (of_q, of_k, of_v)], dim=1)
+        groups = batch, self.k_BKSD.shape[1], -1, sequence, size
+        of_k, of_v = (of_heads.reshape(groups).sum(2) for of_heads in (of_k, of_v))
+        cosine, sine = _rotation(sequence, size, gradient.device)
+        of_q, of_k = (rotated(x, cosine, -sine) for x in (of_q, of_k))
+        return torch.cat([as_rows(x) for x in (of_q, of_k, of_v)], dim=1)
 
 
 def attend_grouped(
@@ -84,23 +86,23 @@ def attend_grouped(
     q_BNSD, k_BKSD, v_BKSD = (
         part.permute(1, 2, 0, 3) for part in torch.split(of_heads_SBnD, [heads, shared_heads, shared_heads], dim=2)
     )
-    cosine, sine = _turns(sequence, size, qkv.device)
-    q_BNSD, k_BKSD = (turned(each, cosine, sine) for each in (q_BNSD, k_BKSD))
-    v_BKSD = v_BKSD.contiguous()  # what is kept of it is no view of all the rest
-    k_BNSD, v_BNSD = (_for_every_head(each, heads) for each in (k_BKSD, v_BKSD))
+    cosine, sine = _rotation(sequence, size, qkv.device)
+    q_BNSD, k_BKSD = (rotated(x, cosine, sine) for x in (q_BNSD, k_BKSD))
+    v_BKSD = v_BKSD.contiguous()  # a view would keep all of ``qkv`` in memory
+    k_BNSD, v_BNSD = (_for_every_head(x, heads) for x in (k_BKSD, v_BKSD))
     kernel = kernel or kernel_for(q_BNSD)
     return GroupedHeads(q_BNSD, k_BKSD, v_BKSD, kernel.forward(q_BNSD, k_BNSD, v_BNSD), kernel)
 
 
-def _for_every_head(each_BKSD: Tensor, heads: int) -> Tensor:
-    """[B, N, S, D]"""
-    times = heads // each_BKSD.shape[1]
-    return each_BKSD if times == 1 else each_BKSD.repeat_interleave(times, dim=1)
+def _for_every_head(x_BKSD: Tensor, heads: int) -> Tensor:
+    """Repeat keys or values for the heads that share them: [B, N, S, D]."""
+    times = heads // x_BKSD.shape[1]
+    return x_BKSD if times == 1 else x_BKSD.repeat_interleave(times, dim=1)
 
 
-def llama31_attention(config: Llama31Config, ranks: int, batch: int) -> AttentionLayout:
-    heads, shared = config.num_attention_heads // ranks, config.num_key_value_heads // ranks
-    columns = [each * config.head_size for each in (heads, shared, shared)]
+def llama31_attention(sizes: Llama31Config, ranks: int, batch: int) -> AttentionLayout:
+    heads, shared = sizes.num_attention_heads // ranks, sizes.num_key_value_heads // ranks
+    columns = [count * sizes.head_size for count in (heads, shared, shared)]
     return AttentionLayout(
         lambda qkv: torch.split(qkv, columns, dim=1),
         partial(attend_grouped, batch=batch, heads=heads, shared_heads=shared),
@@ -108,7 +110,7 @@ def llama31_attention(config: Llama31Config, ranks: int, batch: int) -> Attentio
 
 
 def llama31_block(
-    parameters: Mapping[str, WholeParameter], group: TensorGroup, config: Llama31Config, batch: int
+    parameters: Mapping[str, WholeParameter], group: TensorGroup, sizes: Llama31Config, batch: int
 ) -> BlockParts:
     """``parameters``: by their names in ``llama31.py``'s block; ``batch``: samples of a micro-batch."""
     return BlockParts(
@@ -116,7 +118,7 @@ def llama31_block(
         norm_y=RmsNormPass(parameters, "post_attention_layernorm"),
         into_attention=LinearPass(parameters, *(f"self_attn.{name}_proj" for name in "qkv")),
         out_of_attention=LinearPass(parameters, "self_attn.o_proj"),
-        attend=llama31_attention(config, group.size, batch).attend,
+        attend=llama31_attention(sizes, group.size, batch).attend,
         into_mlp=LinearPass(parameters, "mlp.gate_proj", "mlp.up_proj"),
         out_of_mlp=LinearPass(parameters, "mlp.down_proj"),
         activation=swiglu,

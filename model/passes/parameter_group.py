@@ -27,7 +27,7 @@ class ParameterGroup:
 
     A message of many tensors is one kernel of NCCL: with one hardware queue, which tensor parallelism asks for
     (benchmark/config/runtime_variables.py), a second kernel would hold up every computation handed over after it until
-    the first has ended. So the values of the next group are not sent before those of this one have arrived.
+    the first has ended. So the gather of the next group begins when the values of this one have arrived.
     """
 
     def __init__(self, parameters: Sequence[WholeParameter], refreshes: Sequence[Callable[[], None]] = ()) -> None:
@@ -61,7 +61,7 @@ class ParameterGroup:
             self.following.begin_gather()
 
     def begin_reduce(self) -> None:
-        """Begin to sum the gradients of all ranks; nothing may be added any more."""
+        """Begin to sum the gradients of all ranks. They must be complete."""
         if self._tensor_group is not None:
             terms = [sums for parameter in self._parameters if (sums := parameter.terms()) is not None]
             if terms:
@@ -121,15 +121,15 @@ def grouped(layers: Sequence[GroupedLayer], least_weights: int | None) -> list[P
 
 
 def gather_all(pairs: Sequence[Pair], group: dist.ProcessGroup) -> Any:
-    """Begin an all-gather of each pair, in one message; to be waited for."""
+    """Begin an all-gather of each pair, in one message; return its work."""
     with distributed_c10d._coalescing_manager(group=group, async_ops=True) as begun:
-        for output, own in pairs:
-            all_gather_single(output, own, group=group)
+        for output, shard in pairs:
+            all_gather_single(output, shard, group=group)
     return begun
 
 
 def scatter_all(pairs: Sequence[Pair], group: dist.ProcessGroup) -> Any:
-    """Begin a reduce-scatter of each pair, in one message; to be waited for."""
+    """Begin a reduce-scatter of each pair, in one message; return its work."""
     with distributed_c10d._coalescing_manager(group=group, async_ops=True) as begun:
         for output, terms in pairs:
             reduce_scatter_single(output, terms, group=group)
@@ -137,7 +137,7 @@ def scatter_all(pairs: Sequence[Pair], group: dist.ProcessGroup) -> Any:
 
 
 def sum_all(tensors: Sequence[Tensor], group: dist.ProcessGroup) -> Any:
-    """Begin to sum each tensor over the group, in place, in one message; to be waited for."""
+    """Begin to sum each tensor over the group, in place, in one message; return its work."""
     with distributed_c10d._coalescing_manager(group=group, async_ops=True) as begun:
         for tensor in tensors:
             dist.all_reduce(tensor, group=group)

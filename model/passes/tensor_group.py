@@ -1,8 +1,8 @@
 """Collectives of tensor parallelism that are begun at one point and waited for at another.
 
-A pass through the model is a generator: it yields a collective that it has begun and cannot go on without
-(``yield from needed(pending)``). Whoever runs it lets something else compute meanwhile (:func:`run_together`), so that
-the time of a collective is hidden behind other work. A group of one rank begins nothing and yields nothing.
+A pass through the model is a generator: it yields each collective whose result it needs next (``yield from
+result_of(pending)``). :func:`run_together` lets another pass compute meanwhile, which hides the time of the collective.
+A group of one rank begins no collective and yields none.
 """
 
 import importlib
@@ -37,47 +37,49 @@ class Pending:
 
 
 Passing = Generator[Pending, None, T]
-"""A pass that yields collectives it needs next, and returns T."""
+"""A pass that yields the collectives whose results it needs next, and returns T."""
 
 
-def needed(pending: Pending) -> Passing[Tensor]:
-    """The result of ``pending``."""
+def result_of(pending: Pending) -> Passing[Tensor]:
+    """Return the result of ``pending``; yield it first if it has a collective."""
     if pending.work is not None:
         yield pending
     return pending.result
 
 
 def together(*passes: Passing[Any]) -> Passing[list[Any]]:
-    """Passes as one, which take turns wherever one waits for a collective; what they return.
+    """Join passes to one pass that alternates between them at each collective; return their results.
 
     The order is the same on all ranks that make the same calls, as collectives demand.
     """
     results: list[Any] = [None] * len(passes)
-    turns: deque[tuple[int, Passing[Any], Pending | None]] = deque((n, one, None) for n, one in enumerate(passes))
-    while turns:
-        number, one, pending = turns.popleft()
+    queue: deque[tuple[int, Passing[Any], Pending | None]] = deque(
+        (number, single_pass, None) for number, single_pass in enumerate(passes)
+    )
+    while queue:
+        number, single_pass, pending = queue.popleft()
         if pending is not None:
             yield pending
         try:
-            turns.append((number, one, next(one)))
+            queue.append((number, single_pass, next(single_pass)))
         except StopIteration as stop:
             results[number] = stop.value
     return results
 
 
 def run_together(*passes: Passing[Any]) -> list[Any]:
-    """Run passes to their ends as :func:`together` does; what they return."""
-    whole = together(*passes)
+    """Run passes to their ends as :func:`together` joins them; return their results."""
+    joined_pass = together(*passes)
     while True:
         try:
-            pending = next(whole)
+            pending = next(joined_pass)
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
         tensor_parallel_collective(pending.work)
 
 
 class CopiedWork:
-    """A wait for a message that copy engines carry, as for a process group's work."""
+    """The work of a message that copy engines carry, with a process group's method to wait."""
 
     def __init__(self, result: Tensor) -> None:
         self._result = result
@@ -87,8 +89,8 @@ class CopiedWork:
 
 
 def copied_gather(part: Tensor, group: dist.ProcessGroup) -> tuple[Tensor, CopiedWork]:
-    whole = torch.ops.symm_mem._low_contention_all_gather(part, group.group_name)
-    return whole, CopiedWork(whole)
+    gathered = torch.ops.symm_mem._low_contention_all_gather(part, group.group_name)
+    return gathered, CopiedWork(gathered)
 
 
 def copied_reduce_scatter(terms: Tensor, group: dist.ProcessGroup) -> tuple[Tensor, CopiedWork]:
@@ -97,7 +99,7 @@ def copied_reduce_scatter(terms: Tensor, group: dist.ProcessGroup) -> tuple[Tens
 
 
 class TensorGroup:
-    """The ranks that share each layer; neighbours of a sequence, whose parts are rows one behind the other."""
+    """The tensor-parallel ranks: they share each layer, and each has consecutive rows of a sequence."""
 
     def __init__(self, mesh: DeviceMesh | None = None, copy_engines: CopyEngines = "none") -> None:
         """``copy_engines``: the messages that a GPU's copy engines carry, through memory that the GPUs of a machine
@@ -116,17 +118,17 @@ class TensorGroup:
             importlib.import_module("torch.distributed._symmetric_memory")  # defines the operators
 
     def gather(self, part: Tensor) -> Pending:
-        """Rows of all ranks, in their order: [t, ...] to [T, ...]."""
+        """Begin to gather the rows of all ranks, in their order: [t, ...] to [T, ...]."""
         if self.group is None:
             return Pending(part)
         part = part.contiguous()
         if self._copies_gathers:
             return Pending(*copied_gather(part, self.group), part)
-        whole = torch.empty((part.shape[0] * self.size, *part.shape[1:]), dtype=part.dtype, device=part.device)
-        return Pending(whole, all_gather_single(whole, part, group=self.group, async_op=True), part)
+        gathered = torch.empty((part.shape[0] * self.size, *part.shape[1:]), dtype=part.dtype, device=part.device)
+        return Pending(gathered, all_gather_single(gathered, part, group=self.group, async_op=True), part)
 
     def reduce_scatter(self, terms: Tensor) -> Pending:
-        """This rank's rows of the sum over ranks: [T, ...] to [t, ...]."""
+        """Begin to sum over ranks; the result is this rank's rows of the sum: [T, ...] to [t, ...]."""
         if self.group is None:
             return Pending(terms)
         if self._copies_sums:

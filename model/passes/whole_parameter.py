@@ -1,10 +1,10 @@
-"""Parameters as the passes use them: whole over the data-parallel ranks, with a gradient in FP32.
+"""Parameters as the passes use them: the rows of all data-parallel ranks, with a gradient in FP32.
 
-The state of a run has each parameter as a DTensor: an FP32 shard of its rows on each data-parallel rank, of this rank's
-part where tensor parallelism cuts it (sharding.py). Here are its values in the precision of the computation, and the
-gradients of all micro-batches, summed where they are computed. A shard is consecutive rows, so values are gathered and
-gradients scattered without a copy between. With one data-parallel rank nothing is sent, and in FP32 nothing is copied
-either.
+The state of a run holds each parameter as a DTensor: each data-parallel rank has an FP32 shard of its rows, of this
+rank's part where tensor parallelism cuts it (sharding.py). A whole parameter holds the values of all shards in the
+precision of the computation, and the sum of the micro-batches' gradients. A shard is consecutive rows, so values are
+gathered and gradients scattered without a copy. With one data-parallel rank no message is sent, and in FP32 no value is
+copied either.
 """
 
 import torch
@@ -18,7 +18,7 @@ Pair = tuple[Tensor, Tensor]
 
 
 class WholeParameter:
-    """Values and gradient of one parameter's part of one tensor-parallel rank, all of its rows."""
+    """Values and gradient of all rows of a parameter, or of a tensor-parallel rank's part of it."""
 
     def __init__(self, parameter: DTensor, dtype: torch.dtype) -> None:
         self.parameter = parameter
@@ -31,8 +31,8 @@ class WholeParameter:
             shape[over_tensor.dim] //= sharers
         self._has_terms = sharers > 1 and over_tensor.is_replicate()  # each rank uses it for its own tokens
         self._shard = parameter.to_local().detach()
-        self._chunk = -(-shape[0] // self._shards)  # rows of a shard; the last ones may have fewer, or none
-        rows = self._chunk * self._shards
+        self._rows_of_shard = -(-shape[0] // self._shards)  # rows of a shard; the last ones may have fewer, or none
+        rows = self._rows_of_shard * self._shards
         device = self._shard.device
         alone = self._shards == 1 and dtype == self._shard.dtype
         self._padded = self._shard if alone else torch.zeros([rows, *shape[1:]], dtype=dtype, device=device)
@@ -42,11 +42,11 @@ class WholeParameter:
         self._reduced: Tensor | None = None  # FP32 [rows of a shard, ...]
         self._shard_gradient: DTensor | None = None
         self._fresh = True
-        """Nothing was added to the gradient since the last step."""
+        """True while the gradient of the step is zero."""
 
     @property
     def gradient(self) -> Tensor:
-        """FP32 sums, [rows, ...], zero where nothing was added yet; write into it, do not replace it."""
+        """FP32 sums [rows, ...], zero before the first addition of a step. Write into it; do not replace it."""
         sums = self._sums()
         if self._fresh:
             sums.zero_()
@@ -74,16 +74,16 @@ class WholeParameter:
             add_product(self._sums(), left_TF, right_TH)
 
     def put_own_rows(self) -> Pair | None:
-        """Put this rank's shard into its place among the values; where to gather all rows, and this rank's, of equal
-        number on all ranks. None where there is one shard."""
+        """Copy this rank's shard to its rows among the values; return the tensor to gather into, and this rank's rows
+        of it, the same number on all ranks. None if there is one shard."""
         if self._padded is self._shard:
             return None
-        own = self._padded.narrow(0, self._rank * self._chunk, self._chunk)
-        own[: self._shard.shape[0]].copy_(self._shard)
-        return None if self._shards == 1 else (self._padded, own)
+        rows = self._padded.narrow(0, self._rank * self._rows_of_shard, self._rows_of_shard)
+        rows[: self._shard.shape[0]].copy_(self._shard)
+        return None if self._shards == 1 else (self._padded, rows)
 
     def terms(self) -> Tensor | None:
-        """The gradient, where each tensor-parallel rank has a term of it: they are to be summed in place."""
+        """Return the gradient if each tensor-parallel rank has a term of it, to be summed in place; else None."""
         return self.gradient if self._has_terms else None
 
     def to_scatter(self) -> Pair | None:
@@ -93,16 +93,17 @@ class WholeParameter:
         return None if self._shards == 1 else (self.shard_sum(), self._padded_gradient)
 
     def shard_sum(self) -> Tensor:
-        """This rank's rows of the summed gradient, FP32, of equal number on all ranks; with one shard all of it."""
+        """Return this rank's rows of the summed gradient, FP32; all ranks have the same number of rows. With one shard,
+        return the gradient."""
         if self._shards == 1:
             return self.gradient
         if self._reduced is None:
-            shape = (self._chunk, *self._padded.shape[1:])
+            shape = (self._rows_of_shard, *self._padded.shape[1:])
             self._reduced = torch.zeros(shape, dtype=torch.float32, device=self._padded.device)
         return self._reduced
 
     def publish_gradient(self) -> None:
-        """The sum over all ranks becomes the gradient of ``parameter``, and the next one starts from nothing."""
+        """Make the sum over all ranks the gradient of ``parameter``; the next step's gradient begins at zero."""
         if self._shard_gradient is None:
             self._shard_gradient = DTensor.from_local(
                 self.shard_sum()[: self._shard.shape[0]],

@@ -109,7 +109,7 @@ def test_flops_of_a_sample() -> None:
         ({"num_key_value_heads": 4}, "num_attention_heads 6 is not a multiple of num_key_value_heads 4"),
         ({"num_key_value_heads": 0}, "num_key_value_heads 0: expected at least 1; change --num-key-value-heads"),
         ({"ffn_hidden_size": 0}, "ffn_hidden_size 0: expected at least 1"),
-        ({"hidden_size": 54}, "heads of 9; positions turn pairs"),
+        ({"hidden_size": 54}, "heads of 9; the rotary embedding rotates pairs"),
     ],
 )
 def test_sizes_that_do_not_fit_together_are_refused(fields: dict[str, int], message: str) -> None:

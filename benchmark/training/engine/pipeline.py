@@ -28,7 +28,7 @@ from model.cpu_bf16 import Bf16ByFp32, cpu_has_bf16
 from model.decoder_sizes import DecoderSizes
 from model.passes import parameter_group
 from model.passes.block_pass import ForwardWatch
-from model.passes.chunk_pass import ChunkPass, KeptChunk, MicroBatch
+from model.passes.chunk_pass import ChunkActivations, ChunkPass, MicroBatch
 from model.passes.end_passes import sequence_first
 from model.passes.tensor_group import Passing, TensorGroup, run_together, together
 from model.passes.waits import pipeline_exchange
@@ -102,7 +102,7 @@ class Pipeline:
         that loss, a scalar. Processes that need no tokens are given none."""
         weight = 1 / (number * self.world.data_parallel)
         losses: list[Tensor] = []
-        kept: dict[ScheduledPass, KeptChunk] = {}
+        kept: dict[ScheduledPass, ChunkActivations] = {}
 
         def forward(turn: ScheduledPass, x: Arriving) -> Passing[None]:
             batch = self._needed_of(turn, lambda: batches[turn.micro_batch])

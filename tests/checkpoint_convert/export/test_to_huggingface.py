@@ -29,11 +29,11 @@ def largest_difference(ours: GPT3, folder: Path) -> float:
     transformers = pytest.importorskip("transformers")
     theirs = transformers.GPT2LMHeadModel.from_pretrained(folder).eval()
     assert theirs.dtype == torch.float32
-    size = (3, ours.config.seq_length)
-    tokens = torch.randint(0, ours.config.padded_vocab_size, size, generator=torch.Generator().manual_seed(1))
+    size = (3, ours.sizes.seq_length)
+    tokens = torch.randint(0, ours.sizes.padded_vocab_size, size, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         expected, found = ours(tokens), theirs(tokens).logits
-    assert found.shape == expected.shape == (*size, ours.config.padded_vocab_size)
+    assert found.shape == expected.shape == (*size, ours.sizes.padded_vocab_size)
     assert expected.std() > 0.1
     return float((found - expected).abs().max())
 

@@ -73,7 +73,7 @@ def proved(monkeypatch: pytest.MonkeyPatch, *kinds: type[CpuFlash], config: Deco
     """What is said where ``kinds`` is the order of choice; each is held against a right one."""
     choose_kernel.cache_clear()
     monkeypatch.setattr(attention, "_in_order", lambda *_: [kind() for kind in kinds])
-    monkeypatch.setattr(attention_proof, "OTHER", dict.fromkeys(kinds, CpuFlash))
+    monkeypatch.setattr(attention_proof, "REFERENCE", dict.fromkeys(kinds, CpuFlash))
     return proved_attention(CPU, torch.bfloat16, config, ranks=ranks, batch=2)
 
 

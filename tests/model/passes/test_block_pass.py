@@ -19,8 +19,8 @@ from model.gpt3 import Block
 from model.gpt3_config import GPT3Config
 from model.llama31 import LlamaBlock
 from model.llama31_config import Llama31Config
-from model.passes.block_pass import BlockPass, ForwardWatch, KeptBlock
-from model.passes.tensor_group import Passing, Pending, TensorGroup, needed, run_together
+from model.passes.block_pass import BlockActivations, BlockPass, ForwardWatch
+from model.passes.tensor_group import Passing, Pending, TensorGroup, result_of, run_together
 from tests.benchmark.tiny import in_processes
 from tests.model.passes.on_mesh import draw, mesh_of, one_process, own_part, sequence_first_rows, spread, sum_over_ranks
 from tests.model.passes.on_mesh import whole_parameters as gathered
@@ -92,10 +92,10 @@ class _Passed:
         assert kept is not None
         whole = self.group.gather(upstream_tH)
         gradient, handed_on = yield from self.block.backward(kept, upstream_tH, whole, self.group.gather)
-        whole_gradient = yield from needed(handed_on)
+        whole_gradient = yield from result_of(handed_on)
         rows = whole_gradient.chunk(self.group.size)[self.group.rank]
         assert torch.equal(rows, gradient)
-        return (yield from needed(self.group.gather(out))), whole_gradient
+        return (yield from result_of(self.group.gather(out))), whole_gradient
 
     def found(self, *, together: bool) -> dict[str, list[Tensor]]:
         """As :func:`by_autograd`, of parameters that are cut this rank's part."""
@@ -250,7 +250,7 @@ def test_the_gradient_is_handed_on_before_the_last_weight_gradient(mesh: DeviceM
     assert handed_on.result is gradient
 
 
-def _bytes_of(kept: KeptBlock) -> int:
+def _bytes_of(kept: BlockActivations) -> int:
     """Of the memory that it holds, each piece counted once."""
     storages: dict[int, int] = {}
 

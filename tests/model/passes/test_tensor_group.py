@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from model.decoder_sizes import CopyEngines
-from model.passes.tensor_group import Passing, Pending, TensorGroup, needed, run_together, together
+from model.passes.tensor_group import Passing, Pending, TensorGroup, result_of, run_together, together
 from tests.benchmark.tiny import in_processes
 from tests.model.passes.on_mesh import mesh_of, one_process
 
@@ -28,7 +28,7 @@ class _Work:
 def _pass(name: str, collectives: int, log: list[str]) -> Passing[str]:
     for number in range(collectives):
         log.append(f"{name} begins {number}")
-        result = yield from needed(Pending(torch.tensor(number), _Work(log, f"{name} {number}")))
+        result = yield from result_of(Pending(torch.tensor(number), _Work(log, f"{name} {number}")))
         assert result.item() == number
     log.append(f"{name} ends")
     return f"result of {name}"
@@ -66,7 +66,7 @@ def test_what_a_pass_raises_is_raised() -> None:
     log: list[str] = []
 
     def failing() -> Passing[None]:
-        yield from needed(Pending(torch.zeros(1), _Work(log, "failing")))
+        yield from result_of(Pending(torch.zeros(1), _Work(log, "failing")))
         raise ValueError("a failure between collectives")
 
     with pytest.raises(ValueError, match="between collectives"):
@@ -119,9 +119,9 @@ def _collectives(copy_engines: CopyEngines) -> dict[str, Any]:
     order: list[str] = []
 
     def passing(name: str) -> Passing[tuple[Tensor, Tensor]]:
-        whole = yield from needed(group.gather(strided))
+        whole = yield from result_of(group.gather(strided))
         order.append(name)
-        part = yield from needed(group.reduce_scatter(terms))
+        part = yield from result_of(group.reduce_scatter(terms))
         order.append(name)
         return whole, part
 
