@@ -40,7 +40,7 @@ class Adam:
         ]
         device = next(iter(self._shards.values())).device
         self._shares = torch.tensor(shares, dtype=torch.float64, device=device)
-        undecayed = {name for name, one in parameters.items() if one.dim() == 1 and not config.decays_vectors}
+        undecayed = {name for name, value in parameters.items() if value.dim() == 1 and not config.decays_vectors}
         self._inner = adam(
             [shard for name, shard in self._shards.items() if name not in undecayed],
             lr=config.lr,

@@ -57,13 +57,13 @@ class World:
 
     @property
     def reads_tokens(self) -> bool:
-        """True if this process has an end of the model, which needs tokens or labels."""
+        """True if this rank has the embedding or the output, which need tokens or labels."""
         pipeline = self.mesh["pipeline"]
         return pipeline.get_local_rank() in (0, pipeline.size() - 1)
 
     @property
     def loss_copies(self) -> int:
-        """Number of processes that compute the same token losses: the tensor-parallel ranks of the last stage."""
+        """Number of ranks that compute the same token losses: the tensor-parallel ranks of the last pipeline stage."""
         return self.mesh["tensor"].size()
 
     def peak_memory_bytes(self) -> int:
@@ -92,9 +92,8 @@ def joined_world(
 ) -> Iterator[World]:
     """Join the process group of the run, and leave it when the block ends well.
 
-    After an exception the group is not left: leaving would wait for the other processes, which wait for this one. It is
-    not left either while the background uses it, for example while a checkpoint hangs: leaving would wait for the
-    background.
+    Leaving waits for the other ranks and for background threads that use the group. So the group is not left after an
+    exception, when other ranks may wait for this one, nor while a background thread lives, such as a checkpoint's.
 
     Raises InputError if the number of processes is not the system's or the device does not exist, MeetingFailed if the
     meeting point is not available.
@@ -135,11 +134,11 @@ def joined_world(
 
 
 def build_mesh(system: System, device_type: str, tensor_options: Any = None) -> DeviceMesh:
-    """Build the mesh of all processes. ``tensor_options``: of the communicators of tensor-parallel ranks, if they have
-    others than the rest.
+    """Build the mesh of all ranks. ``tensor_options``: of the communicators of tensor-parallel ranks; None for the same
+    options as on the other axes.
 
-    Ranks that communicate most, the tensor-parallel ones, are next to each other; pipeline stages are farthest apart.
-    The axes of the mesh have another order: the one in which parameters are cut.
+    The ranks that communicate most, the tensor-parallel ones, are next to each other; pipeline stages are farthest
+    apart. The axes of the mesh have another order, in which parameters are cut.
     """
     shard = system.data_parallel // system.replicas
     by_distance = (system.pipeline_parallel, system.replicas, shard, system.tensor_parallel)

@@ -69,11 +69,11 @@ def meeting_address(master: str, nodes: int) -> str:
 def _listen(address: str, port: int, environment: Environment) -> socket.socket:
     """Return a socket that listens at ``address`` alone. Raises MeetingFailed if the kernel refuses it."""
     try:
-        family, kind, protocol, _, place = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
+        family, kind, protocol, _, socket_address = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # an earlier attempt's connections may linger
         try:
-            listener.bind(place)
+            listener.bind(socket_address)
             listener.listen(BACKLOG)
         except OSError:
             listener.close()

@@ -1,6 +1,6 @@
-"""Forward and backward passes over micro-batches, through a pipeline or, its shortest case, the whole model.
+"""Forward and backward passes of micro-batches through a pipeline; without one, the pipeline has one rank.
 
-Losses are returned as this process's share: summed over all processes they are the loss of the global batch.
+Losses are this rank's share: their sum over all ranks is the loss of the global batch.
 """
 
 import itertools
@@ -35,36 +35,36 @@ from model.passes.waits import pipeline_exchange
 
 
 class Pipeline:
-    """This process's parts of the model, one for each of its chunks, and the other ranks of its pipeline.
+    """This rank's model chunks, and the other ranks of its pipeline.
 
-    See pipeline_order.py for what is done when, and model/passes/chunk_pass.py for how.
+    pipeline_order.py has the order of the passes, and model/passes/chunk_pass.py the passes.
     """
 
     def __init__(
         self,
-        model: DecoderSizes,
+        sizes: DecoderSizes,
         system: System,
         precision: Precision,
         world: World,
         chunks: Sequence[Mapping[str, DTensor]],
     ) -> None:
-        """``chunks``: the parameters of each part."""
+        """``chunks``: the parameters of each model chunk of this rank."""
         self.world = world
         self.micro_batch_losses = torch.zeros(0)
-        """[micro-batches] of the last training step, each divided by their number; [0] where this process has none."""
+        """[micro-batches] of the last training step, each divided by their number; [0] on ranks without the output."""
         bf16 = precision == "bf16"
         slow_bf16 = bf16 and world.device.type == "cpu" and not cpu_has_bf16()
         self._context: AbstractContextManager[Any] = Bf16ByFp32() if slow_bf16 else nullcontext()
-        """All passes run in it."""
+        """The context of all passes."""
         mesh = world.mesh["pipeline"]
         self._shape = PipelineShape(
             mesh.size(), mesh.get_local_rank(), system.pipeline_chunks, apart=system.tensor_parallel > 1
         )
         tensor = TensorGroup(world.mesh["tensor"], system.collectives.copy_engines)
-        self._parts = [
+        self._chunks = [
             ChunkPass(
                 parameters,
-                model,
+                sizes,
                 tensor,
                 bf16=bf16,
                 batch=system.micro_batch_size,
@@ -75,47 +75,51 @@ class Pipeline:
             )
             for parameters in chunks
         ]
-        self._groups = [group for part in self._parts for group in part.groups]
+        self._groups = [group for chunk in self._chunks for group in chunk.groups]
         """All groups of parameters, in the order in which a step needs them first."""
         for earlier, later in itertools.pairwise(self._groups):
             earlier.following = later
-        rows = model.seq_length // system.tensor_parallel * system.micro_batch_size
+        rows = sizes.seq_length // system.tensor_parallel * system.micro_batch_size
         dtype = torch.bfloat16 if bf16 else torch.float32
         room = partial(torch.empty, dtype=dtype, device=world.device)
         group = mesh.get_group()
-        self._exchange = Exchange(group, self._shape, partial(room, rows, model.hidden_size))
+        self._exchange = Exchange(group, self._shape, partial(room, rows, sizes.hidden_size))
         # An evaluation has no backward passes whose work could hide a forward pass's collectives: two forward passes
         # do it for each other.
         self._evaluated_at_once = 2 if self._shape.apart else 1
         self._evaluation_exchange = Exchange(
-            group, self._shape, partial(room, self._evaluated_at_once * rows, model.hidden_size)
+            group, self._shape, partial(room, self._evaluated_at_once * rows, sizes.hidden_size)
         )
 
     def watch(self, watch: ForwardWatch) -> None:
-        """Tell ``watch`` of the forward passes of all blocks from now on. Called once."""
-        for part in self._parts:
-            part.watch(watch)
+        """Have ``watch`` observe the forward passes of all blocks from now on. Called once."""
+        for chunk in self._chunks:
+            chunk.watch(watch)
 
     @torch.no_grad()
     def train(self, batches: Sequence[MicroBatch], number: int) -> Tensor:
-        """Accumulate the gradient of the mean loss over ``number`` micro-batches, and return this process's share of
-        that loss, a scalar. Processes that need no tokens are given none."""
+        """Accumulate the gradient of the mean loss over ``number`` micro-batches. Return this rank's share of that
+        loss, a scalar. ``batches`` is empty on ranks that need no tokens."""
         weight = 1 / (number * self.world.data_parallel)
         losses: list[Tensor] = []
-        kept: dict[ScheduledPass, ChunkActivations] = {}
+        activations: dict[ScheduledPass, ChunkActivations] = {}
 
-        def forward(turn: ScheduledPass, x: Arriving) -> Passing[None]:
-            batch = self._needed_of(turn, lambda: batches[turn.micro_batch])
-            out, kept[turn] = yield from self._parts[turn.chunk].forward_to_train(x.wait(), batch, weight)
-            if self._shape.is_last(turn.chunk):
+        def forward(scheduled: ScheduledPass, x: Arriving) -> Passing[None]:
+            batch = self._batch_for(scheduled, lambda: batches[scheduled.micro_batch])
+            chunk = self._chunks[scheduled.chunk]
+            out, activations[scheduled] = yield from chunk.forward_to_train(x.wait(), batch, weight)
+            if self._shape.is_last(scheduled.chunk):
                 losses.append(out)
             else:
                 self._exchange.send_on(out)
 
-        def backward(turn: ScheduledPass, gradient: Arriving) -> Passing[None]:
-            part = self._parts[turn.chunk]
-            last = turn.micro_batch == number - 1
-            yield from part.backward(kept.pop(turn), gradient.wait(), self._exchange.send_back, last=last)
+        def backward(scheduled: ScheduledPass, gradient: Arriving) -> Passing[None]:
+            yield from self._chunks[scheduled.chunk].backward(
+                activations.pop(scheduled),
+                gradient.wait(),
+                self._exchange.send_back,
+                last=scheduled.micro_batch == number - 1,
+            )
 
         self._run(training_slots(self._shape, number), forward, backward, self._exchange)
         self._end_reduce()
@@ -125,32 +129,33 @@ class Pipeline:
 
     @torch.no_grad()
     def evaluate(self, batches: Iterable[MicroBatch], number: int) -> Tensor:
-        """This process's share of the sum of the losses that count, and of their number: [2], float64.
+        """Return this rank's share of the sum of the losses that count, and of their number: [2], float64.
 
-        ``number`` of batches, the same on all processes; those that need no tokens read none.
+        ``number``: micro-batches, the same on all ranks. Ranks that need no tokens read no batches.
         """
         total = torch.zeros(2, dtype=torch.float64, device=self.world.device)
-        in_order = iter(batches)  # no rank has both ends of a pipeline: those that read read each batch once
+        in_order = iter(batches)  # no rank has both embedding and output of a pipeline: each batch is read once
         at_once = self._evaluated_at_once
 
-        def forward(turn: ScheduledPass, arriving: Arriving) -> Passing[None]:
-            first = turn.micro_batch * at_once
-            count = min(at_once, number - first)
-            own = [self._needed_of(turn, lambda: next(in_order)) for _ in range(count)]
+        def forward(scheduled: ScheduledPass, arriving: Arriving) -> Passing[None]:
+            count = min(at_once, number - scheduled.micro_batch * at_once)
+            slot_batches = [self._batch_for(scheduled, lambda: next(in_order)) for _ in range(count)]
             x = arriving.wait()
-            given = [None] * count if x is None else x.chunk(at_once)[:count]
-            part = self._parts[turn.chunk]
-            outs = yield from together(*(part.forward(one, batch) for one, batch in zip(given, own, strict=True)))
-            if not self._shape.is_last(turn.chunk):
-                self._evaluation_exchange.send_on(torch.cat([*outs, *outs][:at_once]))  # where one is missing, filled
+            inputs = [None] * count if x is None else x.chunk(at_once)[:count]
+            chunk = self._chunks[scheduled.chunk]
+            pairs = zip(inputs, slot_batches, strict=True)
+            outs = yield from together(*(chunk.forward(hidden, batch) for hidden, batch in pairs))
+            if not self._shape.is_last(scheduled.chunk):
+                padded = [*outs, *outs][:at_once]  # the last slot may have fewer micro-batches
+                self._evaluation_exchange.send_on(torch.cat(padded))
                 return
-            for out, batch in zip(outs, own, strict=True):
+            for out, batch in zip(outs, slot_batches, strict=True):
                 assert batch is not None
                 mask_T = sequence_first(batch.loss_mask)
                 total.add_(torch.stack([(out * mask_T).sum(), mask_T.sum()]))
 
-        turns = -(-number // at_once)
-        self._run(evaluation_slots(self._shape, turns), forward, None, self._evaluation_exchange)
+        slots = evaluation_slots(self._shape, -(-number // at_once))
+        self._run(slots, forward, None, self._evaluation_exchange)
         return total / self.world.loss_copies
 
     def _run(
@@ -160,7 +165,7 @@ class Pipeline:
         backward: Callable[[ScheduledPass, "Arriving"], Passing[None]] | None,
         exchange: "Exchange",
     ) -> None:
-        self._parts[0].begin_gather()
+        self._groups[0].begin_gather()
         with self._context:
             exchange.begin(Slot(None, None), slots[0])
             for slot, following in itertools.pairwise([*slots, None]):
@@ -172,92 +177,97 @@ class Pipeline:
                     passes.append(forward(slot.forward, x))
                 if slot.backward is not None and backward is not None:
                     passes.append(backward(slot.backward, gradient))
-                for at_once in [passes] if self._shape.apart else [[one] for one in passes]:
+                for at_once in [passes] if self._shape.apart else [[single] for single in passes]:
                     run_together(*at_once)
                 for arriving in (x, gradient):
-                    arriving.wait()  # of a slot without that pass: what was sent beside it
+                    arriving.wait()  # without a pass in this slot: the tensor that was sent with it may be freed
             for arriving in exchange.slot_ends():
                 arriving.wait()
 
     def _end_reduce(self) -> None:
+        """Sum over replicas, in the order in which the sums over shards began, and wait for all sums."""
         for group in reversed(self._groups):
             group.begin_reduce_replicas()
         for group in reversed(self._groups):
             group.end_reduce()
 
-    def _needed_of(self, turn: ScheduledPass, batch: Callable[[], MicroBatch]) -> MicroBatch | None:
-        """Return a micro-batch on the device, for a chunk with an end of the model; None for others."""
-        if self._shape.is_first(turn.chunk) or self._shape.is_last(turn.chunk):
+    def _batch_for(self, scheduled: ScheduledPass, batch: Callable[[], MicroBatch]) -> MicroBatch | None:
+        """Return a micro-batch on the device, for a chunk with embedding or output; None for other chunks."""
+        if self._shape.is_first(scheduled.chunk) or self._shape.is_last(scheduled.chunk):
             return batch().to(self.world.device)
         return None
 
 
 class Messages:
-    """One way through the pipeline: what a slot sends to a neighbour, and what comes from the other for the next."""
+    """One direction of the pipeline: the message of a slot to one neighbour, and the other neighbour's message for the
+    next slot."""
 
     def __init__(self, group: dist.ProcessGroup, to: int, sender: int, empty: Callable[[], Tensor]) -> None:
         self._group, self._to, self._sender, self._empty = group, to, sender, empty
         self.sends = self.receives = self.begun = False
-        """Return True if the slot at hand will send, receives for the next slot, and has begun both."""
-        self._own: Tensor | None = None
-        """To be sent."""
+        """True if this slot sends, if it receives for the next slot, and if both have begun."""
+        self._outgoing: Tensor | None = None
 
     def expect(self, *, sends: bool, receives: bool) -> None:
-        """A slot begins."""
-        self.sends, self.receives, self.begun, self._own = sends, receives, False, None
+        """Begin a slot."""
+        self.sends, self.receives, self.begun, self._outgoing = sends, receives, False, None
 
-    def put(self, own: Tensor) -> None:
-        self._own = own.contiguous()
+    def store(self, outgoing: Tensor) -> None:
+        """Store the slot's tensor until it is sent."""
+        self._outgoing = outgoing.contiguous()
 
     @property
     def ready(self) -> bool:
-        """Nothing that is to be sent is missing."""
-        return self.begun or not self.sends or self._own is not None
+        """True unless the slot's tensor is still to be computed."""
+        return self.begun or not self.sends or self._outgoing is not None
 
     def begin(self) -> "Arriving":
-        """Send and receive; returns what will arrive."""
+        """Begin to send and to receive; return the arriving message."""
         self.begun = True
-        own, self._own = self._own, None
+        outgoing, self._outgoing = self._outgoing, None
         room = self._empty() if self.receives else None
         operations = []
-        if own is not None:
-            operations.append(dist.P2POp(dist.isend, own, self._to, self._group))
+        if outgoing is not None:
+            operations.append(dist.P2POp(dist.isend, outgoing, self._to, self._group))
         if room is not None:
             operations.append(dist.P2POp(dist.irecv, room, self._sender, self._group))
-        return Arriving(room, dist.batch_isend_irecv(operations) if operations else [], own)
+        return Arriving(room, dist.batch_isend_irecv(operations) if operations else [], outgoing)
 
 
 class Arriving:
     """A message on its way."""
 
-    def __init__(self, room: Tensor | None = None, works: Sequence[dist.Work] = (), sent: Tensor | None = None) -> None:
-        """``sent``: beside it, to be kept until it is."""
-        self._room, self._works, self._sent = room, works, sent
+    def __init__(
+        self, room: Tensor | None = None, works: Sequence[dist.Work] = (), outgoing: Tensor | None = None
+    ) -> None:
+        """``outgoing``: the tensor that is sent with it, which must live until then."""
+        self._room, self._works, self._outgoing = room, works, outgoing
 
     def wait(self) -> Tensor | None:
-        """Return the message, once it is there; None where none is to come."""
+        """Wait for the message and return it; None if this slot receives none."""
         pipeline_exchange(self._works)
-        self._works, self._sent = (), None
+        self._works, self._outgoing = (), None
         room, self._room = self._room, None
         return room
 
 
 class Exchange:
-    """A rank's messages to and from its neighbours in the pipeline: hidden states one way, gradients the other.
+    """A rank's messages with its neighbours in the pipeline: hidden states to the next rank, gradients to the previous.
 
-    Each way begins as soon as the slot has made what is sent, and is waited for by the pass that needs it. Hidden
-    states begin first on all ranks, whichever is made first, so that ranks never wait for each other in a circle.
+    Each direction begins as soon as the slot has computed its tensor; the pass that needs a message waits for it. On
+    all ranks hidden states begin first, in whatever order they were computed, so that no ranks wait in a circle.
     """
 
     def __init__(self, group: dist.ProcessGroup, shape: PipelineShape, empty: Callable[[], Tensor]) -> None:
-        """``empty``: makes room for the hidden state of a micro-batch."""
+        """``empty``: allocates the hidden state of a micro-batch."""
         ranks, self._shape = dist.get_process_group_ranks(group), shape
-        following, before = ranks[(shape.rank + 1) % shape.ranks], ranks[shape.rank - 1]
-        self._on, self._back = Messages(group, following, before, empty), Messages(group, before, following, empty)
+        following, previous = ranks[(shape.rank + 1) % shape.ranks], ranks[shape.rank - 1]
+        self._on = Messages(group, following, previous, empty)
+        self._back = Messages(group, previous, following, empty)
         self._arriving = Arriving(), Arriving()
 
     def begin(self, slot: Slot, following: Slot | None) -> None:
-        """``slot`` begins, whose outputs are to be sent, and what ``following`` needs is to be received."""
+        """Begin ``slot``: its outputs will be sent, and the inputs of the ``following`` slot received."""
         shape, idle = self._shape, Slot(None, None)
         following = following or idle
         self._on.expect(
@@ -270,20 +280,20 @@ class Exchange:
         )
 
     def send_on(self, out: Tensor) -> None:
-        """The output of the slot's forward pass, for the next rank."""
-        self._on.put(out)
+        """Send the output of the slot's forward pass to the next rank."""
+        self._on.store(out)
         self._begin_on()
         if self._back.ready:
             self._begin_back()
 
     def send_back(self, gradient: Tensor) -> None:
-        """The gradient of the input of the slot's backward pass, for the rank before."""
-        self._back.put(gradient)
+        """Send the gradient of the input of the slot's backward pass to the previous rank."""
+        self._back.store(gradient)
         if self._on.ready:
             self._begin_back()
 
     def slot_ends(self) -> tuple[Arriving, Arriving]:
-        """Begin what was not begun for want of anything to send; what arrives for the next slot: input, gradient."""
+        """Begin the directions that have nothing to send; return the next slot's input and gradient, on their way."""
         self._begin_back()
         arriving, self._arriving = self._arriving, (Arriving(), Arriving())
         return arriving

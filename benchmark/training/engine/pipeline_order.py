@@ -1,16 +1,16 @@
 """The order of passes on each rank of a pipeline: interleaved 1F1B in lockstep (Narayanan et al., arXiv:2104.04473).
 
-In a slot a rank does the forward pass of one micro-batch through one of its chunks, and the backward pass of an earlier
-one. Between slots it sends the slot's results and receives the inputs of the next slot at once. A rank is one slot
-behind the one before it, so the exchange after slot n of a rank is that after slot n - 1 of the next: every exchange of
-one rank has its counterpart, whatever the sizes, and no ranks wait in a circle.
+In a schedule slot a rank runs the forward pass of one micro-batch through one of its model chunks, and the backward
+pass of an earlier micro-batch. Between slots it sends the slot's results and receives the inputs of the next slot at
+once. A rank is one slot behind the previous rank, so the exchange after its slot n is the next rank's exchange after
+slot n - 1. Every exchange has its counterpart, whatever the sizes, and no ranks wait in a circle.
 
 Forward passes come in groups of as many micro-batches as there are ranks: a group goes through the first chunk of all
 ranks, then through the second, and so on; backward passes in the same way from the last chunk. Micro-batches in flight
 are bounded by ranks and chunks, whatever their number (:func:`most_in_flight`).
 
-With ``apart`` backward passes come one slot later, so that no backward pass needs the forward pass of its own slot: the
-two can then take turns, and each computes while the other waits for its collectives.
+With ``apart`` backward passes come one slot later, so that no backward pass needs the forward pass of its own slot.
+Each of the two passes then computes while the other one waits for its collectives.
 """
 
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ class PipelineShape:
     ranks: int
     rank: int
     chunks: int
-    """Number of stages per rank."""
+    """Number of model chunks per rank."""
     apart: bool = False
     """True if the forward and the backward pass of a slot do not need each other."""
 
@@ -51,26 +51,25 @@ class PipelineShape:
         return 2 * (self.ranks - 1 - self.rank) + (self.chunks - 1) * self.ranks + self.apart
 
     def is_first(self, chunk: int) -> bool:
-        """Return whether a chunk is the model's first stage."""
+        """Return whether a chunk is the model's first."""
         return self.rank == 0 and chunk == 0
 
     def is_last(self, chunk: int) -> bool:
-        """Return whether a chunk is the model's last stage."""
+        """Return whether a chunk is the model's last."""
         return self.rank == self.ranks - 1 and chunk == self.chunks - 1
 
 
 def training_slots(shape: PipelineShape, num_microbatches: int) -> list[Slot]:
     """Return the slots in which every micro-batch goes forward and backward through every chunk of a rank."""
-    forward = list(_turns(shape, num_microbatches, backward=False))
-    backward = list(_turns(shape, num_microbatches, backward=True))
+    forward = list(_passes(shape, num_microbatches, backward=False))
+    backward = list(_passes(shape, num_microbatches, backward=True))
     idle: list[ScheduledPass | None] = [None] * shape.first_backward
-    pairs = zip([*forward, *idle], [*idle, *backward], strict=True)
-    return [Slot(one, other) for one, other in pairs]
+    return [Slot(*passes) for passes in zip([*forward, *idle], [*idle, *backward], strict=True)]
 
 
 def evaluation_slots(shape: PipelineShape, num_microbatches: int) -> list[Slot]:
     """Return the slots in which every micro-batch goes forward through every chunk of a rank."""
-    return [Slot(turn, None) for turn in _turns(shape, num_microbatches, backward=False)]
+    return [Slot(scheduled, None) for scheduled in _passes(shape, num_microbatches, backward=False)]
 
 
 def most_in_flight(shape: PipelineShape) -> int:
@@ -78,7 +77,7 @@ def most_in_flight(shape: PipelineShape) -> int:
     return shape.first_backward + 1
 
 
-def _turns(shape: PipelineShape, num_microbatches: int, *, backward: bool) -> Iterator[ScheduledPass | None]:
+def _passes(shape: PipelineShape, num_microbatches: int, *, backward: bool) -> Iterator[ScheduledPass | None]:
     """Yield the passes of a rank in order; None stands for the micro-batches that the last group lacks."""
     chunks = range(shape.chunks)
     for first in range(0, num_microbatches, shape.ranks):

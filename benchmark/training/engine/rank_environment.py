@@ -70,7 +70,7 @@ def read_environment() -> Environment:
         launched_s=_seconds("LAUNCHED_S"),
         submitted_s=_seconds("SUBMITTED_S"),
         host=os.environ.get("NODE_NAME") or socket.gethostname(),
-        visible_gpus=None if visible is None else len([one for one in visible.split(",") if one]),
+        visible_gpus=None if visible is None else len([name for name in visible.split(",") if name]),
         agent_store=os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
         threads=_threads(),
     )
@@ -78,10 +78,10 @@ def read_environment() -> Environment:
 
 def _attempt(elastic: str | None) -> str:
     """Return a name that all processes of this start share, and no other start has."""
-    if given := os.environ.get("ATTEMPT"):
-        if not re.fullmatch(r"[\w.-]{1,100}", given):
-            raise InputError(f"environment: ATTEMPT={given}: expected letters, digits, dots and dashes")
-        return given
+    if attempt := os.environ.get("ATTEMPT"):
+        if not re.fullmatch(r"[\w.-]{1,100}", attempt):
+            raise InputError(f"environment: ATTEMPT={attempt}: expected letters, digits, dots and dashes")
+        return attempt
     if elastic is not None:
         return re.sub(r"[^\w.-]", "_", f"torchrun-{elastic}-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}")
     return f"process-{os.environ.get('SLURM_JOB_ID') or os.getpid()}-{os.environ.get('SLURM_STEP_ID', '0')}"

@@ -53,8 +53,8 @@ def message_from_rank_0(message: object, kind: type[Message], group: dist.Proces
     if dist.get_rank(group) != 0:
         content = torch.empty(int(length), dtype=torch.uint8)
     dist.broadcast(content, group=group, group_src=0)
-    own: Message = _message_of(content, kind)
-    return own
+    received: Message = _message_of(content, kind)
+    return received
 
 
 def _bytes_of(message: object) -> Tensor:

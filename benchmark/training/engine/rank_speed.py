@@ -78,7 +78,7 @@ class OwnCompute(ForwardWatch):
         self._typical = statistics.fmean if device.type == "cuda" else _fast_tenth
         self._measuring = False
         self._marks: list[Any] | None = None
-        """Of the block at hand: its beginning, and where it stopped computing and went on in turns."""
+        """Of the current block: its beginning, and the beginning and end of each of its waits."""
         self._blocks: list[list[Any]] = []
 
     def start(self) -> None:
@@ -91,8 +91,8 @@ class OwnCompute(ForwardWatch):
         """Return the seconds per block, after the device has been waited for; None if no block was timed."""
         self._measuring, self._marks = False, None
         pairs = (zip(marks[::2], marks[1::2], strict=True) for marks in self._blocks)
-        own = [sum(self._timer.seconds(*pair) for pair in of_block) for of_block in pairs]
-        return self._typical(own) if own else None
+        compute_s = [sum(self._timer.seconds(*pair) for pair in of_block) for of_block in pairs]
+        return self._typical(compute_s) if compute_s else None
 
     def begin(self) -> None:
         if self._measuring and len(self._blocks) < MOST_BLOCKS:

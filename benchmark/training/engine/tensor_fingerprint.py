@@ -36,15 +36,15 @@ Factors = tuple[Tensor, Tensor]
 def fingerprint(values: Tensor, factors: Factors) -> Tensor:
     """Return the fingerprint of a part of an FP32 tensor, with the factors of its place: an int64 scalar that wraps
     around."""
-    rows, places = factors
-    bits = values.detach().contiguous().view(torch.int32).reshape(len(rows), len(places))
-    at_once = max(1, AT_ONCE[values.device.type] // max(1, len(places)))
-    products = torch.empty((min(at_once, len(rows)), len(places)), dtype=torch.int64, device=values.device)
+    rows, columns = factors
+    bits = values.detach().contiguous().view(torch.int32).reshape(len(rows), len(columns))
+    at_once = max(1, AT_ONCE[values.device.type] // max(1, len(columns)))
+    products = torch.empty((min(at_once, len(rows)), len(columns)), dtype=torch.int64, device=values.device)
     total = torch.zeros((), dtype=torch.int64, device=values.device)
     for first in range(0, len(rows), at_once):
-        some = bits[first : first + at_once]
-        torch.mul(some, places, out=products[: len(some)])
-        total += (products[: len(some)].sum(-1) * rows[first : first + at_once]).sum()
+        block = bits[first : first + at_once]
+        torch.mul(block, columns, out=products[: len(block)])
+        total += (products[: len(block)].sum(-1) * rows[first : first + at_once]).sum()
     return total
 
 
@@ -53,13 +53,13 @@ def place_factors(box: Box, number: int, device: torch.device) -> Factors:
 
     ``number``: the tensor's own number, so that exchanged tensors do not cancel each other in a sum.
     """
-    rows, *others = (_mixed(part, axis, device) for axis, part in enumerate((slice(number, number + 1), *box)))
-    if len(others) > 1:
-        rows = rows * others.pop(0)
-    places = others[0]
-    for factor in others[1:]:
-        places = (places[:, None] * factor).flatten()
-    return rows, places
+    rows, *factors = (_mixed(part, axis, device) for axis, part in enumerate((slice(number, number + 1), *box)))
+    if len(factors) > 1:
+        rows = rows * factors.pop(0)
+    columns = factors[0]
+    for factor in factors[1:]:
+        columns = (columns[:, None] * factor).flatten()
+    return rows, columns
 
 
 def _mixed(part: slice, axis: int, device: torch.device) -> Tensor:
@@ -120,4 +120,4 @@ def is_first_copy(parameter: DTensor) -> bool:
     coordinate = parameter.device_mesh.get_coordinate()
     assert coordinate is not None
     pairs = zip(coordinate, parameter.placements, strict=True)
-    return all(place == 0 for place, placement in pairs if placement.is_replicate())
+    return all(coordinate == 0 for coordinate, placement in pairs if placement.is_replicate())

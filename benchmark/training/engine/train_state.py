@@ -29,26 +29,25 @@ from model.sharding import empty_chunks
 
 
 class TiedTable:
-    """A process's share of the work on a tied word table in a pipeline: the first and the last stage each have a copy.
+    """A rank's share of the work on a tied word table, of which the first and the last pipeline stage each have a copy.
 
-    Both start from the same values of the checkpoint, each adds the other's gradient to its own after the last
-    micro-batch, and so their updates are equal to the bit. In checkpoints and in the gradient's norm the table counts
-    once.
+    Both copies start from the same values of the checkpoint. After the last micro-batch each rank adds the peer's
+    gradient to its own, so that the updates are equal to the bit. In checkpoints and in the gradient's norm the table
+    counts once.
     """
 
     def __init__(self, world: World, name: str | None) -> None:
-        """``name``: of the table; None: the model's ends have a table each."""
+        """``name``: of the table; None if embedding and output have a table each."""
         self.name, pipeline = name, world.mesh["pipeline"]
-        place, last = pipeline.get_local_rank(), pipeline.size() - 1
+        stage, last = pipeline.get_local_rank(), pipeline.size() - 1
         self.group: dist.ProcessGroup | None = pipeline.get_group() if last > 0 and name is not None else None
-        """This process's pipeline, whose first and last rank have the table; None where there is none, or nothing is
-        tied."""
-        self.is_second_copy = self.group is not None and place == last
-        self.other: int | None = None
-        """The rank that has the other copy; None for those that have none."""
-        if self.group is not None and place in (0, last):
+        """This rank's pipeline, whose first and last rank have the table; None without a pipeline or a tied table."""
+        self.is_second_copy = self.group is not None and stage == last
+        self.peer_rank: int | None = None
+        """The rank with the peer copy; None on ranks without a copy."""
+        if self.group is not None and stage in (0, last):
             ranks = dist.get_process_group_ranks(self.group)
-            self.other = ranks[last - place]
+            self.peer_rank = ranks[last - stage]
 
     @property
     def second_copies(self) -> tuple[str, ...]:
@@ -57,22 +56,22 @@ class TiedTable:
 
     def add_gradients(self, parameters: dict[str, DTensor]) -> None:
         """Make both copies' gradient their sum."""
-        if self.other is None or self.name is None:
+        if self.peer_rank is None or self.name is None:
             return
         gradient = parameters[self.name].grad
         assert isinstance(gradient, DTensor)
-        own: Tensor = gradient.to_local()
-        if own.numel() == 0:  # neither end has rows of it
+        shard: Tensor = gradient.to_local()
+        if shard.numel() == 0:  # neither rank has rows of the table
             return
-        theirs = torch.empty_like(own)
+        peer_shard = torch.empty_like(shard)
         # Between two ranks of a group that exists: a group of its own for each pair would be a split of the world for
         # each of them.
         to, received = (
-            dist.P2POp(operation, tensor, self.other, self.group)
-            for operation, tensor in ((dist.isend, own), (dist.irecv, theirs))
+            dist.P2POp(operation, tensor, self.peer_rank, self.group)
+            for operation, tensor in ((dist.isend, shard), (dist.irecv, peer_shard))
         )
         pipeline_exchange(dist.batch_isend_irecv([to, received]))
-        own.add_(theirs)
+        shard.add_(peer_shard)
 
 
 @dataclass
@@ -120,23 +119,23 @@ def empty_state(
     updates: bool = True,
     within: AbstractContextManager[Any] | None = None,
 ) -> TrainState:
-    """The state with its memory allocated on every device; weights and moments are to be filled from a checkpoint.
+    """Return the state with its memory allocated, to be filled from a checkpoint. Collective.
 
-    ``updates``: whether it will be trained; else it has no moments. ``within``: memory is allocated in this context;
-    the dry run gives one in which tensors have none. Collective.
+    ``updates``: False for a state that is not trained and has no moments. ``within``: the context in which memory is
+    allocated; in the dry run's context tensors have no memory.
     """
-    model = benchmark.model
-    tied_table = TiedTable(world, architecture_of(model).tied)
+    sizes = benchmark.model
+    tied_table = TiedTable(world, architecture_of(sizes).tied)
     with within or nullcontext():
-        chunks = empty_chunks(model, world.mesh, system.pipeline_chunks)
+        chunks = empty_chunks(sizes, world.mesh, system.pipeline_chunks)
         parameters = {name: parameter for chunk in chunks for name, parameter in chunk.items()}
         not_counted = tied_table.second_copies
         adam = Adam(parameters, benchmark.optimizer, counted_elsewhere=not_counted, updates=updates)
-        pipeline = Pipeline(model, system, precision, world, chunks)
+        pipeline = Pipeline(sizes, system, precision, world, chunks)
     return TrainState(benchmark, system, pipeline, adam, progress, parameters, tied_table)
 
 
-def settle_attention(model: DecoderSizes, system: System, precision: Precision, world: World) -> str:
+def settle_attention(sizes: DecoderSizes, system: System, precision: Precision, world: World) -> str:
     """Choose this process's attention kernel before the state is loaded, proved on the shape of its passes
     (model/passes/attention_proof.py), in a second or two.
 
@@ -147,9 +146,9 @@ def settle_attention(model: DecoderSizes, system: System, precision: Precision, 
     if not system.cudnn_attention:
         refuse_kernel(CudnnFlash())
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-    said = proved_attention(world.device, dtype, model, ranks=system.tensor_parallel, batch=system.micro_batch_size)
+    proof = proved_attention(world.device, dtype, sizes, ranks=system.tensor_parallel, batch=system.micro_batch_size)
     torch.cuda.empty_cache()  # the state is to find the device as it was
-    return said
+    return proof
 
 
 def begin_state(state: TrainState, checkpoint: Path | None) -> str:

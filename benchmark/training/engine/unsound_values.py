@@ -75,7 +75,7 @@ class NonFiniteStep:
 
     @property
     def losses_finite(self) -> bool:
-        return not any(one.num_micro_batches for one in self.ranks)
+        return not any(findings.num_micro_batches for findings in self.ranks)
 
 
 def find_nonfinite(state: TrainState) -> NonFiniteStep:
@@ -90,8 +90,8 @@ def find_nonfinite(state: TrainState) -> NonFiniteStep:
         rank=world.data_rank,
         world_size=world.data_parallel,
     )
-    parts = bad_parts({name: local(one.grad) for name, one in state.parameters.items() if one.grad is not None})
-    own = RankFindings(
+    parts = bad_parts({name: local(value.grad) for name, value in state.parameters.items() if value.grad is not None})
+    findings = RankFindings(
         rank=world.rank,
         host=world.host,
         data_rank=world.data_rank,
@@ -101,12 +101,12 @@ def find_nonfinite(state: TrainState) -> NonFiniteStep:
         micro_batches=tuple(BadMicroBatch(number, int(ids[number, 0]), ids.shape[1]) for number in bad[:MOST_NAMED]),
         num_micro_batches=len(bad),
     )
-    everywhere = all_messages(own if parts or bad else None, RankFindings | None)
+    everywhere = all_messages(findings if parts or bad else None, RankFindings | None)
     return NonFiniteStep(
         first_sample=first,
         num_samples=state.progress.global_batch_size,
         data_parallel=world.data_parallel,
-        ranks=tuple(one for one in everywhere if one is not None),
+        ranks=tuple(findings for findings in everywhere if findings is not None),
     )
 
 
@@ -141,7 +141,7 @@ class StateSoundness:
 
     @property
     def finite(self) -> bool:
-        return not any(one.nonfinite for one in self.tensors)
+        return not any(tensor.nonfinite for tensor in self.tensors)
 
 
 def check_state(state: TrainState) -> StateSoundness:
@@ -149,12 +149,12 @@ def check_state(state: TrainState) -> StateSoundness:
     world = state.world
     tensors = {name: local(tensor) for name, tensor in state.tensors().items()}
     table = torch.stack([_look_at(tensor) for tensor in tensors.values()]).tolist()
-    own = [
+    unsound = [
         UnsoundTensor(name, world.rank, world.host, round(nonfinite), largest)
         for name, (nonfinite, largest) in zip(tensors, table, strict=True)
         if nonfinite or largest > ABSURD
     ]
-    everywhere = all_messages(own[:MOST_NAMED], list[UnsoundTensor])
+    everywhere = all_messages(unsound[:MOST_NAMED], list[UnsoundTensor])
     return StateSoundness(tuple(tensor for tensors in everywhere for tensor in tensors))
 
 

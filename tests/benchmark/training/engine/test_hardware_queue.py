@@ -53,7 +53,7 @@ def _handed_over(system: System, rank: int, copied: bool) -> list[Command]:
     with fake_world(system, rank) as world:
         state = empty_state(config.benchmark, config.system, config.precision, world, starting_progress(TINY, 17))
         if copied:
-            state.pipeline._parts[0]._group._copies_gathers = True
+            state.pipeline._chunks[0]._group._copies_gathers = True
         with recorder.recording():
             for _ in range(2):
                 accumulate(state, [batch] * config.num_microbatches)

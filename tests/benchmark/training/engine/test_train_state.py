@@ -108,7 +108,7 @@ def _add(system: System) -> dict[str, Any]:
         gradients = [value.grad for value in parameters.values()]
         assert all(isinstance(gradient, DTensor) for gradient in gradients)
         return {
-            "other": table.other,
+            "other": table.peer_rank,
             "second": table.is_second_copy,
             "gradients": [gradient.to_local()[0, 0].item() for gradient in gradients if isinstance(gradient, DTensor)],
         }
