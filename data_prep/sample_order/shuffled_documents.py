@@ -30,7 +30,7 @@ from foundation.outputs.manifest import Recipe
 LARGEST_POSITION = np.iinfo(np.int32).max
 """Largest position that 32 bits number; longer streams take 64 bits."""
 LARGEST_INDEX = 1 << 38
-"""Most bytes of an index, 256 GiB; the largest reference batch size, 128, takes 14 GiB."""
+"""Most bytes of an index, 256 GiB; the largest reference batch size, 128, takes 13 GiB."""
 
 
 def build_shuffled_index(

@@ -91,7 +91,7 @@ def train(path: Path, vocab_size: int = 700, **options: Any) -> Path:
 
 def assert_same(tokenizer: FastTokenizer, texts: Sequence[str]) -> None:
     ids, sizes = tokenizer.encode_documents([text.encode() for text in texts])
-    ends = np.cumsum(sizes)
-    found = [ids[end - size : end].tolist() for end, size in zip(ends, sizes, strict=True)]
-    for text, own in zip(texts, found, strict=True):
-        assert own == tokenizer.plain.encode(text), repr(text)
+    document_ends = np.cumsum(sizes)
+    encoded = [ids[end - size : end].tolist() for end, size in zip(document_ends, sizes, strict=True)]
+    for text, encoded_ids in zip(texts, encoded, strict=True):
+        assert encoded_ids == tokenizer.plain.encode(text), repr(text)

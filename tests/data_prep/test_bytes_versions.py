@@ -7,7 +7,6 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 from sentencepiece import sentencepiece_model_pb2 as model_pb2
 
@@ -116,7 +115,7 @@ def test_manifests_without_a_version_are_of_the_first(tmp_path: Path) -> None:
     manifest = manifest_path(tmp_path / "x")
     lines = [line for line in manifest.read_text().splitlines() if "bytes_version" not in line]
     manifest.write_text("\n".join(lines) + "\n")
-    found = read_manifest(tmp_path / "x")
-    assert found is not None and found.bytes_version == 1
+    former = read_manifest(tmp_path / "x")
+    assert former is not None and former.bytes_version == 1
     assert preprocess(shards, model, tmp_path / "x", workers=1) is None
-    assert np.asarray(found.outputs).size
+    assert len(former.outputs) == 2

@@ -59,10 +59,10 @@ def test_results_as_json(corpus: Path, corpus_tokenizer: Path, tmp_path: Path) -
         (["synthetic-corpus", "--output", tmp_path / "c", "--seed", 1, *sizes], {"shards": 1}, {"made": False}),
     ):
         for expected in (first, second):
-            done = command("data_prep", *arguments, "--json")
-            assert done.returncode == 0, done.stderr
-            found = json.loads(done.stdout)
-            assert found is None if expected is None else expected.items() <= found.items(), found
+            run = command("data_prep", *arguments, "--json")
+            assert run.returncode == 0, run.stderr
+            result = json.loads(run.stdout)
+            assert result is None if expected is None else expected.items() <= result.items(), result
 
 
 def test_unknown_commands_are_refused() -> None:
@@ -71,6 +71,6 @@ def test_unknown_commands_are_refused() -> None:
 
 def test_every_command_has_help_with_an_example() -> None:
     for name in COMMANDS:
-        done = command("data_prep", name, "--help")
-        assert done.returncode == 0
-        assert f"Example: python -m data_prep {name} " in done.stdout
+        run = command("data_prep", name, "--help")
+        assert run.returncode == 0
+        assert f"Example: python -m data_prep {name} " in run.stdout

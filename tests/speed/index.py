@@ -33,21 +33,21 @@ def make(prefix: Path, seed: int) -> None:
     lengths = np.random.default_rng(seed).lognormal(0, 1, DOCUMENTS)
     sizes = np.ceil(lengths * (MEAN_TOKENS / lengths.mean())).astype("<i4")
     code = next(code for code, dtype in DTYPES.items() if dtype == np.dtype("<u2"))
-    ends = np.cumsum(sizes, dtype="<i8") * 2
+    byte_ends = np.cumsum(sizes, dtype="<i8") * 2
     with idx_path(prefix).open("wb") as file:
         file.write(HEADER.pack(MAGIC, VERSION, code, DOCUMENTS, DOCUMENTS + 1))
-        for array in (sizes, ends - sizes * np.int64(2), np.arange(DOCUMENTS + 1, dtype="<i8")):
+        for array in (sizes, byte_ends - sizes * np.int64(2), np.arange(DOCUMENTS + 1, dtype="<i8")):
             file.write(array.data)
     with bin_path(prefix).open("wb") as file:
-        file.truncate(int(ends[-1]))
+        file.truncate(int(byte_ends[-1]))
 
 
 class _Timed(KeptIndex):
     def arrays(self, name: str, recipe: Recipe, arrays: Mapping[str, NewArray]) -> Mapping[str, IndexArray]:
         started = time.perf_counter()
-        found = super().arrays(name, recipe, arrays)
+        arrays_of_index = super().arrays(name, recipe, arrays)
         print(f"  {time.perf_counter() - started:6.2f} s  {self.folder.name}  {name}")
-        return found
+        return arrays_of_index
 
 
 def measure(folder: Path, kind: str) -> None:

@@ -44,22 +44,22 @@ def spoiled(text: str, draw: random.Random) -> str:
 
 def differing(texts: Iterator[str], tokenizer: FastTokenizer) -> tuple[int, int]:
     """Number of documents, and of those whose ids differ."""
-    count = wrong = 0
+    count = differing_texts = 0
     while batch := list(itertools.islice(texts, BATCH)):
         ids, sizes = tokenizer.encode_documents([text.encode() for text in batch])
         start = 0
         for text, size in zip(batch, sizes.tolist(), strict=True):
             if tokenizer.plain.encode(text) != ids[start : start + size].tolist():
-                wrong += 1
+                differing_texts += 1
                 print(f"differs: {text[:200]!r}")
             start += size
         count += len(batch)
-    return count, wrong
+    return count, differing_texts
 
 
 def differing_of_random_models(first: int, count: int) -> int:
     """Try models number ``first`` on; how many documents differ."""
-    documents = wrong = 0
+    documents = differing_texts = 0
     reasons = Counter[str | None]()
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(first, first + count):
@@ -68,14 +68,14 @@ def differing_of_random_models(first: int, count: int) -> int:
             tokenizer = FastTokenizer(model, np.dtype(np.uint16))
             reasons[tokenizer.why_slow] += 1
             if tokenizer.why_slow is None:
-                found = differing(iter(random_texts(draw, TEXTS_PER_MODEL)), tokenizer)
-                documents, wrong = documents + found[0], wrong + found[1]
-                if found[1]:
-                    print(f"model {seed}: {found[1]} documents differ")
-    print(f"{documents:,} documents of {reasons.pop(None, 0):,} models, {wrong} differ; encoded whole:")
+                differing_of_model = differing(iter(random_texts(draw, TEXTS_PER_MODEL)), tokenizer)
+                documents, differing_texts = documents + differing_of_model[0], differing_texts + differing_of_model[1]
+                if differing_of_model[1]:
+                    print(f"model {seed}: {differing_of_model[1]} documents differ")
+    print(f"{documents:,} documents of {reasons.pop(None, 0):,} models, {differing_texts} differ; encoded whole:")
     for reason, models in reasons.most_common():
         print(f"  {models:,} models: {reason}")
-    return wrong
+    return differing_texts
 
 
 def main() -> None:
@@ -85,18 +85,19 @@ def main() -> None:
     parser.add_argument("--spoil", action="store_true")
     parser.add_argument("--random-models", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
-    chosen = parser.parse_args()
-    if bool(chosen.input and chosen.tokenizer) == bool(chosen.random_models):
+    options = parser.parse_args()
+    if bool(options.input and options.tokenizer) == bool(options.random_models):
         parser.error("either --input and --tokenizer, or --random-models")
-    total = differing_of_random_models(chosen.seed, chosen.random_models) if chosen.random_models else 0
-    for path in chosen.tokenizer:
+    total = differing_of_random_models(options.seed, options.random_models) if options.random_models else 0
+    for path in options.tokenizer:
         draw = random.Random(path.name)
-        texts = (text for source in chosen.input for _, text in documents_of(source))
+        texts = (text for source in options.input for _, text in documents_of(source))
         tokenizer = FastTokenizer(Tokenizer(path), np.dtype(np.int32))
-        how = "cut" if tokenizer.why_slow is None else f"whole: {tokenizer.why_slow}"
-        count, wrong = differing((spoiled(text, draw) for text in texts) if chosen.spoil else texts, tokenizer)
-        print(f"{path.name}: {count:,} documents, {wrong} differ ({how})")
-        total += wrong
+        result = "cut" if tokenizer.why_slow is None else f"whole: {tokenizer.why_slow}"
+        spoiled_texts = (spoiled(text, draw) for text in texts) if options.spoil else texts
+        count, differing_texts = differing(spoiled_texts, tokenizer)
+        print(f"{path.name}: {count:,} documents, {differing_texts} differ ({result})")
+        total += differing_texts
     sys.exit(1 if total else 0)
 
 

@@ -35,8 +35,8 @@ def straightforward(inputs: list[str], tokenizer: str, output: str) -> None:
 
 def ratios(slow: list[Measured], fast: list[Measured], field: str) -> str:
     """The median of neighbours' ratios, and the least and the greatest."""
-    found = [getattr(a, field) / getattr(b, field) for a, b in zip(slow, fast, strict=True)]
-    return f"{median(found):.2f} ({min(found):.2f} to {max(found):.2f})"
+    values = [getattr(a, field) / getattr(b, field) for a, b in zip(slow, fast, strict=True)]
+    return f"{median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
 
 
 def main() -> None:
@@ -45,11 +45,11 @@ def main() -> None:
     parser.add_argument("--tokenizer", required=True)
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--straightforward", help=argparse.SUPPRESS)
-    chosen = parser.parse_args()
-    if chosen.straightforward:
-        straightforward(chosen.input, chosen.tokenizer, chosen.straightforward)
+    options = parser.parse_args()
+    if options.straightforward:
+        straightforward(options.input, options.tokenizer, options.straightforward)
         return
-    common = ["--input", *chosen.input, "--tokenizer", chosen.tokenizer]
+    common = ["--input", *options.input, "--tokenizer", options.tokenizer]
     with tempfile.TemporaryDirectory() as folder:
         plain, ours = f"{folder}/plain.bin", f"{folder}/ours"
         preprocess = ["data_prep", "preprocess", *common, "--output-prefix", ours, "--force", "--workers"]
@@ -59,23 +59,23 @@ def main() -> None:
             "2 workers": [*preprocess, "2"],
         }
         runs: dict[str, list[Measured]] = {name: [] for name in sides}
-        for _ in range(chosen.repeat):
+        for _ in range(options.repeat):
             for name, command in sides.items():
                 runs[name].append(run(executable, "-m", *command))
         tokens = Path(folder, "ours.bin").stat().st_size // 2
-        same = filecmp.cmp(f"{ours}.bin", plain, shallow=False)
+        is_same = filecmp.cmp(f"{ours}.bin", plain, shallow=False)
     for name, measured in runs.items():
-        wall_s, cpu_s = (median(getattr(one, field) for one in measured) for field in ("wall_s", "cpu_s"))
-        peak_mib = max(one.peak_mib for one in measured)
+        wall_s, cpu_s = (median(getattr(run, field) for run in measured) for field in ("wall_s", "cpu_s"))
+        peak_mib = max(run.peak_mib for run in measured)
         rate = f"{tokens / wall_s / 1e6:6.2f} Mtokens/s"
         print(f"{name:16} {wall_s:7.2f} s {rate} {cpu_s:7.2f} s of CPU {peak_mib:5.0f} MiB at most")
-    slow, one, two = runs.values()
-    by_clock, by_cpu = ratios(slow, one, "wall_s"), ratios(slow, one, "cpu_s")
+    slow, one_worker, two_workers = runs.values()
+    by_clock, by_cpu = ratios(slow, one_worker, "wall_s"), ratios(slow, one_worker, "cpu_s")
     print(f"one worker against straightforward {by_clock} by the clock, {by_cpu} by CPU time")
-    by_clock, by_cpu = ratios(one, two, "wall_s"), ratios(two, one, "cpu_s")
+    by_clock, by_cpu = ratios(one_worker, two_workers, "wall_s"), ratios(two_workers, one_worker, "cpu_s")
     print(f"two workers against one {by_clock} by the clock, for {by_cpu} times the CPU time")
-    print(f"bytes of the results: {'the same' if same else 'DIFFERENT'}")
-    raise SystemExit(0 if same else 1)
+    print(f"bytes of the results: {'the same' if is_same else 'DIFFERENT'}")
+    raise SystemExit(0 if is_same else 1)
 
 
 if __name__ == "__main__":
