@@ -270,6 +270,12 @@ LLAMA8B = Judged(
         *_fixed(LLAMA31_8B),
         ("opt_adamw_weight_decay", LLAMA31_8B.optimizer.weight_decay),
         ("max_steps", LLAMA31_8B.max_steps or 0),
+        ("num_layers", LLAMA31_8B.model.num_layers),
+        ("num_heads", LLAMA31_8B.model.num_attention_heads),
+        ("hidden_size", LLAMA31_8B.model.hidden_size),
+        ("sequence_length", LLAMA31_8B.model.seq_length),
+        ("hidden_dropout", 0),
+        ("attention_dropout", 0),
     ),
     score=ScoreRules(
         floor=0.0,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmark.judging.results.subjects import ResultSet
-from benchmark.judging.review.findings import Deviation, Run
+from benchmark.judging.review.findings import Deviation, Run, at
 from benchmark.run_record.evidence_chain import broken_links, gaps, read_chain
 from benchmark.run_record.file_names import EVIDENCE_FILE, RESULT_FILES
 from foundation.errors import InputError
@@ -71,6 +71,9 @@ def evidence(results: ResultSet) -> Iterator[Deviation]:
         elif len(list(folder.glob(RESULT_FILES))) > 1:
             continue  # whose evidence it is nobody knows
         path = folder / EVIDENCE_FILE
+        digest = run.log.last("evidence")
+        if not path.is_file() and digest is not None:
+            yield at(run, digest, "the digest of evidence that is not here", path.name, "missing")
         if not path.is_file() or not run.log.events:
             continue
         expected = f"to train a stretch again: python -m benchmark replay {folder} --steps FIRST:LAST --log {log.name}"
@@ -84,6 +87,8 @@ def evidence(results: ResultSet) -> Iterator[Deviation]:
         for fault in faults[:MOST_TOLD]:
             where = "" if fault.step is None else f"step {fault.step}: "
             yield Deviation(path, fault.line, f"{where}{fault.what}: {fault.recorded}", fault.found)
+        if digest is not None and chain.problem is None and chain.by_digest(str(digest.value)) is None:
+            yield at(run, digest, "a digest that the evidence does not have", "the record before its end", "cut")
         steps = chain.links[-1].record.step if chain.links else 0
         yield Deviation(path, None, "; ".join(gaps(chain)) or f"evidence of {steps} steps", expected, "extent")
 

@@ -24,6 +24,7 @@ import numpy as np
 
 from benchmark.judging.results.subjects import ResultSet, SubmissionPackage
 from benchmark.judging.review.findings import Deviation, Run, at
+from benchmark.judging.review.rules.key_rules import single_runs
 from benchmark.judging.review.rules.naming_rules import like_name
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -91,12 +92,12 @@ class RoundRuns:
 
 
 def in_system(results: ResultSet) -> Iterator[Deviation]:
-    yield from _copies(([run] for run in results.runs), parts=1)
+    yield from _copies(([run] for run in single_runs(results.runs)), parts=1)
 
 
 def in_package(package: SubmissionPackage) -> Iterator[Deviation]:
     """Find one run submitted for two systems."""
-    yield from _copies((results.runs for results in package.sets), parts=3)
+    yield from _copies((single_runs(results.runs) for results in package.sets), parts=3)
 
 
 def in_round(submission: RoundRuns) -> Iterator[Deviation]:
@@ -111,7 +112,7 @@ def in_round(submission: RoundRuns) -> Iterator[Deviation]:
 def round_copies(submissions: Sequence[Sequence[Run]]) -> dict[Path, tuple[str, Path]]:
     """Compare each pair of runs of two submissions once; return reason and first other log by the log of each copy."""
     copied: dict[Path, tuple[str, Path]] = {}
-    traced = [[(run.log.path, of_run(run)) for run in runs] for runs in submissions]
+    traced = [[(run.log.path, of_run(run)) for run in single_runs(runs)] for runs in submissions]
     for first, second in itertools.combinations(traced, 2):
         for (path, trace), (original_path, original) in itertools.product(first, second):
             if likeness(trace, original) or likeness(original, trace):

@@ -5,7 +5,7 @@ GPT-3 round warm-up and decay in their own way (warm-up at batch size 2048: 198,
 :data:`ROUNDING` of the formula is a note. The step of the checkpoint is exact in all of them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from benchmark.judging.results.judged import OFFICIAL, Judged
@@ -69,6 +69,11 @@ def benchmark(run: Run) -> Iterator[Deviation]:
     named = (folder,) if folder in OFFICIAL else tuple(OFFICIAL)
     if event is not None and (run.judged is None or (folder in OFFICIAL and run.benchmark != folder)):
         yield at(run, event, _in_words(event), " or ".join(repr(name) for name in named))
+
+
+def single_runs(runs: Iterable[Run]) -> list[Run]:
+    """Return the runs whose file holds no other: a second log in a file says nothing of the runs beside it."""
+    return [run for run in runs if not any(True for _ in two_runs(run))]
 
 
 def _second_records(run: Run) -> list[LogEvent]:

@@ -6,6 +6,7 @@ accepted logs do is an error. A row gives the severity of its rule, and of the c
 sections of docs/facts/mlperf_review.md, which name the public ones, and their topic.
 """
 
+from benchmark.judging.results.judged import DISCLOSURE
 from benchmark.judging.results.subjects import ResultSet, SubmissionPackage
 from benchmark.judging.review.findings import Rule, Run
 from benchmark.judging.review.rules import (
@@ -160,6 +161,7 @@ SET_RULES: tuple[Rule[ResultSet], ...] = (
         "runs.settings", "error", "7.9; one set of runs", set_rules.same_settings,
         cases={
             "submission_org": "warning", "submission_platform": "warning", "gradient_accumulation_steps": "warning",
+            **dict.fromkeys(DISCLOSURE, "warning"),
         },
         mend="put runs of one configuration together; others belong to another system",
         question="Were all runs made on one system, with one configuration?",
@@ -185,9 +187,13 @@ SET_RULES: tuple[Rule[ResultSet], ...] = (
     ),
     Rule(
         "speed.peak", "error", "6.9, 7.2; formats of numbers", speed_rules.peak,
-        cases={"unknown accelerator": "note", "unknown system": "warning", "slow": "warning"},
+        cases={"unknown accelerator": "note", "unknown system": "warning", "slow": "warning", "disclosed": "warning"},
         mend="correct times, tokens or the number of devices: they do not fit each other",
         question="How many devices of which kind made this result?",
+    ),
+    Rule(
+        "runs.layout", "warning", "3.2, 7.6; batch size and devices", set_rules.layout,
+        question="On how many devices did this run train, in which layout?",
     ),
     Rule(
         "named.counts", "warning", "4.1, 4.5, 6.9; one system", naming_rules.counts,
@@ -227,8 +233,9 @@ SET_RULES: tuple[Rule[ResultSet], ...] = (
     ),
     Rule(
         "evidence.chain", "error", "7.3, 7.9; runs and scoring", attachment_rules.evidence,
-        cases={"unread": "note", "extent": "note"},
+        cases={"unread": "note", "extent": "note", "missing": "warning", "cut": "warning"},
         mend="give log and evidence as the run wrote them",
+        question="Where is the evidence whose digest the log holds? Please send it as the run wrote it.",
     ),
     Rule(
         "system.readable", "error", "4.5; systems", system_rules.readable,

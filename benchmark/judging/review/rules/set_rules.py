@@ -2,10 +2,13 @@
 (docs/facts/mlperf_review.md 4.4, 5, 7.9, 7.10)."""
 
 import itertools
+import math
 from collections.abc import Iterator
 
+from benchmark.judging.results.judged import DISCLOSURE
 from benchmark.judging.results.subjects import ResultSet
 from benchmark.judging.review.findings import Deviation, Run, at
+from benchmark.judging.review.rules.key_rules import single_runs
 from benchmark.judging.review.rules.naming_rules import placeholder
 
 FEWEST_SEEDS = 3
@@ -16,6 +19,7 @@ SAME = (
     "submission_benchmark", "submission_division", "global_batch_size", "opt_base_learning_rate",
     "opt_end_learning_rate", "opt_learning_rate_warmup_steps", "opt_learning_rate_decay_steps", "init_checkpoint_step",
     "eval_samples", "submission_org", "submission_platform", "gradient_accumulation_steps",
+    *(key for key in DISCLOSURE if key != "config_filename"),
 )  # fmt: skip
 """Keys that have one value in all runs."""
 FAILING = ("fails", "no reference point")
@@ -36,7 +40,7 @@ def same_settings(results: ResultSet) -> Iterator[Deviation]:
 def seeds(results: ResultSet) -> Iterator[Deviation]:
     """Check that every run has its own seed; seeds in sequence, or evenly spaced, were hardly drawn at random."""
     runs_by_seed: dict[int, Run] = {}
-    for run in results.runs:
+    for run in single_runs(results.runs):
         for event in run.log.all("seed"):
             if type(event.value) is int and runs_by_seed.setdefault(event.value, run) is not run:
                 observed = f"seed {event.value}, that of {runs_by_seed[event.value].log.path.name}"
@@ -47,6 +51,27 @@ def seeds(results: ResultSet) -> Iterator[Deviation]:
     if len(values) >= FEWEST_SEEDS and 0 not in steps and (len(steps) == 1 or max(steps) <= NEAR_SEEDS):
         run, observed = first[0][1], f"seeds {', '.join(map(str, values[:6]))}"
         yield at(run, run.log.all("seed")[0], observed, "seeds drawn anew for every run", "in sequence")
+
+
+def layout(results: ResultSet) -> Iterator[Deviation]:
+    """Ask once whether the disclosed layout fits the described devices, and its micro-batches the batch."""
+    devices = None if results.system is None else results.system.accelerators
+    for run in results.runs:
+        shares = [run.log.number(f"{name}_parallelism") for name in ("tensor", "pipeline", "context")]
+        event = run.log.first("tensor_parallelism")
+        if event is None or devices is None or any(share is None or share < 1 for share in shares):
+            continue
+        size = math.prod(int(share or 1) for share in shares)
+        observed = f"tensor x pipeline x context parallelism {size}"
+        if devices % size:
+            yield at(run, event, observed, f"a divisor of {devices} devices")
+            return
+        parts = [run.log.number(key) for key in ("micro_batch_size", "gradient_accumulation_steps")]
+        batch = math.prod(part or 0 for part in parts) * devices // size
+        if batch and run.global_batch_size and batch != run.global_batch_size:
+            words = f"{observed} on {devices} devices, and micro-batches of {parts[0]:g}, {parts[1]:g} at a time"
+            yield at(run, event, f"{words}: {batch:g} samples", f"global_batch_size {run.global_batch_size:g}")
+            return
 
 
 def failed(results: ResultSet) -> Iterator[Deviation]:

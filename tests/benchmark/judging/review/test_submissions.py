@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from benchmark.judging.results.judged import LLAMA8B, OFFICIAL
+from benchmark.judging.results.judged import DISCLOSURE, LLAMA8B, OFFICIAL
 from benchmark.judging.results.subjects import SubmissionPackage
 from benchmark.judging.review.findings import Finding, Rule
 from benchmark.judging.review.rules.rule_table import LOG_RULES, PACKAGE_RULES, ROUND_RULES, SET_RULES
@@ -62,7 +62,7 @@ def test_every_case_of_the_table_is_a_benchmark_or_stands_in_its_rules_module() 
     for rule in itertools.chain.from_iterable(tables):
         source = inspect.getsource(inspect.getmodule(rule.check) or rule)  # type: ignore[arg-type]
         for case in rule.cases:
-            assert case.removesuffix(" early") in OFFICIAL or f'"{case}"' in source, (rule.name, case)
+            assert case.removesuffix(" early") in (*OFFICIAL, *DISCLOSURE) or f'"{case}"' in source, (rule.name, case)
 
 
 def test_there_are_enough_variants_and_faults_and_each_has_a_name() -> None:
@@ -150,6 +150,11 @@ def _mean_step_times(log: Log, scale: float) -> None:
     log.stretch(lambda _: scale)
 
 
+def _two_in_a_file(one: Submission) -> None:
+    """Append the log of the next run to a file."""
+    one.logs[1].records += [dict(record) for record in one.logs[2].records]
+
+
 def _other_benchmark(one: Submission) -> None:
     one.logs[1].records = records(1001)
 
@@ -162,6 +167,29 @@ LLAMA: tuple[tuple[str, str, Callable[[Submission], object], list[str]], ...] = 
         "mean times of steps, and a clock that runs too slowly", "6.1.0",
         each(lambda log: _mean_step_times(log, 0.75)), ["warning speed.steps"],
     ),
+    (
+        "tensor parallel 16 on 8 devices", "6.1.0", each(lambda log: log.set("tensor_parallelism", 16)),
+        ["warning runs.layout"],
+    ),
+    (
+        "micro-batches that do not make the batch", "6.1.0", each(lambda log: log.set("micro_batch_size", 7)),
+        ["warning runs.layout"],
+    ),
+    (
+        "another precision in one run", "6.1.0",
+        run(1, lambda log: log.set("lowest_numerical_precision_in_linear", "fp8")), ["warning runs.settings"],
+    ),
+    (
+        "twice the speed of the disclosed format", "6.1.0", each(lambda log: log.stretch(lambda _: 0.4)),
+        ["warning speed.peak"],
+    ),
+    ("32 layers", "6.1.0", each(lambda log: log.insert("init_stop", "num_layers", 32)), []),
+    (
+        "other sizes of the model", "6.1.0",
+        each(lambda log: [log.insert("init_stop", "num_layers", 16), log.insert("init_stop", "hidden_dropout", 0.1)]),
+        ["error value.fixed", "error value.fixed"],
+    ),
+    ("a file of two logs", "6.1.0", _two_in_a_file, ["error record.two_runs"]),
     ("values of three decimals", "6.1.0", each(_coarse_values), []),
     ("float32 end rate", "6.1.0", each(lambda log: log.set("opt_end_learning_rate", 7.999999797903001e-05)), []),
     ("no key of 6.1.0 in an older round", "6.0.0", run(1, lambda log: log.without("config_filename")), []),

@@ -60,6 +60,23 @@ def test_a_run_without_evidence_is_no_finding(tmp_path: Path) -> None:
     assert findings(write_package(tmp_path)) == []
 
 
+@pytest.mark.parametrize(("links", "expected"), [((), "missing"), ((1, 2), "cut"), ((1, 2, 3), "")])
+def test_evidence_whose_digest_a_log_holds_is_asked_for(links: tuple[int, ...], expected: str, tmp_path: Path) -> None:
+    """The log has the digest of the third step: evidence that is not there, or ends before it, is a question."""
+    lines = signed([begin(), step(1), step(2), step(3)])
+    log = Log(records(SEEDS[1]))
+    log.insert("run_stop", "evidence", lines[3][1])
+    package = write_package(tmp_path)
+    (package / f"results/{SYSTEM}/gpt3/result_1.txt").write_text(as_text(log.records))
+    if links:
+        (package / PLACE).mkdir(parents=True)
+        content = b"".join(line + b"\n" for line, _ in lines[: 1 + len(links)])
+        (package / PLACE / EVIDENCE_FILE).write_bytes(content)
+    questions = [one.observed for one in findings(package) if one.severity == "warning"]
+    told = {"missing": "the digest of evidence that is not here", "cut": "a digest that the evidence does not have"}
+    assert questions == ([told[expected]] if expected else [])
+
+
 @pytest.mark.parametrize(
     ("damage", "severity", "told"),
     [
