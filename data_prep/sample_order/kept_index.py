@@ -31,8 +31,9 @@ IndexArray = Array | FileArray
 STAGE = "index"
 INDEX_VERSION = 1
 """Version of the arrays that follow from the same lengths and options (``Recipe.bytes_version``)."""
-SLOWEST_BYTES_PER_S = 10e6
-"""Bytes of an index that a process builds per second, on a busy machine; an idle one builds five times as many."""
+SLOWEST_BYTES_PER_S = 5e6
+"""Bytes of an index that a process builds per second on a machine with ten times as many busy processes as cores; an
+idle machine builds ten times as many."""
 
 
 @dataclass(frozen=True)
