@@ -36,7 +36,7 @@
 set -euo pipefail
 
 # An order to stop that comes before the launcher can take it is handed over.
-ASKED_TO_STOP=0
+ASKED_TO_STOP=0 LAUNCHER=
 trap 'ASKED_TO_STOP=1' USR2
 # sbatch runs a copy of this script, so the repository is where it was submitted from.
 if [[ -n ${SLURM_JOB_ID:-} ]]; then
@@ -70,10 +70,10 @@ CODE=$REPOSITORY
 if [[ -n ${SLURM_JOB_ID:-} && $# -ge 3 && -f $1/snapshot/code/environment.sh ]] &&
   [[ ${NEW_SNAPSHOT:-0} != 1 || ${SLURM_RESTART_COUNT:-0} != 0 ]]; then
   CODE=$(realpath "$1")/snapshot/code
-  written=$(writable_by_others "$CODE")
-  if [[ -n $written ]]; then
+  writable=$(writable_by_others "$CODE")
+  if [[ -n $writable ]]; then
     printf 'warning: others may write %q, so %q does not run; the code of %q does\n' \
-      "${written%%$'\n'*}" "$CODE" "$REPOSITORY" >&2
+      "${writable%%$'\n'*}" "$CODE" "$REPOSITORY" >&2
     CODE=$REPOSITORY
   fi
 fi
@@ -130,7 +130,32 @@ if [[ ${*: -1} == none ]]; then find_python "$REPOSITORY"; else PYTHON=python3; 
 # Where the group may not write the run's folder, it may not write what the run makes in it: the code's bytecode, too.
 if [[ ! -d $1 || -z $(find "$1/" -maxdepth 0 -perm /020) ]]; then umask g-w,o-w; fi
 launch=("$PYTHON" -m benchmark.launch job --repository "$REPOSITORY" --code "$CODE" --python "$PYTHON" --folder "$PWD")
+launch+=(-- "$@")
+LOG=$(realpath -m "$1")/slurm_${SLURM_JOB_ID:-}.out
 cd "$CODE"
-trap '' USR2 # until the launcher has its own handler
-export ASKED_TO_STOP
-exec "${launch[@]}" -- "$@"
+if [[ ${DRY_RUN:-0} == 1 ]]; then exec "${launch[@]}"; fi
+
+# The launcher is looked after: killed, it is started again; after that the job goes back to the queue. In this folder it
+# says that it has ended by itself, and finds an order that came before it could take orders.
+LAUNCHER_FOLDER=$(mktemp -d)
+trap 'rm -rf "$LAUNCHER_FOLDER"' EXIT
+if [[ $ASKED_TO_STOP == 1 ]]; then touch "$LAUNCHER_FOLDER/stop"; fi
+trap 'touch "$LAUNCHER_FOLDER/stop"; [[ -z $LAUNCHER ]] || kill -USR2 "$LAUNCHER" || true' USR2
+trap '[[ -z $LAUNCHER ]] || kill -TERM "$LAUNCHER" || true' TERM
+for LAUNCHES in 1 2 3 4; do
+  export LAUNCHER_FOLDER LAUNCHES
+  (
+    trap '' USR2 # until the launcher has its own handler
+    exec "${launch[@]}"
+  ) &
+  LAUNCHER=$!
+  while true; do
+    status=0
+    wait "$LAUNCHER" || status=$?
+    kill -0 "$LAUNCHER" 2>/dev/null || break # a signal ends the waiting, too
+  done
+  if [[ -e $LAUNCHER_FOLDER/ended ]]; then exit "$status"; fi
+  echo "$(date '+%F %T') the launcher was killed (status $status)" | tee -a "$LOG"
+done
+scontrol requeue "$SLURM_JOB_ID"
+exit 75

@@ -11,7 +11,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from benchmark.launch.keep_running import Refused
@@ -68,15 +69,27 @@ def main(arguments: Sequence[str]) -> int:
         options = options_of_job(arguments[1:])
     except Refused as refused:
         print(f"error: {refused}", file=sys.stderr)
-        return 2
+        with noted_end():
+            return 2
     if options.dry_run:
         return run_job(options)
-    with timed_lines(options.run_dir):
+    with noted_end(), timed_lines(options.run_dir):
         try:
             return run_job(options)
         except Refused as refused:
             print(f"error: {refused}", flush=True)
             return 2
+
+
+@contextmanager
+def noted_end() -> Iterator[None]:
+    """Tell run_gpt3.sh, which starts a launcher again that was killed, that this one ends by itself."""
+    try:
+        yield
+    finally:
+        if "LAUNCHER_FOLDER" in os.environ:
+            with suppress(OSError):
+                (Path(os.environ["LAUNCHER_FOLDER"]) / "ended").touch()
 
 
 if __name__ == "__main__":

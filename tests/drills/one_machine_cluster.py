@@ -120,6 +120,15 @@ class OneMachineCluster:
             if str(run_dir) in (words := Path(f"/proc/{process}/cmdline").read_text()) and "watchdog" not in words
         ]
 
+    def launchers(self, run_dir: Path) -> list[int]:
+        """The launchers of a run's job."""
+        return [
+            process
+            for process in _processes_with(f"SLURM_CONF={self.folder}/slurm.conf")
+            if "benchmark.launch\0job\0" in (words := Path(f"/proc/{process}/cmdline").read_text())
+            and str(run_dir) in words
+        ]
+
 
 def _processes_with(*settings: str) -> list[int]:
     found = []

@@ -1,5 +1,6 @@
 """The faults of a job under Slurm, as a table: how the job is submitted, what happens to it, what mends the cluster."""
 
+import os
 import signal
 import subprocess
 import time
@@ -138,6 +139,13 @@ def _folder_away_at_the_return(drill: SlurmDrill, job: str) -> None:
     subprocess.run(["chattr", "-i", *paths], check=True)
 
 
+def _launcher_killed(drill: SlurmDrill, _: str) -> None:
+    """The launcher is killed; its script starts it again."""
+    (process,) = drill.cluster.launchers(drill.run_dir)
+    drill.strike()
+    os.kill(process, signal.SIGKILL)
+
+
 def _controller_away(drill: SlurmDrill, _: str) -> None:
     """Slurm's controller is away for four minutes, and a rank dies meanwhile."""
     process = drill.rank_1()
@@ -182,6 +190,7 @@ SLURM_FAULTS: dict[str, SlurmFault] = {
     "cancelled-chain": SlurmFault(_cancelled_chain, variables={"CHAIN": "1"}),
     "unwritable-folder": SlurmFault(_unwritable_folder),
     "folder-away-at-the-return": SlurmFault(_folder_away_at_the_return),
+    "launcher-killed": SlurmFault(_launcher_killed),
     "controller-away": SlurmFault(_controller_away),
     "slurmstepd": SlurmFault(_slurmstepd),
 }

@@ -52,14 +52,17 @@ class SlurmJob(RunMachines):
     _srun: subprocess.Popen[bytes] | None = None
     _sentinel: subprocess.Popen[bytes] | None = None
     _sentinel_on: str = ""
+    _attempts_begun: bool = False
+    """Whether this launcher has begun an attempt."""
     _started: int = 0
-    """Attempts of this job so far."""
+    """Attempts of this job so far. A launcher that follows a killed one counts ten for each launcher before it."""
     _excluded: list[str] = field(default_factory=list)
     """Nodes to leave out for what happened on them."""
     _used: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.steps = JobSteps(self.options)
+        self._started = 10 * (int(os.environ.get("LAUNCHES", "1")) - 1)
         self.run_dir = self.options.run_dir
         self.number = os.environ.get("SLURM_JOB_ID", "0")
         self.name = f"job {self.number}"
@@ -80,10 +83,11 @@ class SlurmJob(RunMachines):
     def choose(self, exclude: tuple[str, ...]) -> Decision | None:
         """Choose the nodes, those without a past first; they keep Slurm's order, in which it numbers the processes."""
         self._excluded = self.nodes.named(exclude)
+        if not self._attempts_begun:
+            self.nodes.look(probe=False)  # later look() has looked after the attempt
         if self._started:
-            self.nodes.wait_for_steps()  # look() has looked after the attempt
-        else:
-            self.nodes.look(probe=False)
+            self.nodes.wait_for_steps()
+        self._attempts_begun = True
         up, nodes_of_run = self.nodes.up, self.steps.nodes_of_run
         sound_nodes = [node for node in up if node not in self._excluded]
         suspects = [node for node in up if node in self._excluded][: max(0, nodes_of_run - len(sound_nodes))]
@@ -175,11 +179,11 @@ class SlurmJob(RunMachines):
             self._signal(signal.SIGTERM if self.ordered == "SIGTERM" else signal.SIGUSR2)
 
     def take_orders(self) -> None:
-        if os.environ.get("ASKED_TO_STOP") == "1":
-            self.ordered = "SIGUSR2"
-            say("SIGUSR2 came before the launcher began: the run does not start")
         signal.signal(signal.SIGUSR2, lambda *_: self._on_usr2())
         signal.signal(signal.SIGTERM, lambda *_: self._on_term())
+        folder = os.environ.get("LAUNCHER_FOLDER")
+        if folder is not None and not self.ordered and (Path(folder) / "stop").exists():
+            self._on_usr2()  # it came before
 
     def _on_usr2(self) -> None:
         """Ask the run to save and stop: for Slurm, some time before the job's end, or for a person."""

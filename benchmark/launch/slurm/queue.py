@@ -27,7 +27,7 @@ FIELDS = {
     "ExcNodeList": "exclude",
 }
 """Options of sbatch, by the fields of a job that hold their values."""
-OWN_VARIABLES = re.compile("SLURM_(?!CONF$)|SLURMD_|PMI|SBATCH_|NEW_SNAPSHOT$")
+OWN_VARIABLES = re.compile("SLURM_(?!CONF$)|SLURMD_|PMI|SBATCH_|NEW_SNAPSHOT$|LAUNCHER_FOLDER$|LAUNCHES$")
 """Variables of this job that are removed, because the next job would take them for its own."""
 
 

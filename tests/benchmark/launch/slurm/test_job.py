@@ -174,8 +174,28 @@ def test_order_in_the_first_second_is_obeyed(job: Job) -> None:
     job.answer(dependencies="kill -USR2 $PPID")
     done = job.run()
     assert done.returncode == 75, done.stdout + done.stderr
-    assert "SIGUSR2 came before the launcher began" in done.stdout
+    assert "SIGUSR2: asking the run to save and stop" in done.stdout
     assert not job.attempts() and job.calls("scontrol requeue 5")
+
+
+def test_launcher_that_is_killed_is_started_again(job: Job) -> None:
+    """Its processes are killed first, and the next attempt meets at another port."""
+    kill = 'if [[ ! -e $answers/once ]]; then touch "$answers/once"; kill -KILL $PPID; sleep 5; fi'
+    job.answer(during=kill, statuses="1\n0")
+    done = job.run()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "the launcher was killed (status 137)" in done.stdout
+    first, second = job.attempts()
+    assert option(first, " MASTER_PORT") != option(second, " MASTER_PORT")
+    assert (option(first, " ATTEMPT"), option(second, " ATTEMPT")) == ("0001", "0002")
+    assert "the launcher was killed" in (job.log_dir / "slurm_5.out").read_text()
+
+
+def test_launcher_that_is_always_killed_goes_back_to_the_queue(job: Job) -> None:
+    job.answer(during="kill -KILL $PPID", statuses="1")
+    done = job.run()
+    assert done.returncode == 75
+    assert (len(job.attempts()), len(job.calls("scontrol requeue 5"))) == (4, 1)
 
 
 def test_sync_that_hangs_holds_no_run(job: Job) -> None:
