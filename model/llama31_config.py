@@ -18,7 +18,7 @@ class Llama31Config(DecoderSizes):
     biases: ClassVar[bool] = False
     rotary_positions: ClassVar[bool] = True
     tied: ClassVar[bool] = False
-    unfused: ClassVar[float] = 2.88
+    unfused: ClassVar[float] = 2.9
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -97,8 +97,8 @@ def test_fitted_constants_are_written_and_marked() -> None:
     assert {name for name, constant in constants_by_name(committed_constants()).items() if constant.fitted} == set(
         FITTED
     )
-    written = tomllib.loads(with_values(TABLE.read_text(), {"common.jitter": 0.005, "stacks.nemo.losses": 0.01}))
-    assert (written["common"]["jitter"]["value"], written["stacks"]["nemo"]["losses"]["value"]) == (0.005, 0.01)
+    written = tomllib.loads(with_values(TABLE.read_text(), {"common.matmul_fill": 205.5, "stacks.nemo.losses": 0.01}))
+    assert (written["common"]["matmul_fill"]["value"], written["stacks"]["nemo"]["losses"]["value"]) == (205.5, 0.01)
     assert written["stacks"]["ours"]["losses"]["value"] == committed_constants().stacks["ours"].losses
 
 

@@ -9,17 +9,21 @@ products is chosen so that the model's times of the measured shapes add up to th
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
 
+from benchmark.config.benchmarks import BENCHMARKS
 from benchmark.planning.step_model.machine_constants import Constant, Rates
 from benchmark.planning.step_model.memory_formula import ACCUMULATOR_BYTES
 from benchmark.planning.step_model.operation_times import attention_s, matmul_s
+from benchmark.planning.step_model.simulated_step import simulate_step
+from benchmark.planning.step_model.workload import Layout, Workload
 from foundation.errors import InputError
 from foundation.regular_files import read_regular
+from model.decoder_sizes import Recompute
 
 FORMAT: Literal[1] = 1
 SOURCE = "calibration.json"
@@ -33,6 +37,11 @@ MOST_SLOWDOWN = 0.35
 """Largest slowdown of products beside messages, measured on one H100 for any of its kernels (docs/notes/hopper.md)."""
 MOST_APART = 20.0
 """Largest factor between a measured rate and the table's; beyond it the rate is refused as no measurement."""
+LOSSES = "stacks.ours.losses"
+LOSS_SPREAD = 0.02
+"""Range of the measured losses, to both sides: eight readings of a rank were 1.6 % apart (docs/notes/hopper.md)."""
+MOST_LOST = 0.3
+"""Largest share of a step's time that may be lost; a slower slice has another fault."""
 Size = Annotated[int, msgspec.Meta(ge=1, le=1 << 50)]
 """Number of anything counted: tokens, bytes, devices."""
 Number = Annotated[float, msgspec.Meta(ge=0)]
@@ -136,7 +145,7 @@ class SliceStep:
     data_parallel: Size
     micro_batch_size: Size
     micro_batches: Size
-    recompute: str
+    recompute: Recompute
     step_s: Seconds
     """Median seconds of a step."""
     tflops_per_device: Number
@@ -220,9 +229,27 @@ def calibrated_rates(rates: Rates, measured: Calibration) -> Rates:
         constants[f"accelerators.{rates.accelerator}.{name}"] = Constant(
             value, value * (1 - SPREAD), value * (1 + SPREAD), SOURCE
         )
-    if rates.stack_name == "ours":
-        constants |= _hidden_share(rates, measured)
-    return rates.changed(constants)
+    if rates.stack_name != "ours":
+        return rates.changed(constants)
+    changed = rates.changed(constants | _hidden_share(rates, measured))
+    return changed.changed(_losses(changed, measured))
+
+
+def _losses(rates: Rates, measured: Calibration) -> dict[str, Constant]:
+    """Return the share of the slice's step that its parts do not account for at these rates; empty if the slice sent
+    messages or was not of the benchmark's width."""
+    step = measured.step
+    devices = step.tensor_parallel * step.pipeline_parallel * step.data_parallel
+    if devices > 1 or not measured.true_width or measured.precision != "bf16" or measured.benchmark not in BENCHMARKS:
+        return {}
+    model = replace(BENCHMARKS[measured.benchmark].model, num_layers=step.layers)
+    batch_size = step.micro_batch_size * step.micro_batches
+    layout = Layout(1, 1, batch_size, step.micro_batch_size, recompute=step.recompute)
+    work = Workload(model, layout, "bf16", rates.accelerator, rates.stack_name)
+    without = rates.changed({LOSSES: Constant(0.0, 0.0, 0.0, SOURCE)})
+    share = min(MOST_LOST, max(0.0, 1 - simulate_step(work, without).total / step.step_s))
+    low, high = max(0.0, share - LOSS_SPREAD), share + LOSS_SPREAD
+    return {LOSSES: Constant(share, low, high, SOURCE)}
 
 
 def _hidden_share(rates: Rates, measured: Calibration) -> dict[str, Constant]:

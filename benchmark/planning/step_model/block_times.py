@@ -135,14 +135,30 @@ def _attention(work: Workload, rates: Rates) -> tuple[float, float]:
 
 
 def _elementwise(work: Workload, rates: Rates) -> tuple[float, float]:
-    """Return the bytes of the forward and the backward elementwise kernels. A BF16 number that is read or written
-    counts 2."""
-    stack, model, layout, tokens = work.code, work.model, work.layout, work.tokens
+    """Return the seconds of the forward and the backward elementwise kernels."""
+    forward, backward = fused_bytes(work)
+    if work.precision == "fp8":  # inputs and gradients of four linear layers cast, and transposed for later
+        model, tensor = work.model, work.layout.tensor_parallel
+        width, inner = model.hidden_size, work.tokens * model.columns("up") / tensor
+        cast = 4 * work.tokens * (width / 1 + width / tensor) + 4 * 2 * inner
+        cast *= work.code.fp8_passes * rates.common.fp8_casts / 2
+        forward, backward = forward + cast, backward + cast
+    factor = rates.stack.elementwise * (work.model.unfused if work.code.own else 1)
+    return (
+        elementwise_s(rates, forward * factor, round(6 * factor)),
+        elementwise_s(rates, backward * factor, round(9 * factor)),
+    )
+
+
+def fused_bytes(work: Workload) -> tuple[float, float]:
+    """Return the bytes of a block's forward and backward elementwise kernels, if each is as fused as can be. A BF16
+    number that is read or written counts 2."""
+    model, layout, tokens = work.model, work.layout, work.tokens
     tensor, width = layout.tensor_parallel, model.hidden_size
     shared = tensor if layout.sequence_parallel else 1
     hidden, inner = tokens * width / shared, tokens * model.columns("up") / tensor
     into_mlp, rotated = tokens * model.columns(*INTO_MLP) / tensor, tokens * model.columns("query", "key") / tensor
-    mask = 1 if stack.dropout else 0
+    mask = 1 if work.code.dropout else 0
     norms, residuals = 2 * 4 * hidden, 2 * (6 + mask) * hidden
     forward = norms + residuals + 2 * (into_mlp + inner)
     backward = 2 * 8 * hidden + 2 * (4 + mask) * hidden + 2 * (2 * into_mlp + inner)
@@ -150,15 +166,7 @@ def _elementwise(work: Workload, rates: Rates) -> tuple[float, float]:
         forward, backward = forward + 4 * rotated, backward + 4 * rotated
     if model.biases:
         backward += 2 * (tokens * 3 * width / tensor + inner + 2 * hidden)
-    if work.precision == "fp8":  # inputs and gradients of four linear layers cast, and transposed for later
-        cast = 4 * tokens * (width / 1 + width / tensor) + 4 * 2 * inner
-        cast *= stack.fp8_passes * rates.common.fp8_casts / 2
-        forward, backward = forward + cast, backward + cast
-    factor = rates.stack.elementwise * (model.unfused if stack.own else 1)
-    return (
-        elementwise_s(rates, forward * factor, round(6 * factor)),
-        elementwise_s(rates, backward * factor, round(9 * factor)),
-    )
+    return forward, backward
 
 
 def _tensor_messages(

@@ -79,6 +79,9 @@ class StackRates:
     """Share of data-parallel messages that computation hides if there is enough computation."""
     attention: Constant
     """Speed of the code's attention kernels over the speed measured for their kind."""
+    jitter: Constant
+    """Share by which each doubling of the devices slows all of them, because they wait for the slowest at every
+    exchange."""
     step_ms: Constant
     """Milliseconds added to every step for each doubling of the devices: input, gradient norm, logging, waiting for the
     slowest."""
@@ -105,9 +108,6 @@ class CommonRates:
     """Share of a card's rate that messages reach."""
     network_hop_us: Constant
     """Microseconds of a message from node to node."""
-    jitter: Constant
-    """Share by which each doubling of the devices slows all of them, because they wait for the slowest at every
-    exchange."""
     fp8_casts: Constant
     """Bytes of casting and transposing for products in FP8, over the bytes of one pass over each input and result."""
     fp8_weight_casts: Constant

@@ -46,7 +46,7 @@ def simulate_step(work: Workload, rates: Rates) -> StepTime:
         bubble=pipeline_total_s - computed.total,
         data_messages=_data_messages(work, rates, (forward, backward)),
         update=_update(work, rates),
-        jitter=pipeline_total_s * rates.common.jitter * math.log2(devices),
+        jitter=pipeline_total_s * rates.stack.jitter * math.log2(devices),
         fixed=fixed_s,
     )
 
@@ -56,7 +56,7 @@ def simulate_evaluation(work: Workload, rates: Rates, sequences: int) -> float:
     rates, layout = _without_tensor_overlap(work, rates), work.layout
     micro_batches = math.ceil(sequences / (layout.micro_batch_size * layout.data_parallel))
     pipeline = _pipeline(work, rates, stage_passes(work, rates))
-    slowest = 1 + rates.common.jitter * math.log2(layout.devices)
+    slowest = 1 + rates.stack.jitter * math.log2(layout.devices)
     full_groups = -(-micro_batches // layout.pipeline_parallel) * layout.pipeline_parallel
     return pipeline_s(pipeline, full_groups, backward=False) * slowest + _fixed_s(work, rates)
 
@@ -64,15 +64,18 @@ def simulate_evaluation(work: Workload, rates: Rates, sequences: int) -> float:
 def step_influences(work: Workload, rates: Rates, step_s: float) -> list[Influence]:
     """Return the influences of the constants that no published step depends on, the largest first.
 
-    Constants of the stack and the accelerator that are not ``backed`` by published steps are moved through their ranges
-    one at a time, and messages that nobody has measured as hidden are exposed.
+    Constants that are not ``backed`` by published steps are moved through their ranges one at a time, and messages that
+    nobody has measured as hidden are exposed. No published step is of this repository's stack: for it, constants of all
+    machines count as backed only if they were fitted.
     """
     influences = []
     for name, constant in rates.constants:
-        if not name.startswith("common.") and not constant.backed and constant.low < constant.high:
+        backed = constant.backed and (constant.fitted or not (work.code.own and name.startswith("common.")))
+        if not backed and constant.low < constant.high:
             ends = (Constant(end, end, end, constant.source) for end in (constant.low, constant.high))
             changes = [simulate_step(work, rates.changed({name: end})).total - step_s for end in ends]
-            influences.append(Influence(name, constant.source, min(0.0, *changes), max(0.0, *changes)))
+            if any(changes):
+                influences.append(Influence(name, constant.source, min(0.0, *changes), max(0.0, *changes)))
     for feature in (name for name in work.code.unmeasured if name not in work.without):
         exposed = dataclasses.replace(work, without=(*work.without, feature))
         change_s = simulate_step(exposed, rates).total - step_s

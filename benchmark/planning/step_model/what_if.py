@@ -22,7 +22,7 @@ FACTORS: Mapping[str, tuple[str, ...]] = {
 OVERHEADS: Mapping[str, str] = {
     "host": "stacks.{stack}.host_ms_per_block",
     "losses": "stacks.{stack}.losses",
-    "jitter": "common.jitter",
+    "jitter": "stacks.{stack}.jitter",
 }
 """Names of overheads that can be switched off, and the constant of each one."""
 FEATURES: tuple[Feature, ...] = get_args(Feature)

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from benchmark.config.benchmarks import GPT3_175B
 from benchmark.planning.run_plan.calibration import (
     FORMAT,
     LARGEST_FILE,
+    MOST_LOST,
     AttentionTime,
     Calibration,
     CollectiveTime,
@@ -21,8 +23,10 @@ from benchmark.planning.run_plan.calibration import (
     read_calibration,
     write_calibration,
 )
-from benchmark.planning.step_model.machine_constants import committed_constants
+from benchmark.planning.step_model.machine_constants import Constant, committed_constants
 from benchmark.planning.step_model.operation_times import attention_s, matmul_s
+from benchmark.planning.step_model.simulated_step import simulate_step
+from benchmark.planning.step_model.workload import Layout, Workload
 from foundation.errors import InputError
 
 CALIBRATION = Calibration(
@@ -126,5 +130,30 @@ def test_messages_that_were_seen_hidden_narrow_the_plan() -> None:
     assert slowdown < slowdown.high == 0.35
     nemo = committed_constants().rates("H100 SXM", "nemo")
     assert calibrated_rates(nemo, measured) == nemo
-    alone = dataclasses.replace(step, tensor_parallel=1)
+    alone = dataclasses.replace(step, tensor_parallel=1, data_parallel=2)
     assert calibrated_rates(TABLE, dataclasses.replace(NOTHING, step=alone)) == TABLE
+
+
+def test_a_slice_on_one_gpu_sets_the_losses() -> None:
+    """They are the share of its step that no part accounts for at the measured rates."""
+    step = dataclasses.replace(CALIBRATION.step, tensor_parallel=1, layers=1)
+
+    def losses(step_s: float, **fields: Any) -> Constant:
+        slower = dataclasses.replace(NOTHING, step=dataclasses.replace(step, step_s=step_s), **fields)
+        return calibrated_rates(TABLE, slower).stack.losses
+
+    assert losses(10.0) == MOST_LOST
+    work = Workload(
+        dataclasses.replace(GPT3_175B.model, num_layers=1),
+        Layout(1, 1, 8, 1, recompute="selective"),
+        "bf16",
+        "H100 SXM",
+        "ours",
+    )
+    without = TABLE.changed({"stacks.ours.losses": Constant(0.0, 0.0, 0.0, "none")})
+    parts_s = simulate_step(work, without).total
+    share = losses(parts_s / 0.95)
+    assert (share.low, share, share.high) == pytest.approx((0.03, 0.05, 0.07))
+    assert losses(parts_s / 2) == 0.0
+    for fields in ({"true_width": False}, {"precision": "fp32"}, {"benchmark": "another"}):
+        assert losses(parts_s / 0.95, **fields) == TABLE.stack.losses

@@ -90,8 +90,8 @@ def test_another_network() -> None:
 
 def test_constants_are_changed_by_their_names() -> None:
     constant = H100.device.matmul_bf16.scaled(2.0, "twice")
-    twice = H100.changed({"accelerators.H100 SXM.matmul_bf16": constant, "common.jitter": constant})
-    assert dict(twice.constants)["accelerators.H100 SXM.matmul_bf16"] is twice.common.jitter is constant
+    twice = H100.changed({"accelerators.H100 SXM.matmul_bf16": constant, "common.wave_waste": constant})
+    assert dict(twice.constants)["accelerators.H100 SXM.matmul_bf16"] is twice.common.wave_waste is constant
     assert (float(constant), constant.low, constant.high, constant.source) == (1464.0, 1200.0, 1580.0, "twice")
     assert constant.backed == H100.device.matmul_bf16.backed
     assert dataclasses.replace(twice, device=H100.device, common=H100.common) == H100
