@@ -10,14 +10,20 @@ from data_prep.token_files.indexed_dataset import IndexedDataset, bin_path, read
 
 BLOCKS, BLOCK_BYTES = 1024, 1 << 14
 """Number of blocks of a large file that are read, and the bytes of each: 16 MiB together."""
+ENOUGH_TOKENS = 1_000_000
+"""Tokens of a text among which ids from the upper half of its vocabulary occur for certain."""
 
 
 def token_problem(path: Path, dtype: np.dtype[Any], vocab_size: int) -> str | None:
-    """Describe the first block of a ``.bin`` file that is all zeros or holds an id beyond the vocabulary.
+    """Describe the first block of a ``.bin`` file that is all zeros or holds an id beyond the vocabulary; or that all
+    ids belong to a vocabulary of less than half the size.
 
     Blocks are spread evenly over the file, including its beginning and end; a small file is read whole. Returns None if
-    there is no such block.
+    nothing is wrong.
     """
+    if np.iinfo(dtype).max < vocab_size - 1:
+        return f"{path}: ids of {dtype.name}, but the vocabulary has {vocab_size}: it was made with another tokenizer"
+    largest_id, num_tokens = 0, 0
     with path.open("rb", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
         last_start = max(0, size - BLOCK_BYTES)
@@ -38,6 +44,12 @@ def token_problem(path: Path, dtype: np.dtype[Any], vocab_size: int) -> str | No
                     f"{path}: holds token {token}, but the vocabulary has {vocab_size}: it was made with another "
                     "tokenizer, or is damaged"
                 )
+            largest_id, num_tokens = max(largest_id, int(ids.max(initial=0))), num_tokens + len(ids)
+    if num_tokens >= ENOUGH_TOKENS and largest_id < vocab_size // 2:
+        return (
+            f"{path}: the largest of {num_tokens:,} ids is {largest_id}, but the vocabulary has {vocab_size}: it was "
+            "made with another tokenizer"
+        )
     return None
 
 

@@ -30,6 +30,19 @@ def test_beginning_and_end_are_read(
         assert "x.bin: holds token 60, but the vocabulary has 60" in str(token_problem(path, np.dtype(dtype), 60))
 
 
+def test_ids_of_a_smaller_vocabulary_are_described(tmp_path: Path) -> None:
+    """GPT-3's token files for Llama's model, in either type."""
+    path, ids = tmp_path / "x.bin", np.arange(1_050_000) % 50_257
+    ids.astype("<u2").tofile(path)
+    assert token_problem(path, np.dtype("<u2"), 50_257) is None
+    assert "x.bin: ids of uint16, but the vocabulary has 128256" in str(token_problem(path, np.dtype("<u2"), 128_256))
+    ids.astype("<i4").tofile(path)
+    assert "ids is 50256, but the vocabulary has 128256" in str(token_problem(path, np.dtype("<i4"), 128_256))
+    assert token_problem(path, np.dtype("<i4"), 100_512) is None
+    ids[:900_000].astype("<i4").tofile(path)
+    assert token_problem(path, np.dtype("<i4"), 128_256) is None  # too few to say
+
+
 def test_negative_ids_and_zeros_are_described(tmp_path: Path) -> None:
     path = tmp_path / "x.bin"
     np.array([3, -2, 5], "<i4").tofile(path)
