@@ -60,6 +60,15 @@ def _shown(shape: Sequence[object]) -> str:
     return f"[{', '.join(repr(size)[:24] for size in shape)}]"
 
 
+def significant(value: float, digits: int) -> str:
+    """Return a number with so many significant digits, and never with an exponent: "1,750", "17.5", "0.0139"."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    rounded = float(f"{value:.{digits - 1}e}")  # 9.999 becomes 10.0, which has one decimal less
+    decimals = digits - 1 - math.floor(math.log10(abs(rounded)))
+    return f"{rounded:,.{max(0, decimals)}f}"
+
+
 def duration(seconds: float) -> str:
     """Return a duration such as "28.47 s", "12 min 30 s" or "1 h 12 min"; a negative one counts as zero."""
     if seconds < 60:

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from foundation.errors import InputError
-from foundation.sizes import duration, parse_bytes, require_array, require_between, require_workers
+from foundation.sizes import duration, parse_bytes, require_array, require_between, require_workers, significant
 
 
 @pytest.mark.parametrize(
@@ -76,3 +76,20 @@ def test_shapes_that_arrays_have(shape: list[object]) -> None:
 )
 def test_durations(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1750, "1,750"),
+        (17_500, "17,500"),
+        (123_456, "123,000"),
+        (17.53, "17.5"),
+        (0.013_91, "0.0139"),
+        (0, "0"),
+        (9.999, "10.0"),
+        (-4, "-4.00"),
+    ],
+)
+def test_significant_digits_without_an_exponent(value: float, text: str) -> None:
+    assert significant(value, 3) == text

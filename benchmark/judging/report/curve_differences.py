@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import numpy
 import pandas
 
-from benchmark.judging.report.figures import TOKENS
 from benchmark.judging.report.page_parts import Figure, Line, Shade
 from benchmark.judging.results.frames import published_frame
 from benchmark.judging.results.judged import GPT3, Judged
@@ -37,7 +36,8 @@ def differences(accuracy: Figure, runs: Sequence[RunSummary]) -> Figure | None:
     return Figure(
         "difference",
         f"Difference of log perplexity to the mean of the {curves.shape[1]} published runs at batch size {size:,.0f}",
-        *TOKENS,
+        accuracy.x_label,
+        accuracy.x_unit,
         "nats per token",
         lines,
         dots=True,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 import numpy.typing
 
-from benchmark.judging.report.judgement import COLOURS, ReportedRun
+from benchmark.judging.report.judgement import COLOURS, ReportedRun, progress_unit
 from benchmark.judging.report.page_parts import AxisMark, Band, Figure, Line
 from benchmark.judging.report.time_section import Timeline
 from benchmark.judging.results.convergence import ReferencePoint, points_for, prune
@@ -19,8 +19,6 @@ MOST_POINTS = 2000
 """Most points of one line; a longer line is drawn by the lowest and highest point of each stretch."""
 DIGITS = 7
 LARGEST_DRAWN = 1e100
-TOKENS = ("tokens since the checkpoint", "tokens")
-TOKENS_TRAINED = ("tokens trained", "tokens")
 MINUTES = ("minutes since run_start", "min")
 Floats = numpy.typing.NDArray[Any]
 
@@ -29,21 +27,39 @@ def figures(runs: Sequence[ReportedRun], timelines: Sequence[Timeline], ruleset:
     """Return the figures for which at least one run has values."""
     marks = [AxisMark(n, kind, _rounded(x)) for n, times in enumerate(timelines) for kind, x in times.marks]
     targets = {run.recorded.target for run in runs}
-    tokens = TOKENS if any(run.summary.rules.start_samples for run in runs) else TOKENS_TRAINED
+    unit = progress_unit([run.summary for run in runs])
+    from_checkpoint = any(run.summary.rules.start_samples for run in runs)
+    progress = f"{unit.name} since the checkpoint" if from_checkpoint else f"{unit.name} trained", unit.name
+
+    def lines_of(name: str) -> list[Line]:
+        return _lines(runs, _field(name), unit.tokens)
+
     all_figures = [
         Figure(
             "accuracy",
             "Log perplexity of the validation set",
-            *tokens,
+            *progress,
             "nats per token",
-            _lines(runs, _accuracy),
+            _lines(runs, _accuracy, unit.tokens),
             dots=True,
             target=targets.pop() if len(targets) == 1 else None,
-            band=reference_band([run.summary for run in runs], ruleset),
+            band=_in_units(reference_band([run.summary for run in runs], ruleset), unit.tokens),
         ),
-        Figure("loss", "Training loss", *tokens, "nats per token", _lines(runs, _loss)),
-        Figure("learning_rate", "Learning rate", *tokens, "per update", _lines(runs, _field("learning_rate"))),
-        Figure("grad_norm", "Gradient norm before clipping", *tokens, "L2 norm", _lines(runs, _field("grad_norm"))),
+        Figure("loss", "Training loss", *progress, "nats per token", _lines(runs, _loss, unit.tokens)),
+        Figure(
+            "learning_rate",
+            "Learning rate",
+            *progress,
+            "per update",
+            _lines(runs, _field("learning_rate"), unit.tokens),
+        ),
+        Figure(
+            "grad_norm",
+            "Gradient norm before clipping",
+            *progress,
+            "L2 norm",
+            _lines(runs, _field("grad_norm"), unit.tokens),
+        ),
         Figure("step_time", "Step time", *MINUTES, "seconds", _lines(runs, _step_time), from_zero=True, marks=marks),
         replace(_arithmetic(runs), from_zero=True, marks=marks),
     ]
@@ -148,10 +164,18 @@ def thinned(x: Floats, y: Floats) -> tuple[Floats, Floats]:
     return x[indices], y[indices]
 
 
-def _lines(runs: Sequence[ReportedRun], points_of: Callable[[ReportedRun], tuple[Floats, Floats]]) -> list[Line]:
+def _in_units(band: Band | None, tokens_per_unit: int) -> Band | None:
+    return None if band is None else replace(band, low=band.low / tokens_per_unit, high=band.high / tokens_per_unit)
+
+
+def _lines(
+    runs: Sequence[ReportedRun], points_of: Callable[[ReportedRun], tuple[Floats, Floats]], x_scale: int = 1
+) -> list[Line]:
+    """Return the lines of the runs that have points; ``x_scale`` divides their x."""
     lines = []
     for number, run in enumerate(runs):
         x, y = points_of(run)
+        x = x / x_scale
         is_drawn = (abs(x) < LARGEST_DRAWN) & (abs(y) < LARGEST_DRAWN)
         x, y = x[is_drawn], y[is_drawn]
         if len(x):

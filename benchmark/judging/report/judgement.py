@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from benchmark.judging.report.page_parts import number
 from benchmark.judging.results.judged import OFFICIAL
 from benchmark.judging.results.recorded_run import RecordedRun, with_records
 from benchmark.judging.results.run_summary import RunSummary
@@ -89,6 +90,24 @@ class ReportedRun:
 
 
 @dataclass(frozen=True)
+class ProgressUnit:
+    """The unit in which a page counts training: samples if the logs of all runs do, else tokens."""
+
+    name: str
+    tokens: int
+    """Tokens in a unit."""
+
+    def count(self, tokens: float | None) -> str:
+        return number(None if tokens is None else tokens / self.tokens, "{:,.0f}")
+
+
+def progress_unit(runs: Sequence[RunSummary]) -> ProgressUnit:
+    """Return the unit of these runs' logs; tokens if the logs differ in it."""
+    units = {ProgressUnit(run.rules.unit, run.rules.tokens_per_unit) for run in runs}
+    return units.pop() if len(units) == 1 else ProgressUnit("tokens", 1)
+
+
+@dataclass(frozen=True)
 class Judgement:
     """The reviews of several packages and sets of runs, perhaps of several rounds."""
 
@@ -159,8 +178,8 @@ def reported_runs(judgement: Judgement) -> list[ReportedRun]:
     several = len(judgement.systems) > 1
     runs_in_group: dict[int, int] = {}
     runs = []
-    for number, ((system_index, system, run), name) in enumerate(zip(placed_runs, names, strict=True)):
-        group = system_index if several else number
+    for run_number, ((system_index, system, run), name) in enumerate(zip(placed_runs, names, strict=True)):
+        group = system_index if several else run_number
         dash = runs_in_group.setdefault(group, 0)
         runs_in_group[group] += 1
         is_middle = run is middle_run(system.result_set.runs)
@@ -185,7 +204,7 @@ def system_names(judgement: Judgement) -> list[str]:
         names = [", ".join(text for key in keys if (text := words[key]) is not None) for words in facts]
         if len(set(names)) == len(names):
             return names
-    return [f"{number}: {words['name']}" for number, words in enumerate(facts, 1)]
+    return [f"{position}: {words['name']}" for position, words in enumerate(facts, 1)]
 
 
 def distinct_names(paths: Sequence[Path]) -> list[str]:
@@ -206,7 +225,7 @@ def distinct_names(paths: Sequence[Path]) -> list[str]:
         names = ["/".join(part[-count:]) for part in parts]
         if len(set(names)) == len(names):
             return names
-    return [f"{number}: {path.name}" for number, path in enumerate(paths)]
+    return [f"{position}: {path.name}" for position, path in enumerate(paths)]
 
 
 def _recorded(system: ReviewedSystem, run: RunSummary) -> RecordedRun:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pandas
 
 from benchmark.config.accelerators import accelerator_named
-from benchmark.judging.report.judgement import COLOURS, Judgement, ReportedRun, ReviewedSystem
+from benchmark.judging.report.judgement import COLOURS, Judgement, ReportedRun, ReviewedSystem, progress_unit
 from benchmark.judging.report.page_parts import NOTHING, Cell, Row, Table, counted, number, perplexity, took
 from benchmark.judging.results.frames import systems_frame
 from foundation.plain_text import shortened
@@ -23,7 +23,9 @@ KINDS = {"rejected": "bad", "acceptable with questions": "warn", "acceptable": "
 SYSTEM_HEAD = (
     "Rank", "System", "Score, min", "Accelerators", "Batch", "Tokens/s each", "MFU", "Convergence", "Review", "Date",
 )  # fmt: skip
-RUN_HEAD = ("Run", "Started, UTC", "Seed", "Time", "Tokens", "Evaluations", "Last log perplexity", "Status")
+RUN_HEAD = ("Run", "Started, UTC", "Seed", "Time", "{unit}", "Evaluations", "Last log perplexity", "Status")
+MOST_UNFOLDED_RUNS = 3
+"""Most runs in an open table; the runs of a result of ten are folded away."""
 CHANGE_HEAD = ("System", "What", "Compared with", "Score then", "Score now", "Difference", "Else")
 
 
@@ -69,7 +71,8 @@ def _system_rows(frame: pandas.DataFrame, names: Sequence[str], judgement: Judge
             Cell(NOTHING if score is None else str(rank), order=index),
             Cell(names[index], notes=[f"{shortened(owner, 60)}; {shortened(division, 80)}"], href=f"#system-{index}",
                  swatch=f"run-{index}" if coloured else ""),
-            Cell(number(score, "{:.2f}"), notes=[_how(system)], bar=100 * score / longest if score else None),
+            Cell(number(score, "{:.2f}"), notes=[*_device_minutes(record), _how(system)],
+                 bar=100 * score / longest if score else None),
             Cell(_devices(record), order=record["accelerators_count"]),
             Cell(number(record["global_batch_size"], "{:,.0f}")),
             Cell(number(record["tokens_per_s_per_accelerator"], "{:,.0f}")),
@@ -93,6 +96,7 @@ def runs_table(
 
     Links to the logs of packages are relative to ``page_folder``; with None there are no links.
     """
+    unit = progress_unit([run.summary for run in runs])
     several, coloured = len(names) > 1, len({run.group for run in runs}) <= COLOURS
     with_files = [bool(system.result_set.files) for system in judgement.systems]
     records = [
@@ -116,20 +120,28 @@ def runs_table(
             day_of(record["run_started"]),
             ", ".join(map(str, run.summary.seeds)) or NOTHING,
             took(record["minutes"]),
-            number(record["tokens"], "{:,.0f}"),
+            unit.count(record["tokens"]),
             str(record["evaluations"]),
             perplexity(final_value, run.recorded.target),
             record["status"] or NOTHING,
         )
         swatches = {0: f"run-{run.group}" if coloured and not several else ""}
         rows.append(Row([Cell(text, swatch=swatches.get(index, "")) for index, text in enumerate(cells)]))
-    return Table("The runs", RUN_HEAD, rows, numbers=(2, 3, 4, 5, 6), look="runs cards")
+    head = [title.format(unit=unit.name.capitalize()) for title in RUN_HEAD]
+    summary = f"{len(runs)} runs" if len(runs) > MOST_UNFOLDED_RUNS else ""
+    return Table("The runs", head, rows, numbers=(2, 3, 4, 5, 6), look="runs cards", summary=summary)
 
 
 def _devices(record: Record) -> str:
     if record["accelerators_count"] is None:
         return NOTHING
     return f"{record['accelerators_count']:,} x {shortened(record['accelerator_model_name'] or '?', 60)}"
+
+
+def _device_minutes(record: Record) -> Iterator[str]:
+    """Yield the score times the number of accelerators, by which systems of different sizes can be compared."""
+    if record["score_minutes"] is not None and record["accelerators_count"]:
+        yield f"{record['score_minutes'] * record['accelerators_count']:,.0f} accelerator-minutes"
 
 
 def _how(system: ReviewedSystem) -> str:

@@ -7,7 +7,14 @@ from pathlib import Path
 
 from benchmark.judging.report.curve_differences import differences
 from benchmark.judging.report.figures import figures, in_panels
-from benchmark.judging.report.judgement import Judgement, ReportedRun, ReviewedSystem, reported_runs, system_names
+from benchmark.judging.report.judgement import (
+    Judgement,
+    ReportedRun,
+    ReviewedSystem,
+    progress_unit,
+    reported_runs,
+    system_names,
+)
 from benchmark.judging.report.leaderboard import changes_table, runs_table, systems_tables
 from benchmark.judging.report.origin_section import origin_section
 from benchmark.judging.report.page_parts import (
@@ -41,6 +48,8 @@ SCORES = (
 MOST_NAMED, MOST_TITLE = 6, 200
 MOST_COLUMNS = 12
 """Most columns of a table with a column for each run: a wider table cannot be read."""
+MOST_COUNTS = 3
+"""Most runs whose counts stand side by side in a cell."""
 MANY_TOKENS = 10_000_000
 CONVERGENCE_HEAD = (
     "System", "Batch", "Each run", "Without fastest and slowest", "Compared with", "Their mean", "Accepted from",
@@ -74,14 +83,18 @@ def make_page(
     )
     labels = names if len(names) > 1 else [run.name for run in runs]
     headline = _headline(runs, judgement)
+    review = review_section(judgement, runs)
+    questioned = any(subject.of("error") or subject.of("warning") for subject in judgement.subjects)
     sections = [
-        _top(judgement, runs, names, previous_systems, page_folder),
+        _top(judgement, names, previous_systems),
+        *([review] if questioned else []),
+        _runs(judgement, runs, names, page_folder),
         planned_section(runs, plan),
         _accuracy(runs, names, judgement, {figure.name for figure in all_figures}),
         time_section(runs, timelines),
         *_charts(all_figures, panels),
         slowness_section(runs),
-        review_section(judgement, runs),
+        *([] if questioned else [review]),
         origin_section(runs, names, judgement),
     ]
     timestamp = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -100,23 +113,24 @@ def make_page(
     )
 
 
-def _top(
-    judgement: Judgement,
-    runs: Sequence[ReportedRun],
-    names: Sequence[str],
-    previous_systems: Sequence[ReviewedSystem] | None,
-    page_folder: Path | None,
-) -> Section:
-    """Return the leaderboard of several systems, the changes since another round, and the runs."""
+def _top(judgement: Judgement, names: Sequence[str], previous_systems: Sequence[ReviewedSystem] | None) -> Section:
+    """Return the leaderboard of several systems, and the changes since another round."""
     frame = judged_frame(judgement)
     parts: list[Table | Words] = []
     if len(names) > 1 or judgement.problems:
         parts += [*systems_tables(frame, names, judgement), Words(f"{SCORES} {CAUTION}", quiet=True)]
     if previous_systems is not None:
         parts.append(changes_table(judgement.systems, names, previous_systems))
-    if len(runs) > 1:
-        parts.append(runs_table(frame, runs, names, judgement, page_folder))
     return Section("top", "", parts)
+
+
+def _runs(
+    judgement: Judgement, runs: Sequence[ReportedRun], names: Sequence[str], page_folder: Path | None
+) -> Section | None:
+    """Return the table of several runs."""
+    if len(runs) < 2:
+        return None
+    return Section("runs", "Runs", [runs_table(judged_frame(judgement), runs, names, judgement, page_folder)])
 
 
 def _subject(runs: Sequence[ReportedRun], names: Sequence[str]) -> str:
@@ -185,6 +199,8 @@ def _key_figures(runs: Sequence[ReportedRun], judgement: Judgement) -> Iterator[
     if score is not None and score.accelerators and score.accelerator:
         kind = "Devices" if score.accelerator == "cpu" else "Accelerators"
         yield KeyFigure(kind, f"{score.accelerators:,}", "", score.accelerator)
+    if score is not None and score.accelerators and score.minutes is not None:
+        yield KeyFigure("Accelerator-minutes", f"{score.accelerators * score.minutes:,.0f}", "", "score x accelerators")
     if score is not None and score.mfu is not None and score.tflops_per_accelerator is not None:
         note = f"{score.tflops_per_accelerator:,.0f} of {score.peak_tflops:,.0f} TFLOP/s, whole run. {CAUTION}"
         yield KeyFigure("MFU", f"{score.mfu:.1%}", "", note)
@@ -193,7 +209,8 @@ def _key_figures(runs: Sequence[ReportedRun], judgement: Judgement) -> Iterator[
     def last_value(summary: RunSummary) -> float | None:
         return summary.evaluations[-1].log_perplexity if summary.evaluations else None
 
-    yield from _median("Tokens", [summary.trained_tokens for summary in summaries], lambda x: number(x, "{:,.0f}"))
+    progress = progress_unit(summaries)
+    yield from _median(progress.name.capitalize(), [summary.trained_tokens for summary in summaries], progress.count)
     yield from _median("Evaluations", [len(summary.evaluations) or None for summary in summaries], lambda x: f"{x:.0f}")
     yield from _median(
         "Last log perplexity", [last_value(summary) for summary in summaries], lambda x: f"{perplexity(x, target)} nats"
@@ -241,6 +258,7 @@ def _accuracy(
 
 def _evaluations(runs: Sequence[ReportedRun]) -> Table:
     """Return a table with a row per number of tokens and a column per run."""
+    unit = progress_unit([run.summary for run in runs])
     table: dict[float, dict[int, float]] = {}
     for index, run in enumerate(runs):
         for evaluation in run.summary.evaluations:
@@ -249,8 +267,8 @@ def _evaluations(runs: Sequence[ReportedRun]) -> Table:
     rows = []
     for tokens in sorted(table):
         values = [perplexity(table[tokens].get(n), run.recorded.target) for n, run in enumerate(runs)]
-        rows.append(Row([Cell(number(tokens, "{:,.0f}")), *map(Cell, values)]))
-    head = ("Tokens", *(run.name for run in runs))
+        rows.append(Row([Cell(unit.count(tokens)), *map(Cell, values)]))
+    head = (unit.name.capitalize(), *(run.name for run in runs))
     summary = "Every evaluation"
     return Table(summary, head, rows, numbers=range(len(head)), look="", summary=summary)
 
@@ -265,7 +283,11 @@ def _convergence_cells(system: ReviewedSystem, name: str) -> Iterator[Cell]:
     kind = {"passes": "good", "passes, scaled": "good", "fails": "bad"}.get(result.standing, "warn")
     yield Cell(name)
     yield Cell(number(result.batch_size, "{:,.0f}"))
-    yield Cell(" ".join(map(in_units, result.tokens)), notes=[judged.unit])
+    counts = [in_units(tokens) for tokens in result.tokens]
+    if len(counts) <= MOST_COUNTS:
+        yield Cell(" ".join(counts), notes=[judged.unit])
+    else:
+        yield Cell(f"{counts[0]} to {counts[-1]}", notes=[judged.unit], folded=(f"{len(counts)} runs", counts))
     yield Cell(in_units(result.middle))
     yield Cell(result.why)
     yield Cell(in_units(None if point is None else point.mean))

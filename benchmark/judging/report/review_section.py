@@ -86,9 +86,10 @@ def _finding_rows(judgement: Judgement, near: Callable[[str], str]) -> list[Row]
         first_location, *more_locations = (
             near(location) for duplicate in same_findings for location in (duplicate.location, *duplicate.also)
         )
+        number_of_findings = [counted(len(same_findings), "finding")] if len(same_findings) > 1 else []
         question = ("Question to the submitter", [finding.question]) if finding.question and finding.mend else None
         cells = (
-            Cell(NAMES[finding.severity], kind=KINDS[finding.severity]),
+            Cell(NAMES[finding.severity], kind=KINDS[finding.severity], notes=number_of_findings),
             Cell(finding.rule, notes=[finding.rules or finding.source]),
             Cell(
                 first_location, folded=(f"and {len(more_locations)} more", more_locations) if more_locations else None

@@ -17,7 +17,7 @@ from benchmark.run_record.status.run_status import RunStatus, as_utc, device_hou
 from benchmark.run_record.status.status_reading import read_status
 from benchmark.run_record.status.wall_time import MEANINGS, Kind
 from foundation.plain_text import shortened
-from foundation.sizes import duration
+from foundation.sizes import duration, significant
 
 MOST_BARS = 12
 """Most runs that have a bar each; with more runs, the middle run of each system has one."""
@@ -161,7 +161,7 @@ def _attempt_rows(ledger: RunStatus) -> Iterator[Row]:
             f"{row.steps:,}",
             f"{row.steps_lost:,}",
             duration(row.cost_ms / 1000) if row.cost_ms else NOTHING,
-            f"{hours:,.3g}" if hours else NOTHING,
+            significant(hours, 3) if hours else NOTHING,
             shortened(row.action, 20) or NOTHING,
         )
         kinds = {2: "bad" if row.failed else "good"}

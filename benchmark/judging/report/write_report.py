@@ -21,6 +21,7 @@ from benchmark.judging.report.page_parts import CAUTION, Figure, Page, perplexit
 from benchmark.judging.review.verdict import Review
 from foundation.errors import InputError
 from foundation.outputs.publish import write_text
+from foundation.sizes import significant
 
 HERE = Path(__file__).parent
 PAGE, VENDOR = HERE / "template", HERE / "vendor"
@@ -136,6 +137,7 @@ def _caption(figure: Figure) -> str:
     values = [value for _, value in figure.lines[0].points]
     if figure.from_zero:
         values.sort()
-        return f"{unit}; median {values[len(values) // 2]:.4g}, {values[0]:.4g} to {values[-1]:.4g}.{end}"
+        median, low, high = (significant(value, 4) for value in (values[len(values) // 2], values[0], values[-1]))
+        return f"{unit}; median {median}, {low} to {high}.{end}"
     low, high = (perplexity(value, figure.target, "{:.5g}") for value in (values[0], values[-1]))
     return f"{unit}; from {low} to {high}.{end}"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmark.run_record.status.wall_time import MEANINGS, Kind, TimeMarks
 from foundation.plain_text import shortened
-from foundation.sizes import duration
+from foundation.sizes import duration, significant
 
 MOST_LETTERS = 200
 """Most characters of the text about an attempt."""
@@ -134,7 +134,7 @@ def totals(run: RunStatus) -> str:
     """Describe all losses of the run in a sentence."""
     attempts, hours = len(run.attempts), run.device_hours_lost
     skipped = f", {run.steps_skipped:,} skipped" if run.steps_skipped else ""
-    lost = "" if not hours else f"; {hours:,.3g} device hours lost on {run.devices:,} devices"
+    lost = "" if not hours else f"; {significant(hours, 3)} device hours lost on {run.devices:,} devices"
     plural = "" if attempts == 1 else "s"
     return f"{attempts} attempt{plural}, {run.steps_kept:,} steps kept, {run.steps_lost:,} lost{skipped}{lost}"
 

@@ -115,7 +115,8 @@
       }
       const kinds = { evaluation: ["--part-evaluation", 7], checkpoint: ["--part-checkpoint", 13], restart: ["--part-lost", 1e5] };
       ctx.setLineDash([]);
-      for (const mark of figure.marks) {
+      const longestFirst = [...figure.marks].sort((a, b) => kinds[b.kind][1] - kinds[a.kind][1]); // a tick hides none
+      for (const mark of longestFirst) {
         const [colour, length] = kinds[mark.kind];
         const x = u.valToPos(mark.x, "x", true);
         ctx.strokeStyle = css(colour);

@@ -44,6 +44,8 @@ def test_result_of_three_runs(tmp_path: Path) -> None:
     assert page.title == f"{page.headline}: result_0, result_1, result_2"
     assert page.subject == "ACME · ACME-H100-n64 · gpt3 · result_0, result_1, result_2"
     assert figures["Score"].note.endswith(" min x 1.0174")
+    minutes = 512 * float(figures["Score"].value)
+    assert float(figures["Accelerator-minutes"].value.replace(",", "")) == pytest.approx(minutes, abs=3)
     assert (figures["Accelerators"].value, figures["Accelerators"].note) == ("512", "NVIDIA H100-SXM5-80GB")
     assert "of 989 TFLOP/s, whole run. MFU is of the dense BF16 peak: FP8" in figures["MFU"].note
     assert figures["Last log perplexity"].note.startswith("median of 3, 2.68")
@@ -195,3 +197,55 @@ def test_each_benchmark_has_a_leaderboard_of_its_own(tmp_path: Path) -> None:
     convergence = texts(page, "Convergence")
     assert [row[3] for row in convergence][1:] == ["276,480", "178,144"]
     assert convergence[1][2] == "276,480 276,480 276,480"
+
+
+def test_ten_runs_of_llama_are_counted_in_samples_and_folded(tmp_path: Path) -> None:
+    page = made_page(AMD_8B.write(tmp_path / "amd", len(AMD_8B.runs)))
+    figures = {figure.name: figure for figure in page.key_figures}
+    assert "Tokens" not in figures
+    assert figures["Samples"].value == "178,144"
+    assert figures["Samples"].note.startswith("median of 10, ")
+    runs = table(page, "The runs")
+    assert (runs.head[4], runs.summary) == ("Samples", "10 runs")
+    (row,) = table(page, "Convergence").rows
+    low, _, high = row.cells[2].text.partition(" to ")
+    assert row.cells[2].folded is not None
+    summary, counts = row.cells[2].folded
+    assert (summary, counts[0], counts[-1], len(counts)) == ("10 runs", low, high, 10)
+    accuracy = next(figure for figure in page.figures if figure.family == "accuracy")
+    assert (accuracy.x_label, accuracy.x_unit) == ("samples trained", "samples")
+    assert all(12_000 < x < 200_000 for line in accuracy.lines for x in line.x)
+    assert accuracy.band is not None
+    assert 100_000 < accuracy.band.low < accuracy.band.high < 300_000
+
+
+def test_questions_stand_before_the_runs(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / name) for name in "ab"]
+    order = [section.id for section in made_page(*runs).sections]
+    assert (order.index("review") > order.index("runs")) != bool(
+        judged(runs)
+        .subjects[0]
+        .of(
+            "error",
+        )
+    )
+    sound = write_package(tmp_path / "sound")
+    order = [section.id for section in made_page(sound).sections]
+    assert order.index("runs") < order.index("accuracy") < order.index("review")
+    spoilt = write_package(
+        tmp_path / "spoilt", lambda seed: [*records(seed)[:-1], {**records(seed)[-1], "value": None}]
+    )
+    next(spoilt.rglob("result_2.txt")).unlink()
+    order = [section.id for section in made_page(spoilt).sections]
+    assert order.index("review") < order.index("runs")
+
+
+def test_equal_findings_share_a_row_that_says_how_many(tmp_path: Path) -> None:
+    spoilt = write_package(tmp_path, lambda seed: [one for one in records(seed) if one["key"] != "opt_name"])
+    page = made_page(spoilt)
+    rows = table(page, "Findings").rows
+    numbers = [int(row.cells[0].notes[0].split()[0]) if row.cells[0].notes else 1 for row in rows]
+    counts = {word: sum(number for number, row in zip(numbers, rows, strict=True) if row.cells[0].text == word)
+              for word in ("error", "question", "note")}  # fmt: skip
+    for word, count in counts.items():
+        assert f"{count} {word}" in page.verdict[3]
