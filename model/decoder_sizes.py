@@ -41,8 +41,8 @@ class UnfitSizes(ValueError):
 
 @dataclass(frozen=True)
 class DecoderSizes:
-    """Sizes of a model. A model's own class adds its fields and says what a block is made of. Raises UnfitSizes for
-    sizes that do not fit together."""
+    """Sizes of a model. A model's own class adds fields and the products of a block. Raises UnfitSizes for sizes that
+    do not fit together."""
 
     num_layers: int
     """Transformer blocks."""

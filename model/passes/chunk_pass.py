@@ -1,8 +1,7 @@
 """Forward and backward passes through a model chunk: consecutive blocks, with the ends that belong to them.
 
-The parameters of a chunk travel in groups (whole_parameter.py). In the first forward pass of a step the values of a
-group arrive while the blocks before it compute; in the last backward pass its gradients are summed while the blocks
-before it compute theirs.
+The parameters of a chunk travel in groups (parameter_group.py). In the first forward pass of a step, the values of a
+group arrive while the blocks before it compute. In the last backward pass, its gradients are summed at that time.
 """
 
 from collections.abc import Callable, Mapping

@@ -25,9 +25,9 @@ LEAST_WEIGHTS = 1 << 26
 class ParameterGroup:
     """Parameters whose values are gathered, and whose gradients are reduced, in one message each a step (ZeRO 1).
 
-    A message of many tensors is one kernel of NCCL: with one hardware queue, which tensor parallelism asks for
-    (benchmark/config/runtime_variables.py), a second kernel would hold up every computation handed over after it until
-    the first has ended. So the gather of the next group begins when the values of this one have arrived.
+    A message of many tensors is one kernel of NCCL. Tensor parallelism asks for one hardware queue
+    (benchmark/config/runtime_variables.py). In it a second kernel would hold up all later computations until the first
+    has ended. So the gather of the next group begins when the values of this one have arrived.
     """
 
     def __init__(self, parameters: Sequence[WholeParameter], refreshes: Sequence[Callable[[], None]] = ()) -> None:

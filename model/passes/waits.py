@@ -1,7 +1,7 @@
-"""The places where passes wait for other processes, by the thing they wait for.
+"""The waits of passes for other ranks, by kind.
 
-Each wait has a function of its own, for its name is what the listing of a hanging process's stacks shows, and what its
-watchdog tells (benchmark/training/liveness/watchdog.py). ``work`` is what a collective returned that was begun earlier.
+Each kind of wait has a function of its own: the stacks of a hanging process, and its watchdog
+(benchmark/training/liveness/watchdog.py), show the function's name. ``work``: returned by an earlier collective.
 """
 
 from collections.abc import Iterable

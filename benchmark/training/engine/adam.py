@@ -14,10 +14,9 @@ MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 class Adam:
-    """AdamW over this process's shards of the parameters, in one parameter group that decays everything; or in two, of
-    which that of the vectors does not decay.
+    """AdamW over this rank's shards of the parameters. All of them decay, or all but the vectors, by the configuration.
 
-    The kernel is chosen in model/kernels.py.
+    model/kernels.py chooses the kernel.
     """
 
     def __init__(
@@ -28,11 +27,8 @@ class Adam:
         counted_elsewhere: Container[str] = (),
         updates: bool = True,
     ) -> None:
-        """``counted_elsewhere``: parameters whose copy on another process is counted in the norm.
-
-        ``updates``: whether the parameters will be updated; if not, no moments are held, which take twice the weights'
-        memory.
-        """
+        """``counted_elsewhere``: parameters whose copy on another rank counts in the norm. ``updates``: False for
+        parameters that are not updated, and have no moments, which take twice the weights' memory."""
         self._parameters = dict(parameters)
         self._shards = {name: local(parameter.detach()) for name, parameter in self._parameters.items()}
         shares = [

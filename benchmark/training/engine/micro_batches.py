@@ -33,8 +33,8 @@ def evaluation_sample_ids(num_samples: int, *, micro_batch_size: int, rank: int,
     """Return one rank's part of the whole validation set, distributed as in training: [micro-batches,
     micro_batch_size].
 
-    The ranks get equally many micro-batches: the set is padded with the ids -1, -2, ..., which stand for samples that
-    do not count. (The reference pads to whole global batches; here micro-batches of nothing but padding are left out.)
+    All ranks get the same number of micro-batches. Ids -1, -2, ... fill the set up: samples that do not count. (The
+    reference fills it up to a multiple of the global batch size; micro-batches of such ids alone are left out here.)
     """
     at_once = micro_batch_size * world_size
     padded = -(-num_samples // at_once) * at_once

@@ -5,9 +5,9 @@ pass of an earlier micro-batch. Between slots it sends the slot's results and re
 once. A rank is one slot behind the previous rank, so the exchange after its slot n is the next rank's exchange after
 slot n - 1. Every exchange has its counterpart, whatever the sizes, and no ranks wait in a circle.
 
-Forward passes come in groups of as many micro-batches as there are ranks: a group goes through the first chunk of all
-ranks, then through the second, and so on; backward passes in the same way from the last chunk. Micro-batches in flight
-are bounded by ranks and chunks, whatever their number (:func:`most_in_flight`).
+Forward passes come in groups of as many micro-batches as there are ranks. A group goes through the first chunk of all
+ranks, then through the second, and so on. Backward passes come in the same groups, from the last chunk to the first.
+Ranks and chunks bound the micro-batches in flight, whatever their number (:func:`most_in_flight`).
 
 With ``apart`` backward passes come one slot later, so that no backward pass needs the forward pass of its own slot.
 Each of the two passes then computes while the other one waits for its collectives.

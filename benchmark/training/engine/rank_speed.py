@@ -1,8 +1,8 @@
 """Measure how long this process computes for one block of the model, and exchange such figures between all ranks.
 
-The timer measures the forward pass of a block, without its collectives; the stages of a pipeline wait for each other
-between blocks. So a slow rank differs from those that wait for it, and as all blocks are alike, any rank can be
-compared with any other. Delays of the host in handing work to its device are included.
+The timer measures the forward pass of a block without its collectives. Ranks wait for each other in collectives and
+between blocks, so a slow rank differs from the ranks that wait for it. All blocks are alike, so any two ranks can be
+compared. Delays of the host in launching kernels are included.
 
 On a GPU the figure is the mean of the times from CUDA events, on a CPU the time of the fast blocks. Events are read
 after the step's one synchronisation, so nothing waits.

@@ -116,8 +116,8 @@ def as_text(halves: list[int]) -> str:
 
 
 def is_first_copy(parameter: DTensor) -> bool:
-    """Return whether this process is the first of those that hold the same part of the parameter."""
-    coordinate = parameter.device_mesh.get_coordinate()
-    assert coordinate is not None
-    pairs = zip(coordinate, parameter.placements, strict=True)
+    """Return whether this rank has the first copy of its part of the parameter."""
+    coordinates = parameter.device_mesh.get_coordinate()
+    assert coordinates is not None
+    pairs = zip(coordinates, parameter.placements, strict=True)
     return all(coordinate == 0 for coordinate, placement in pairs if placement.is_replicate())

@@ -1,4 +1,4 @@
-"""The state of a run: what a checkpoint holds is one of these objects, and the benchmark and system that it is for."""
+"""The state of a run: the content of a checkpoint, with its benchmark and system."""
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ from model.sharding import empty_chunks
 
 
 class TiedTable:
-    """A rank's share of the work on a tied word table, of which the first and the last pipeline stage each have a copy.
+    """A rank's share of the work on a tied word table. The first and the last pipeline stage each have a copy.
 
     Both copies start from the same values of the checkpoint. After the last micro-batch each rank adds the peer's
     gradient to its own, so that the updates are equal to the bit. In checkpoints and in the gradient's norm the table

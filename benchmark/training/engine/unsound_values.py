@@ -56,7 +56,7 @@ class RankFindings:
     """At most MOST_NAMED parts."""
     num_parts: int
     num_parameters: int
-    """Number of parameters of which the rank holds a part."""
+    """Number of parameters on the rank, in whole or in part."""
     micro_batches: tuple[BadMicroBatch, ...]
     """At most MOST_NAMED micro-batches; only ranks of a pipeline's last stage have losses."""
     num_micro_batches: int
