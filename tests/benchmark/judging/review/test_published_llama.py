@@ -116,3 +116,16 @@ def test_first_evaluation_that_is_late_is_named_by_the_rules_first(tmp_path: Pat
     findings = found(judged(replace(NVIDIA_405B, folder=changed).write(tmp_path)))
     told = ("an evaluation at 46,080 samples", "276,480: the first that the rules ask for")
     assert findings["warning eval.cadence"] == told
+
+
+@pytest.mark.parametrize(
+    ("value", "changed", "number"), [("5.2873", "4.1", 1), ("3.7082", "3.41", 5), ("3.7082", "3.74", 0)]
+)
+def test_a_start_from_other_weights_is_far_from_the_published_curves(
+    value: str, changed: str, number: int, tmp_path: Path
+) -> None:
+    """At batch size 16 the first and the fifth evaluation of 150 published logs are known."""
+    log = replace(NVIDIA_8B, evaluations=NVIDIA_8B.evaluations.replace(f":{value}:", f":{changed}:"))
+    findings = found(judged(log.write(tmp_path)))
+    words = [observed for rule, (observed, _) in findings.items() if rule == "warning curve.envelope"]
+    assert [text[:12] for text in words] == ([f"evaluation {number}"] if number else [])

@@ -150,6 +150,15 @@ def _mean_step_times(log: Log, scale: float) -> None:
     log.stretch(lambda _: scale)
 
 
+def _counted_anew(log: Log) -> None:
+    """Let the samples of the second half begin with those of the first evaluation."""
+    half = log.places("eval_accuracy")[len(log.values) // 2]
+    gone = trained(log.records[half])
+    for record in log.records[half + 1 :]:
+        if "samples_count" in record["metadata"]:
+            record["metadata"]["samples_count"] = max(0, record["metadata"]["samples_count"] - gone)
+
+
 def _two_in_a_file(one: Submission) -> None:
     """Append the log of the next run to a file."""
     one.logs[1].records += [dict(record) for record in one.logs[2].records]
@@ -182,6 +191,14 @@ LLAMA: tuple[tuple[str, str, Callable[[Submission], object], list[str]], ...] = 
     (
         "twice the speed of the disclosed format", "6.1.0", each(lambda log: log.stretch(lambda _: 0.4)),
         ["warning speed.peak"],
+    ),
+    (
+        "a fall of 0.3 near the target", "6.1.0",
+        run(1, lambda log: [log.set("eval_accuracy", value + 0.3, n) for n, value in enumerate(log.values[:-2])]),
+        ["warning curve.sudden"],
+    ),
+    (
+        "samples counted anew after a restart", "6.1.0", run(1, _counted_anew), ["warning curve.sudden"],
     ),
     ("32 layers", "6.1.0", each(lambda log: log.insert("init_stop", "num_layers", 32)), []),
     (
