@@ -1,1 +1,1 @@
-"""Run one training step on tensors without memory, and count what it computes, sends and holds."""
+"""Run one training step on tensors without memory, and count its computation, messages and memory."""

@@ -33,7 +33,7 @@ from model.sharding import layers_of_chunks
 MAY_WAIT = ("train_step",)
 """Functions in which the host may wait for the device in a step: once, for the loss and the norm."""
 EVALUATED_AT_ONCE = 2
-"""Number of an evaluation's micro-batches that are under way at once: they may take turns in pairs."""
+"""Number of an evaluation's micro-batches that are under way at once: they may alternate in pairs."""
 
 
 def layers_of_rank(system: System, num_layers: int, pipeline_rank: int) -> int:
@@ -90,7 +90,7 @@ def examine(benchmark: Benchmark, system: System, precision: Precision, kind: st
         with _counted(tracker, fake):
             shards, gathered = _sizes(state)
             state.optimizer.start_at(benchmark.start_iterations)
-            _step(state, tracker, max(2, group), strict=False)  # makes what later steps use again
+            _step(state, tracker, max(2, group), strict=False)  # allocates memory that later steps reuse
             first = _step(state, tracker, fewer, strict=True)
             second = _step(state, tracker, more, strict=True)
             evaluated = math.lcm(EVALUATED_AT_ONCE, group)

@@ -1,4 +1,4 @@
-"""Count what a rank would hold, compute and send, while the training code runs on fake tensors."""
+"""Count the memory, computation and messages of a rank while the training code runs on fake tensors."""
 
 import weakref
 from collections import Counter

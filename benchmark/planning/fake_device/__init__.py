@@ -1,1 +1,1 @@
-"""A GPU that does not exist: its tensors, streams and kernels take no time, and it refuses what a real GPU refuses."""
+"""A GPU that does not exist: its tensors, streams and kernels take no time; it refuses code that a real GPU refuses."""

@@ -108,7 +108,7 @@ class DeviceRules:
     """Rules that each operator must keep before it runs, and the host's waits found so far."""
 
     pinned: Callable[[Tensor], bool]
-    """Function that tells whether the device copies a tensor without the host."""
+    """Return whether the device copies a tensor without the host."""
     allowed: tuple[str, ...] = ()
     """Functions in which the host may wait."""
     strict: bool = False
@@ -162,7 +162,7 @@ class DeviceRules:
             raise DeviceFault(f"{our_line()[0]}: {function} on tensors of {devices}")
 
     def _copy(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Check a copy. A copy to the host that does not block makes its own pinned memory, unless given a target."""
+        """Check a copy. A copy to the host that does not block makes its own pinned memory, unless it has a target."""
         if function is _aten.copy_.default:
             target, source = args[0].device, args[1]
             non_blocking = args[2] if len(args) > 2 else kwargs.get("non_blocking", False)

@@ -34,7 +34,7 @@ PRODUCTS_INTO_OTHER_PRECISION: dict[Any, tuple[int, int]] = {
 }
 """Matrix products that only CUDA has, and the positions of the arguments that are multiplied."""
 is_on_meta: Callable[[Tensor], bool] = vars(torch._C.TensorBase)["is_meta"].__get__
-"""Return whether C++ has the tensor on the meta device, whatever Python code is told."""
+"""Return whether C++ has the tensor on the meta device, which Python code does not see."""
 _cpp_device: Callable[[Tensor], torch.device] = vars(torch._C.TensorBase)["device"].__get__
 
 
@@ -47,7 +47,7 @@ def _renamed(argument: Any) -> Any:
 
 
 class DeviceNames(TorchFunctionMode):
-    """A function mode that renames devices in arguments, and answers what C++ would ask a driver."""
+    """A function mode that renames devices in arguments, and answers C++'s questions to a driver."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ class DeviceNames(TorchFunctionMode):
 
 
 class FakeGpu:
-    """One fake device. Its ``order`` keeps its streams; its ``rules`` find what a real GPU would refuse."""
+    """One fake device. Its ``order`` keeps its streams; its ``rules`` find code that a real GPU would refuse."""
 
     def __init__(self) -> None:
         self.names = DeviceNames()
@@ -112,7 +112,7 @@ class FakeGpu:
         self._in_operator = False
 
     def device(self, tensor: Tensor) -> torch.device:
-        """Return the device that Python code is told; operators that PyTorch implements in Python see C++'s device."""
+        """Return the device that Python code sees; operators that PyTorch implements in Python see C++'s device."""
         device = _cpp_device(tensor)
         return GPU if device.type == "meta" and not self._in_operator else device
 

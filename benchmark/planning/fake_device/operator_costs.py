@@ -1,4 +1,4 @@
-"""Tell what an operator hands to the device: its kind, the FLOPs of products, the bytes read and written."""
+"""The work that an operator gives to the device: its kind, the FLOPs of products, the bytes read and written."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -84,7 +84,7 @@ NO_KERNEL = {
 }
 """Operators that only allocate or keep books; views are recognised by their schema."""
 ONLY_WRITTEN = {"zero_", "fill_", "copy_", "_foreach_zero_", "_foreach_copy_"}
-"""In-place operators that do not read what they change."""
+"""In-place operators that overwrite their target without reading it."""
 BY_ROWS = {"embedding", "gather", "index_select", "index", "scatter_add_", "scatter_", "index_put_", "index_add_"}
 """Operators that touch as much of a table as their indices name, not all of it."""
 

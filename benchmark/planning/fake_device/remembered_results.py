@@ -48,7 +48,7 @@ def _described(parts: list[object], values: Iterable[Any]) -> bool:
 
 
 def remembered(arguments: Sequence[Any], result: Any) -> Recipe | None:
-    """Return the recipe for ``result``, given all arguments of an operator that always makes the same from the same.
+    """Return the recipe for ``result``, for an operator whose results depend on its ``arguments`` alone.
     Return None if the result has values, as on the host, has a gradient, or is a view."""
     kind = type(result) if type(result) in (tuple, list) else None
     results = [result] if kind is None else result

@@ -97,7 +97,7 @@ def contention() -> Iterator[Contended]:
     for layer, (inputs, outputs) in layer_shapes(GPT3_175B.model, system.tensor_parallel).items():
         for role, call in products(tokens, inputs, outputs, device, torch.bfloat16).items():
             times: dict[int, list[float]] = {ctas: [] for ctas in (0, *CTAS)}
-            for ctas in (0, *CTAS) * (TIMES + 1):  # all in turn: clocks change with what the device does
+            for ctas in (0, *CTAS) * (TIMES + 1):  # one after the other: clocks change with the load
                 times[ctas].append(stand_in.seconds_beside(ctas, call))
             for ctas, seconds in times.items():  # the first ones load kernels
                 yield Contended(layer, role, ctas, statistics.median(seconds[1:]))

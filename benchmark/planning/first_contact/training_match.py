@@ -109,7 +109,7 @@ def _save_and_load(state: TrainState, precision: Precision, run_dir: Path) -> No
     theirs = _local_tensors(loaded)
     wrong = [name for name, tensor in _local_tensors(state).items() if not torch.equal(tensor, theirs[name])]
     if wrong:
-        raise CheckFailed(f"{len(wrong)} tensors are not what was saved, such as {wrong[0]}")
+        raise CheckFailed(f"{len(wrong)} tensors differ from the saved ones, such as {wrong[0]}")
 
 
 def _local_tensors(state: TrainState) -> dict[str, Tensor]:

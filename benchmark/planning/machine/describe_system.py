@@ -31,26 +31,25 @@ def describe_system(output: Path | None = None) -> str:
     if output is None:
         return text
     write_text(output, text + "\n")
-    left = marked_fields(description)
-    total = len(description)
-    told = [f"{output}: {total - len(left)} of {total} fields read, {len(left)} left for you:"]
-    return "\n".join(told + [f"  {name:33} {description[name]}" for name in left])
+    marked, total = marked_fields(description), len(description)
+    headline = f"{output}: {total - len(marked)} of {total} fields read, {len(marked)} left for you:"
+    return "\n".join([headline, *(f"  {name:33} {description[name]}" for name in marked)])
 
 
 def hardware_toml() -> str:
     """Return one machine like this as a system: its accelerators, and nothing of the layout."""
     gpu, _ = hardware.accelerators()
     name, count = gpu.get("accelerator_model_name", ""), gpu.get("accelerators_per_node", "")
-    known = accelerator_named(name)
+    accelerator = accelerator_named(name)
     devices = max(1, int(count)) if count.isdecimal() else 1
-    return system_text(System("", "cuda" if known else "cpu", 1, devices, 1, accelerator=known or ""))
+    return system_text(System("", "cuda" if accelerator else "cpu", 1, devices, 1, accelerator=accelerator or ""))
 
 
 def describe_this_machine() -> dict[str, Any]:
     """Return every field of the description in the usual order, read from the machine or marked."""
     gpu, gpu_stack = hardware.accelerators()
     programs, stack = hardware.software()
-    found: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "hw_notes": "",
         **hardware.processors(hardware.ask("lscpu", "--json")),
         **hardware.memory(_read(Path("/proc/meminfo"))),
@@ -60,7 +59,7 @@ def describe_this_machine() -> dict[str, Any]:
         **programs,
         "other_software_stack": {**stack, **gpu_stack},
     }
-    return {field.name: found.get(field.name, field.marked) for field in FIELDS}
+    return {field.name: facts.get(field.name, field.marked) for field in FIELDS}
 
 
 def _read(path: Path) -> str:

@@ -54,7 +54,7 @@ LONGEST_VALUE = 20_000
 
 
 def environment_snapshot(variables: Mapping[str, str]) -> dict[str, Any]:
-    """Return the environment of this process, in its container. Facts that the machine does not tell are left out."""
+    """Return the environment of this process, in its container. Unknown facts are absent."""
     snapshot = {
         "time_ms": int(time.time() * 1000),
         "host": socket.gethostname(),

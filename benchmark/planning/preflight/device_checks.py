@@ -41,7 +41,7 @@ def present(process: CheckingProcess) -> tuple[str, dict[str, tuple[str, float]]
 
 
 def as_the_system_says(process: CheckingProcess, measurements: Measurements) -> CheckResult:
-    """Check that each machine has as many devices as the system says, all alike, and of the kind in the system's
+    """Check that each machine has as many devices as the system, all alike, and of the kind in the system's
     table."""
     machines: dict[str, dict[str, tuple[str, float]]] = {}
     for _, (machine, devices) in measurements:  # all processes of a machine see all its devices, or each its own

@@ -2,8 +2,9 @@
 
 python benchmark/planning/preflight/interpreter_check.py train BENCHMARK [--system NAME] [overrides]
 
-The script prints "nodes N" and "device cuda" or "device cpu", which are the system's, with exit status 0; or one line
-"error: ..." with exit status 2: for the Python, for unknown names, and for a checkpoint where the benchmark has none.
+The script prints the system's "nodes N" and "device cuda" or "device cpu", with exit status 0. Otherwise it prints one
+line "error: ..." with exit status 2: for the Python, for unknown names, and for a checkpoint where the benchmark has
+none.
 """
 
 import platform

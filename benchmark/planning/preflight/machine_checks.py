@@ -153,7 +153,7 @@ def host_memory(process: CheckingProcess) -> CheckResult:
     available = available_memory_bytes()
     text = f"{available / GIB:,.1f} GiB available, {required / GIB:,.2f} GiB needed for a checkpoint's copy"
     if available < required:
-        return CheckResult("FAILED", text, "end what else runs here, or use more --nodes")
+        return CheckResult("FAILED", text, "end the other programs here, or use more --nodes")
     return CheckResult("ok", text)
 
 
@@ -199,7 +199,7 @@ def inputs(process: CheckingProcess) -> CheckResult:
     try:
         require_inputs(config.data, config.benchmark, begins=not continues)
     except InputError as error:
-        return CheckResult("FAILED", str(error))  # which says how to mend it
+        return CheckResult("FAILED", str(error))  # it names the remedy
     also = "; the initial checkpoint is not needed, the run continues" if continues else ""
     return CheckResult("ok", f"the inputs exist and match their manifests{also}")
 

@@ -43,7 +43,7 @@ class Timed:
     right: bool
     gb_per_s: float
     between: str = ""
-    """Empty, or the words that tell whether the message stayed on its machine."""
+    """Whether the message stayed on its machine, in words; empty if that does not matter."""
 
 
 def _timed(
@@ -142,7 +142,7 @@ def shared_folder(process: CheckingProcess) -> CheckResult:
     number = world.from_rank_0(secrets.randbits(32))
     probe, content = existing(process.run.run_dir) / f".preflight-{number}", str(number)
     with contextlib.ExitStack() as cleanup:
-        try:  # every process meets both barriers, whatever fails
+        try:  # every process meets both barriers, also after a failure
             try:
                 if world.rank == 0:
                     cleanup.callback(probe.unlink, missing_ok=True)

@@ -28,7 +28,7 @@ from model.decoder_sizes import Recompute
 FORMAT: Literal[1] = 1
 SOURCE = "calibration.json"
 LARGEST_FILE = 4 << 20
-"""Largest size of the file in bytes: ten times what a slice writes."""
+"""Largest size of the file in bytes: ten times that of a slice."""
 SPREAD = 0.03
 """Relative range of a measured rate: rates differ between runs, and between a slice and a whole step's temperature."""
 SHARE_SPREAD = 0.1

@@ -15,13 +15,14 @@ PAUSE_RANGE = (0.1, 1.5)
 some slower."""
 INIT_S_AT_512, INIT_GROWTH, INIT_RANGE = 250.0, 0.25, (0.5, 2.0)
 """Seconds from init_start to run_start. Published runs on H100 took about 250 s x (devices / 512)^0.25, by a factor of
-0.5 to 2: 170 to 297 s at 512, 293 to 476 at 1,536, 379 to 806 at 10,240 to 10,752 devices (docs/facts/peers.md 1.1)."""
+0.5 to 2 (docs/facts/peers.md 1.1). They took 170 to 297 s at 512, 293 to 476 at 1,536, 379 to 806 at 10,240 to 10,752
+devices."""
 RESTART_S, RESTART_RANGE = 120.0, (0.5, 2.0)
 """Assumed seconds from a failure until processes start again, before the init, for noticing the failure and for Slurm.
 The launcher notices a process that dies at once, and a process that hangs after minutes."""
 PUBLISHED_MTBF_HOURS = 50_000.0
-"""Hours between failures of one device with its share of the machine: 419 interruptions in 54 days of 16,384 H100 (The
-Llama 3 Herd of Models, arXiv 2407.21783, table 5) are 50,700 hours; a GPU a week of BLOOM's 384 is 64,500
+"""Hours between failures of one device with its share of the machine. 419 interruptions in 54 days of 16,384 H100 (The
+Llama 3 Herd of Models, arXiv 2407.21783, table 5) are 50,700 hours. A GPU a week of BLOOM's 384 is 64,500
 (docs/facts/peers.md 1.5)."""
 MANY, MOST_FAILURES = 200.0, 1000
 """From ``MANY`` failures on, their number is taken as normally distributed; below it, no run is assumed to have more
@@ -141,10 +142,10 @@ def run_costs(
 def _with_failures(failing: FailingRun, interval_s: Interval, devices: int) -> Interval | None:
     """Return the interval, in seconds, that holds nine of ten runs; None if at its upper end no run would finish.
 
-    The interval begins with a run at the lower end of its own, ``PUBLISHED_MTBF_HOURS`` between failures if that is
-    longer than the system's, short pauses and restarts, and as few failures as one of twenty such runs has at most. It
-    ends with the upper end, the system's failures, long pauses and restarts, and as many failures as one of twenty has
-    at least.
+    It begins with a run at the lower end of the run's own interval, with short pauses and restarts. Devices then fail
+    every ``PUBLISHED_MTBF_HOURS`` if that is longer than the system's time, and as rarely as in one of twenty runs. It
+    ends with the upper end, the system's failures, long pauses and restarts, and as many failures as in one of twenty
+    runs.
     Failures are a Poisson process; each loses its restart and, in the mean, half a segment.
     """
     rare_s = max(failing.mtbf_s, 3600 * PUBLISHED_MTBF_HOURS / devices)

@@ -115,8 +115,7 @@ def run_length(benchmark: Benchmark, goal: float, step_s: float, evaluation_s: f
 
 
 def expected_length(benchmark: Benchmark, step_s: float, evaluation_s: float) -> RunLength:
-    """Return the run of the tokens that reference runs took on average: up to an evaluation where published runs tell
-    what a run may take, else their mean."""
+    """Return the run of the mean tokens of reference runs. Where runs are published it ends with an evaluation."""
     steps, interval = benchmark.expected_steps, benchmark.eval_interval
     tokens = steps * benchmark.tokens_per_step
     if benchmark.target_log_perplexity is None or benchmark.name in KNOWN_RUNS:

@@ -161,7 +161,7 @@ def cannot_run(run: PlannedRun, system: System) -> str | None:
         if "do not fill a pipeline" in text:
             return "too few micro-batches, or not a multiple of the pipeline's length"
         if "is not a multiple of micro_batch_size" in text:
-            return "the batch cannot be dealt out"
+            return "the batch cannot be divided among the devices"
         return "tensor parallel does not divide the model"
     return None
 

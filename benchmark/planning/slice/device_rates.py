@@ -224,7 +224,7 @@ OWN_PASSES: Mapping[type[DecoderSizes], Callable[[Tensor, Tensor], Passes]] = {
     GPT3Config: _gpt3_passes,
     Llama31Config: _llama31_passes,
 }
-"""Kernels that only some models have, by the class of their sizes; of the hidden state and of what goes into the
+"""Kernels that only some models have, by the class of their sizes; of the hidden state and of the input of the
 activation."""
 
 

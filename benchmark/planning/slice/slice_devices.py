@@ -63,7 +63,7 @@ def _gpu_facts() -> DeviceFacts | str:
 
 
 def available_memory_bytes() -> int:
-    """Return the memory in bytes that Linux says it can still give to processes."""
+    """Return the memory in bytes that Linux can still give to processes."""
     lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
     return int(lines["MemAvailable"].split()[0]) * 1024
 

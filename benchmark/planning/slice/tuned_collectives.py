@@ -27,7 +27,7 @@ from model.decoder_sizes import CopyEngines
 
 NCCL_CTAS = (None, 4, 8)
 LIMIT_S = 120.0
-"""Seconds for one way; what takes longer hangs."""
+"""Seconds for one way; a longer one hangs."""
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ class DeviceRates:
 
 @dataclass(frozen=True)
 class StackRates:
-    """Rates of a code: what it hides and loses; a share is between 0 and 1."""
+    """Rates of a code: shares that it hides and loses, between 0 and 1."""
 
     tensor_hidden: Constant
     """Share of tensor-parallel messages that matrix products hide if there are enough products."""

@@ -67,10 +67,10 @@ def _blocks_in_flight(work: Workload) -> float:
     devices, chunks = layout.pipeline_parallel, layout.pipeline_chunks
     layers = sum(work.layers_of_stages[::devices]) / chunks  # of a chunk, in the mean
     if devices == 1:
-        # Two micro-batches take turns while messages travel; a block's selective backward pass has six of them where a
+        # Two micro-batches alternate while messages travel; a block's selective backward pass has six of them where a
         # forward pass has four, so that a third of the blocks is held twice.
-        turns = work.code.merged_slots and layout.tensor_parallel > 1 and layout.recompute == "selective"
-        return layers * (4 / 3 if turns and layout.micro_batches > 1 else 1)
+        alternating = work.code.merged_slots and layout.tensor_parallel > 1 and layout.recompute == "selective"
+        return layers * (4 / 3 if alternating and layout.micro_batches > 1 else 1)
     passes = most_in_flight(shape_of_device(0, devices, chunks, merged=work.code.merged_slots))
     return layers * min(passes, layout.micro_batches * chunks)
 
@@ -78,8 +78,8 @@ def _blocks_in_flight(work: Workload) -> float:
 def kept_per_block(work: Workload, recompute: str | None = None) -> float:
     """Return the bytes that a block keeps of a micro-batch on a device, after arXiv 2205.05198, section 4.
 
-    Per token and number of the hidden state, in BF16: inputs of two norms 4, of the linear layers 2 + 2 + 2 + 8,
-    queries, keys and values 6, what goes into GELU 8, and a byte for each of two dropout masks.
+    Per token and number of the hidden state, in BF16: inputs of two norms 4, inputs of the linear layers 2 + 2 + 2 + 8.
+    Queries, keys and values take 6, the input of GELU 8, each of two dropout masks 1.
     """
     model, layout, stack = work.model, work.layout, work.code
     recompute = layout.recompute if recompute is None else recompute

@@ -13,9 +13,9 @@ TILES = ((256, 128, 1.0), (128, 256, 1.0), (128, 128, 0.9), (256, 64, 0.85), (64
 """Rows and columns of a multiprocessor's tile, and its speed relative to the best tile's; libraries choose the fastest
 tile for the shape."""
 FLASH_FILL, FLASH_FILL_BACKWARD = 384.0, 640.0
-"""Sequence lengths at which FlashAttention's passes reach half their speed: forward 57 % at 512 and 84 % at 2,048, as
-in the figures of arXiv 2307.08691 and 2407.08608; both passes together reach 163 TFLOP/s at 512 and 265 at 2,048, of
-about 340."""
+"""Sequence lengths at which FlashAttention's passes reach half their speed, by the figures of arXiv 2307.08691 and
+2407.08608. The forward pass reaches 57 % at 512 and 84 % at 2,048; both passes together reach 163 TFLOP/s at 512 and
+265 at 2,048, of about 340."""
 CUDNN_SPEEDUP = 1.6
 """cuDNN's attention over FlashAttention 2 on Hopper and newer: forward 484 over 298, backward 465 over 291 TFLOP/s for
 2,048 tokens (arXiv 2407.08608, figures); on an A100 they are alike."""

@@ -90,10 +90,10 @@ def _simulated(pipeline: Pipeline1F1B, micro_batches: int, *, backward: bool) ->
         [seconds for chunk in zip(*by_device, strict=True) for seconds in chunk]
         for by_device in (pipeline.forward_s, pipeline.backward_s)
     )
-    turn = len(forward)  # the place where the last stage goes on with its own result
+    first_backward = len(forward)  # the position of the last stage's backward pass, whose input it has itself
     waiting, blocked = (pipeline.send_s, 0.0) if pipeline.send_hidden else (0.0, pipeline.send_s)
     duration_s = [seconds + blocked for seconds in (*forward, *reversed(back))]
-    duration_s[turn - 1], duration_s[-1] = forward[-1], back[0]
+    duration_s[first_backward - 1], duration_s[-1] = forward[-1], back[0]
     ended: dict[Pass, float] = {}
     free, done, moved = [0.0] * devices, [0] * devices, True
     while moved:
@@ -105,7 +105,7 @@ def _simulated(pipeline: Pipeline1F1B, micro_batches: int, *, backward: bool) ->
                     ready = ended.get((micro_batch, position - 1)) if position else 0.0
                     if ready is None:
                         break
-                    start = max(start, ready if position in (0, turn) else ready + waiting)
+                    start = max(start, ready if position in (0, first_backward) else ready + waiting)
                     seconds += duration_s[position]
                 else:
                     free[rank] = start + seconds

@@ -1,4 +1,4 @@
-"""Describe stacks as data: what each code fuses and hides. ``ours`` is this repository's engine, the others are as
+"""Describe stacks as data: fused kernels and hidden messages. ``ours`` is this repository's engine, the others are as
 published.
 
 A share "hidden" is a share of the time of messages. Matrix products run beside hidden messages and are slowed down by
@@ -20,7 +20,7 @@ Sharding = Literal["zero1", "fsdp"]
 
 @dataclass(frozen=True)
 class Stack:
-    """A code, described by what it fuses, keeps and overlaps."""
+    """A code: its fused kernels, kept tensors and overlaps."""
 
     title: str
     source: str
