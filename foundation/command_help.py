@@ -146,13 +146,13 @@ def _option(section: str, name: str, hint: Any, default: Any, text: str, positio
         value = _value(hint, name)
     if positional:
         flag, value = f"{value}", ""
-    default_text = "" if default in (None, (), "") else _shown(default)
+    default_text = "" if default in (None, (), "") else _value_text(default)
     return Option(section, flag, value, text, default_text, positional)
 
 
-def _shown(default: Any) -> str:
+def _value_text(default: Any) -> str:
     if isinstance(default, tuple | list):
-        return " ".join(map(_shown, default))
+        return " ".join(map(_value_text, default))
     return f"{default:g}" if isinstance(default, float) and default < 1e-3 else str(default)
 
 

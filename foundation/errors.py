@@ -91,11 +91,11 @@ def _lacking_packages() -> str:
 
 
 def _print_error(message: str, status: int) -> int:
-    print("error:", "".join(map(_shown, " ".join(message.split()))), file=sys.stderr, flush=True)
+    print("error:", "".join(map(_printable, " ".join(message.split()))), file=sys.stderr, flush=True)
     return status
 
 
-def _shown(letter: str) -> str:
+def _printable(letter: str) -> str:
     """Return a character of a message in printable form: a byte that is no UTF-8 as its number, a control character as
     "?"."""
     if "\udc80" <= letter <= "\udcff":

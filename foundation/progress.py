@@ -27,19 +27,19 @@ class Meter:
     ) -> None:
         """``show(self)`` is called by a thread that reports work when ``every_s`` seconds have passed."""
         self._total, self._unit, self._all_files, self._show, self._every_s = total, unit, files, show, every_s
-        self.done = self._files = self._before = 0.0
+        self.done = self._files = self._resumed = 0.0
         self._spent: defaultdict[str, float] = defaultdict(float)
         self._lock = threading.Lock()
-        self._started = self._shown = time.monotonic()
+        self._started = self._shown_s = time.monotonic()
 
     def __call__(self, amount: float, files: int = 0) -> None:
         """Count ``amount`` more work as done, and ``files`` more files as finished."""
         with self._lock:
             self.done += amount
             self._files += files
-            is_due = time.monotonic() - self._shown >= self._every_s
+            is_due = time.monotonic() - self._shown_s >= self._every_s
             if is_due:
-                self._shown = time.monotonic()
+                self._shown_s = time.monotonic()
         if is_due:
             self._show(self)
 
@@ -47,7 +47,7 @@ class Meter:
         """Count work done by an earlier call: it is done already, and does not count in the rate."""
         with self._lock:
             self.done += amount
-            self._before += amount
+            self._resumed += amount
             self._files += files
 
     def spent(self, doing: str, seconds: float) -> None:
@@ -77,7 +77,7 @@ class Meter:
             if self._all_files is not None:
                 amounts.append(f"{self._files:,.0f} of {self._all_files:,} files")
             parts += [] if narrow else amounts
-            rate = (self.done - self._before) / max(time.monotonic() - self._started, 1e-9)
+            rate = (self.done - self._resumed) / max(time.monotonic() - self._started, 1e-9)
             if rate:
                 parts.append(f"{rate / 1e6:,.1f} MB/s" if self._unit == "bytes" else f"{rate:,.1f} {self._unit}/s")
                 if self.done < self._total:

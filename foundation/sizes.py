@@ -51,12 +51,12 @@ def require_array(where: object, shape: Sequence[object], itemsize: int, *, mend
         raise InputError(f"{where}: {len(shape):,} axes, of which at most {MOST_AXES} are possible; {mend}")
     sizes = [size for size in shape if type(size) is int and size >= 0]
     if len(sizes) < len(shape):
-        raise InputError(f"{where}: shape {_shown(shape)}, expected whole numbers of 0 or more; {mend}")
+        raise InputError(f"{where}: shape {_shape_text(shape)}, expected whole numbers of 0 or more; {mend}")
     if max([itemsize, *sizes]) > LARGEST_ARRAY or itemsize * math.prod(sizes) > LARGEST_ARRAY:
-        raise InputError(f"{where}: shape {_shown(shape)}, more than 1 EiB; {mend}")
+        raise InputError(f"{where}: shape {_shape_text(shape)}, more than 1 EiB; {mend}")
 
 
-def _shown(shape: Sequence[object]) -> str:
+def _shape_text(shape: Sequence[object]) -> str:
     return f"[{', '.join(repr(size)[:24] for size in shape)}]"
 
 

@@ -71,7 +71,7 @@ class PaxmlToMegatronCommand:
             print_plan(self, open_paxml(files), self.disk_mb_per_s, (1,))
             return
         shard = None if self.shard is None else parse_shard(self.shard)
-        written = paxml_to_megatron(
+        produced = paxml_to_megatron(
             files,
             self.output,
             dtype=self.dtype,
@@ -82,7 +82,7 @@ class PaxmlToMegatronCommand:
             force=self.force,
             shard=shard,
         )
-        print_produced(self.output, written, self.json, shard)
+        print_produced(self.output, produced, self.json, shard)
         if isinstance(files, RemoteFiles) and files.unversioned:
             print(
                 f"{self.output}: the server tells neither ETags nor times, so that of {files.unversioned:,} objects "
@@ -214,7 +214,7 @@ class MegatronToPaxmlCommand:
     """Print the result as JSON."""
 
     def run(self) -> None:
-        written = megatron_to_paxml(
+        produced = megatron_to_paxml(
             self.input,
             self.output,
             heads=self.heads,
@@ -222,7 +222,7 @@ class MegatronToPaxmlCommand:
             memory_limit=parse_bytes(self.memory_limit, "--memory-limit"),
             force=self.force,
         )
-        print_produced(self.output, written, self.json)
+        print_produced(self.output, produced, self.json)
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ class ToHuggingfaceCommand:
     def run(self) -> None:
         from checkpoint_convert.export.to_huggingface import to_huggingface
 
-        written = to_huggingface(
+        produced = to_huggingface(
             self.input,
             self.output,
             heads=self.heads,
@@ -45,7 +45,7 @@ class ToHuggingfaceCommand:
             workers=self.workers,
             force=self.force,
         )
-        print_produced(self.output, written, self.json)
+        print_produced(self.output, produced, self.json)
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class ToTorchDistCommand:
     def run(self) -> None:
         from checkpoint_convert.export.to_torch_dist import to_torch_dist
 
-        written = to_torch_dist(
+        produced = to_torch_dist(
             self.input, self.output, dtype=self.dtype, step=self.step, workers=self.workers, force=self.force
         )
-        print_produced(self.output, written, self.json)
+        print_produced(self.output, produced, self.json)

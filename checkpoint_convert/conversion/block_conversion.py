@@ -75,10 +75,10 @@ def require_arrays(files: SourceFiles, jobs: Sequence[Job], *, absent_are_zeros:
             description = f"shape {list(stored.shape)} {stored.dtype.name}"
             raise InputError(f"{stored.where}: {description}, expected {list(job.shape)} float32 like the weights")
         names.append([f"{stored.name}/{key}" for key in stored.keys_within(axes.shape_of(axes.source))])
-    files.ask([name for some in names for name in some])
+    files.ask([name for job_names in names for name in job_names])
     zeros = 0
-    for job, some in zip(jobs, names, strict=True):
-        stored, absent = job.source, [name for name in some if not files.has(name)]
+    for job, job_names in zip(jobs, names, strict=True):
+        stored, absent = job.source, [name for name in job_names if not files.has(name)]
         if absent and absent_are_zeros and repr(stored.metadata.get("fill_value")) not in ("None", "0", "0.0"):
             mend = "fetch it again (its fill_value says that it stands for something else than zeros)"
         elif absent_are_zeros:
@@ -169,8 +169,10 @@ def _complain(job: Job, values: Values, box: Box, bad: npt.NDArray[np.bool_]) ->
     first = np.unravel_index(int(bad.argmax()), bad.shape)
     index = [int(offset) + part.start for offset, part in zip(first, box, strict=True)]
     chunk = [position // size for position, size in zip(index, job.source.chunks, strict=True)]
-    what = "a negative second moment" if np.isfinite(values[first]) else "not a number that training leaves"
-    raise InputError(f"{job.source.where}: {values[first]} at {index}, in chunk {chunk}: {what}; the source is damaged")
+    defect = "a negative second moment" if np.isfinite(values[first]) else "not a number that training leaves"
+    raise InputError(
+        f"{job.source.where}: {values[first]} at {index}, in chunk {chunk}: {defect}; the source is damaged"
+    )
 
 
 def _unit_of(axes: ArrayAxes, values: Values, block: Box, unit: Box, memory: Values) -> Values:

@@ -67,8 +67,8 @@ def open_paxml(files: SourceFiles) -> PaxmlCheckpoint:
     for group in moments:
         for array in ARRAYS:
             names = [group.paxml_name(array, repeats) for repeats in (REPEATS, layers)]  # PAXML writes the true number
-            there = next((name for name in names if files.has(f"{name}/{METADATA_FILE}")), names[0])
-            arrays[group.paxml_stacked, array.paxml] = open_zarr(files, there)
+            stored_name = next((name for name in names if files.has(f"{name}/{METADATA_FILE}")), names[0])
+            arrays[group.paxml_stacked, array.paxml] = open_zarr(files, stored_name)
     counters = {name: open_zarr(files, name) for name in counter_shapes(layers) if files.has(f"{name}/{METADATA_FILE}")}
     return PaxmlCheckpoint(files, arrays, sizes, paxml_adam_step(files.folder, counters))
 

@@ -93,12 +93,12 @@ def memory_problem(blocks: int) -> str | None:
 
     The kernel would kill such a process without a message.
     """
-    there = memory_of_this_process()
-    if blocks <= SHARE * there:
+    memory_bytes = memory_of_this_process()
+    if blocks <= SHARE * memory_bytes:
         return None
     return (
-        f"the blocks take {blocks:,} bytes, and this process may take {there:,} in all; pass a smaller --memory-limit, "
-        f"such as {int(there * SHARE / 2) >> 20}MiB"
+        f"the blocks take {blocks:,} bytes, and this process may take {memory_bytes:,} in all; pass a smaller "
+        f"--memory-limit, such as {int(memory_bytes * SHARE / 2) >> 20}MiB"
     )
 
 

@@ -45,9 +45,9 @@ def open_source(folder: Path) -> Checkpoint:
             "(RUN_DIR/checkpoints/step_XXXXXXXX)"
         )
     require_intact(folder)
-    known = {name for group in GROUPS for names in _names(checkpoint, group).values() for name in names}
-    known |= {WEIGHTS + array.megatron for array in ARRAYS}  # beside the master weights
-    if left_out := sorted({*checkpoint.arrays, *checkpoint.unread} - known):
+    used_names = {name for group in GROUPS for names in _names(checkpoint, group).values() for name in names}
+    used_names |= {WEIGHTS + array.megatron for array in ARRAYS}  # beside the master weights
+    if left_out := sorted({*checkpoint.arrays, *checkpoint.unread} - used_names):
         more = f" and {len(left_out) - 1:,} more" if len(left_out) > 1 else ""
         print(f"{folder}: left out, for the model has no such array: {left_out[0]}{more}", file=sys.stderr)
     return checkpoint

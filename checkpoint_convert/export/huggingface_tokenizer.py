@@ -155,15 +155,15 @@ def read_model(path: Path) -> tuple[Any, bytes]:
 
 def _merges(model: Any) -> list[list[str]]:
     """Return pairs of pieces by the score of the piece that they make, the best first, then by its place."""
-    whole = {
+    scored = {
         piece.piece: (-piece.score, number) for number, piece in enumerate(model.pieces) if piece.type == piece.NORMAL
     }
     ranked = []
-    for piece, rank in whole.items():
+    for piece, rank in scored.items():
         ranked += [
             (rank, len(piece[:at]), piece[:at], piece[at:])
             for at in range(1, len(piece))
-            if piece[:at] in whole and piece[at:] in whole
+            if piece[:at] in scored and piece[at:] in scored
         ]
     return [[left, right] for _, _, left, right in sorted(ranked)]
 

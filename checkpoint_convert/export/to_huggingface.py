@@ -60,16 +60,16 @@ class HuggingfaceTensor:
         layout = self.array.megatron_axes.removeprefix("L ")
         box = whole_box(_shape(layout, sizes))
         layer = (slice(self.layer, self.layer + 1),) if self.array.stacked else ()
-        ours = arrays[self.array].read((*layer, *box))
+        values = arrays[self.array].read((*layer, *box))
         if self.is_gain:
-            ours += 1
+            values += 1
         axes = [axis for group in axis_groups(layout) for axis in group]
         order = [axes.index(axis) for group in axis_groups(self.axes) for axis in group]
-        apart = ours.reshape([sizes[axis] for axis in axes]).transpose(order)
+        apart = values.reshape([sizes[axis] for axis in axes]).transpose(order)
         if not apart.flags.c_contiguous:
-            ours = np.empty(apart.shape, ours.dtype)
-            copy_in_order(apart, ours)
-        return ours.reshape(self.shape(sizes))
+            values = np.empty(apart.shape, values.dtype)
+            copy_in_order(apart, values)
+        return values.reshape(self.shape(sizes))
 
 
 def _shape(layout: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
@@ -81,8 +81,8 @@ def huggingface_tensors(model: str, layers: int) -> Iterator[HuggingfaceTensor]:
     for layer in (None, *range(layers)):
         for array in MODELS[model]:
             if array.stacked == (layer is not None):
-                ours = (array.parameter(layer or 0), array.megatron_axes.removeprefix("L "))
-                name, axes, *gain = FORMS[model].tensors.get(array.megatron, ours)
+                unchanged = (array.parameter(layer or 0), array.megatron_axes.removeprefix("L "))
+                name, axes, *gain = FORMS[model].tensors.get(array.megatron, unchanged)
                 yield HuggingfaceTensor(name.format(layer=layer), axes, bool(gain), array, layer or 0)
 
 

@@ -99,8 +99,8 @@ def optimizer_settings(folder: Path) -> dict[str, str] | None:
         for name, value in group.items():
             values = enumerate(value) if isinstance(value, list | tuple) else [("", value)]
             for index, item in values:
-                shown = repr(item) if type(item) in PLAIN_TYPES else type(item).__name__
-                settings[f"group {number} {name} {index}".rstrip()] = shown[:LONGEST_SETTING]
+                text = repr(item) if type(item) in PLAIN_TYPES else type(item).__name__
+                settings[f"group {number} {name} {index}".rstrip()] = text[:LONGEST_SETTING]
                 if len(settings) > MOST_SETTINGS:
                     raise InputError(f"{folder / COMMON}: more than {MOST_SETTINGS:,} settings of the optimizer")
     return settings

@@ -123,20 +123,22 @@ def compare_checkpoints(
         tolerance,
         only_in=(only_here, only_there),
         adam_steps=(first.steps()[1], second.steps()[1]),
-        settings=_settings_differences(first, second),
+        settings=_settings_differences((first, second)),
         unread=[*first_view.unread.values(), *second_view.unread.values()],
         arrays=sorted(arrays, key=lambda array: array.rank),
     )
 
 
-def _settings_differences(first: Checkpoint, second: Checkpoint) -> list[str]:
-    mine, theirs = first.settings(), second.settings()
-    if mine is None or theirs is None:
+def _settings_differences(checkpoints: tuple[Checkpoint, Checkpoint]) -> list[str]:
+    first_settings, second_settings = (checkpoint.settings() for checkpoint in checkpoints)
+    if first_settings is None or second_settings is None:
         return []
+    names = sorted(first_settings.keys() | second_settings.keys())
+    pairs = {name: (first_settings.get(name, "missing"), second_settings.get(name, "missing")) for name in names}
     return [
-        f"{name} is {mine.get(name, 'missing')} in one and {theirs.get(name, 'missing')} in the other"
-        for name in sorted(mine.keys() | theirs.keys())
-        if mine.get(name) != theirs.get(name)
+        f"{name} is {first} in one and {second} in the other"
+        for name, (first, second) in pairs.items()
+        if first != second
     ]
 
 
@@ -241,7 +243,7 @@ def format_checkpoint_comparison(comparison: CheckpointComparison) -> str:
 
 
 def _cells(array: ArrayComparison) -> list[str]:
-    kinds = [" / ".join(dict.fromkeys(both)) for both in (map(shape_text, array.shapes), array.dtypes)]
+    kinds = [" / ".join(dict.fromkeys(pair)) for pair in (map(shape_text, array.shapes), array.dtypes)]
     if array.values is None:
         return [*kinds, *["-"] * 5, array.name]
     largest = "not finite" if array.largest_difference is None else f"{array.largest_difference:.3g}"

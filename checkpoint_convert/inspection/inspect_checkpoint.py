@@ -156,17 +156,17 @@ def _array_report(name: str, array: StoredArray, md5: bool, workers: int, meter:
             digest.update(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
         meter(values.nbytes)
     meter(0, files=array.chunk_count)
-    known = total.finite > 0
+    has_values = total.finite > 0
     return ArrayReport(
         name=name,
         shape=array.shape,
         dtype=array.dtype.name,
         chunks=array.chunks,
         missing_chunks=missing_chunks,
-        min=total.minimum if known else None,
-        max=total.maximum if known else None,
-        mean=total.mean if known else None,
-        sd=total.sd if known else None,
+        min=total.minimum if has_values else None,
+        max=total.maximum if has_values else None,
+        mean=total.mean if has_values else None,
+        sd=total.sd if has_values else None,
         zeros=total.zeros,
         nan=total.nan,
         inf=total.inf,

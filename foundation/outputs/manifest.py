@@ -83,30 +83,30 @@ class Recipe:
             differences.append(f"there are {len(self.inputs):,} inputs, not {len(former.inputs):,}")
         differences += [
             difference
-            for mine, theirs in zip(self.inputs, former.inputs, strict=False)
-            if (difference := _input_difference(mine, theirs))
+            for source, recorded in zip(self.inputs, former.inputs, strict=False)
+            if (difference := _input_difference(source, recorded))
         ]
         return differences
 
 
-def _input_difference(mine: Source, theirs: Source) -> str | None:
-    if (mine.files, mine.bytes, mine.identity) == (theirs.files, theirs.bytes, theirs.identity):
+def _input_difference(source: Source, recorded: Source) -> str | None:
+    if (source.files, source.bytes, source.identity) == (recorded.files, recorded.bytes, recorded.identity):
         return None
-    same_size = (mine.files, mine.bytes) == (theirs.files, theirs.bytes)
-    kinds = {source.identity.partition(":")[0] for source in (mine, theirs)}
+    same_size = (source.files, source.bytes) == (recorded.files, recorded.bytes)
+    kinds = {identified.identity.partition(":")[0] for identified in (source, recorded)}
     if same_size and SAMPLED in kinds and len(kinds) > 1:
         return None  # versions 0.1 to 0.3 identified the same files by their times, too, which nobody can compare
     changed = "content or time of modification" if "head" in kinds else "content"
-    return f"the {changed} of {mine.name} is not that of {theirs.name} as it was"
+    return f"the {changed} of {source.name} is not that of {recorded.name} as it was"
 
 
-def _differences(kind: str, mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+def _differences(kind: str, values: Mapping[str, Any], recorded: Mapping[str, Any]) -> list[str]:
     """Compare values in the form of JSON, in which a tuple is a list."""
-    mine, theirs = msgspec.json.decode(msgspec.json.encode([mine, theirs]))
+    values, recorded = msgspec.json.decode(msgspec.json.encode([values, recorded]))
     return [
-        f"{kind}{name} is {_shortened(mine.get(name))}, not {_shortened(theirs.get(name))}"
-        for name in sorted(mine.keys() | theirs.keys())
-        if mine.get(name) != theirs.get(name)
+        f"{kind}{name} is {_shortened(values.get(name))}, not {_shortened(recorded.get(name))}"
+        for name in sorted(values.keys() | recorded.keys())
+        if values.get(name) != recorded.get(name)
     ]
 
 

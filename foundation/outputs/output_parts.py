@@ -75,8 +75,10 @@ def finished_parts(folder: Path) -> dict[str, OutputPart]:
     parts = journalled_parts(folder)
     with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
         states = list(zip(parts, pool.map(state, parts), strict=True))
-        done = {part.name: part for part, now in states if now == (part.bytes, part.ctime_ns)}
-        touched = [part for part, now in states if part.name not in done and now and now[0] == part.bytes]
+        done = {part.name: part for part, part_state in states if part_state == (part.bytes, part.ctime_ns)}
+        touched = [
+            part for part, part_state in states if part.name not in done and part_state and part_state[0] == part.bytes
+        ]
         if touched:
             with progress("verify", sum(part.bytes for part in touched), "bytes", files=len(touched)) as meter:
                 sums = pool.map(lambda part: md5_file(folder / PARTS / part.name, meter), touched)

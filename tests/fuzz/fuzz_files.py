@@ -8,6 +8,7 @@ A case is repeated by its seed and its kind. Exit status 1 if a case has a side 
 import argparse
 import contextlib
 import io
+import json
 import random
 import re
 import sys
@@ -24,10 +25,11 @@ from checkpoint_convert.formats.boxes import whole_box
 from checkpoint_convert.formats.checkpoint_files import open_checkpoint
 from checkpoint_convert.formats.step_files import adam_step, common_files
 from checksums.common_file import COMMON, is_only_spelled_otherwise
-from tests.checkpoint_convert.checkpoints import write_dcp
+from tests.checkpoint_convert.checkpoints import write_dcp, write_safetensors
 from tests.fuzz.hostile_archives import entries_of, hostile_archive, zip_of
 from tests.fuzz.hostile_pickles import hostile_pickle
 from tests.fuzz.side_effects import EXPECTED, side_effects
+from tests.fuzz.user_files import HOSTILE_JSON
 
 BATCH = 25
 TENSORS = {"model/a": torch.arange(60.0).reshape(10, 6), "step": torch.tensor(4000)}
@@ -91,10 +93,25 @@ def _write_common(folder: Path, draw: random.Random) -> None:
     (folder / COMMON).write_bytes(zip_of(with_pickle) if draw.random() < 0.5 else hostile_archive(honest, draw))
 
 
+def _write_safetensors(folder: Path, draw: random.Random) -> None:
+    """A file whose header has a hostile value somewhere, or is damaged."""
+    path = folder / "model.safetensors"
+    write_safetensors(path, TENSORS)
+    content = path.read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    fields = json.loads(content[8 : 8 + length])
+    entry = fields[draw.choice(sorted(fields))]
+    entry[draw.choice(sorted(entry))] = draw.choice((*HOSTILE_JSON, [1] * 20_000, [1 << 62, 4], "F8_E4M3"))
+    header = json.dumps(fields).encode("utf-8", "surrogatepass") if draw.random() < 0.7 else content[8 : 8 + length]
+    number = draw.choice((len(header), len(header) + 1, 0, 1 << 63)) if draw.random() < 0.3 else len(header)
+    path.write_bytes(number.to_bytes(8, "little") + header + content[8 + length :])
+
+
 KINDS: Mapping[str, FileKind] = {
     "metadata": FileKind(_write_metadata, read_checkpoint),
     "values": FileKind(_write_values, read_checkpoint),
     "common": FileKind(_write_common, read_common),
+    "safetensors": FileKind(_write_safetensors, read_checkpoint),
 }
 
 
@@ -105,6 +122,8 @@ def read_honest_files() -> None:
         read_checkpoint(Path(folder))
         (Path(folder) / COMMON).write_bytes(common_files("bf16")[COMMON])
         read_common(Path(folder))
+        write_safetensors(Path(folder) / "a.safetensors", TENSORS)
+        read_checkpoint(Path(folder) / "a.safetensors")
 
 
 def try_cases(kind: str, seeds: Sequence[int], folder: Path) -> dict[int, list[str]]:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -196,3 +197,12 @@ def test_what_is_not_whole_is_refused(megatron: dict[str, Path], tmp_path: Path)
 @needs_shared
 def test_kept_generator_is_the_shared_one() -> None:
     assert (GOLDEN / "gen_paxml.py").read_bytes() == (SHARED_GOLDEN / "convert" / "gen_paxml.py").read_bytes()
+
+
+def test_a_pipe_as_a_chunk_is_refused(tmp_path: Path) -> None:
+    paxml = write_paxml(tmp_path / "paxml", tiny_values())
+    chunk = paxml / "mdl_vars.params.lm.final_ln.scale" / "0"
+    chunk.unlink()
+    os.mkfifo(chunk)
+    with pytest.raises(InputError, match=r"final_ln\.scale/0: pipe, not a regular file"):
+        paxml_to_megatron(paxml, tmp_path / "out", dtype="fp32", workers=1, memory_limit=GIB)
