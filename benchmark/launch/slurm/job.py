@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +32,7 @@ from benchmark.launch.slurm.nodes import (
 from benchmark.launch.slurm.queue import cancel_waiting, go_on_later, queue_next_job
 from benchmark.launch.slurm.snapshot import run_from_snapshot
 from benchmark.run_record.checkpoint_list import newest_checkpoint
-from benchmark.run_record.file_names import ALARM_FILE
+from benchmark.run_record.file_names import ALARM_FILE, STOP_NOTE_FILE, summary_path
 from benchmark.run_record.small_files import StoppedWaiting
 
 LOOK_S = 1.0
@@ -39,7 +40,7 @@ LOOK_S = 1.0
 ASK_S = 60.0
 """Seconds between questions about the job's time."""
 ALARM_S = 240.0
-"""Seconds after an alarm until srun is ended by force; it waits 60 s for its processes."""
+"""Seconds from the failure or the end of the processes until srun is ended by force; it waits 60 s for them itself."""
 SENTINEL_LOOK_S = 20
 SLURMS_WARNING_S = (890, 1020)
 """Slurm's own warning (--signal=B:USR2@900) comes 15 to 16 minutes before the end, and at most a minute earlier."""
@@ -133,7 +134,8 @@ class SlurmJob(RunMachines):
         say(f"attempt {attempt}: {' '.join(self._used)}")
         with patiently(lambda: log.open("ab"), self) as errors:
             self._launch(attempt, errors)
-            alarm, alarmed_s, asked_s = log.with_name(ALARM_FILE), 0.0, time.monotonic()
+            signs = _signs_of_the_end(self.run_dir if self.trains else None, log)
+            ending_s, asked_s = 0.0, time.monotonic()
             assert self._srun is not None
             while True:
                 with suppress(subprocess.TimeoutExpired):
@@ -146,9 +148,9 @@ class SlurmJob(RunMachines):
                         minutes = self.options.margin_minutes
                         say(f"time is up in {minutes} minutes or less: asking the run to save and stop")
                         self._signal(signal.SIGUSR2)
-                alarmed_s = alarmed_s or (clock_s if _exists(alarm) else 0.0)
-                if alarmed_s and clock_s - alarmed_s > ALARM_S:
-                    say("srun does not end after its processes failed: ended by force")
+                ending_s = ending_s or (clock_s if next(signs) else 0.0)
+                if ending_s and clock_s - ending_s > ALARM_S:
+                    say("srun does not end after its processes failed or ended: ended by force")
                     self._srun.kill()
         self._srun = None
         return 128 - status if status < 0 else status
@@ -278,9 +280,22 @@ def _keep_running(job: SlurmJob) -> Decision:
         return keep_running(job.run_dir, job)
 
 
-def _exists(path: Path) -> bool:
-    """Return whether a path is there; an error of the disk counts as no, for it is asked again."""
+def _signs_of_the_end(run_dir: Path | None, log: Path) -> Iterator[bool]:
+    """Yield, each time it is asked, whether an attempt's processes failed, or ended as the run's files say.
+
+    ``run_dir``: None if the command leaves no such files. ``log``: the attempt's, which was just opened.
+    """
+    notes = [] if run_dir is None else [run_dir / STOP_NOTE_FILE, summary_path(run_dir)]
+    began_s = _changed_s(log) or 0.0
+    while True:
+        failed = _changed_s(log.with_name(ALARM_FILE)) is not None
+        yield failed or any((_changed_s(note) or 0.0) > began_s for note in notes)
+
+
+def _changed_s(path: Path) -> float | None:
+    """Return the time of the last change; None if there is no file. An error of the disk counts as none, because the
+    caller asks again."""
     try:
-        return path.exists()
+        return path.stat().st_mtime
     except OSError:
-        return False
+        return None

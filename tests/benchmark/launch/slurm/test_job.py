@@ -1,6 +1,7 @@
 """What the job does, with stand-ins for Slurm's commands and the run's Python: attempts, nodes, queue, signals."""
 
 import os
+import time
 
 import pytest
 
@@ -196,6 +197,25 @@ def test_launcher_that_is_always_killed_goes_back_to_the_queue(job: Job) -> None
     done = job.run()
     assert done.returncode == 75
     assert (len(job.attempts()), len(job.calls("scontrol requeue 5"))) == (4, 1)
+
+
+def test_srun_that_does_not_see_the_end_is_ended(job: Job) -> None:
+    """As when the daemon of a node's step dies: all processes have saved and left."""
+    launcher = job.folder / "checkout" / "benchmark" / "launch" / "slurm" / "job.py"
+    launcher.write_text(launcher.read_text().replace("ALARM_S = 240.0", "ALARM_S = 2.0"))
+    start = '{"attempt": "0001", "job": null, "submitted_s": null, "launched_s": null, "started_s": 1.0'
+    start += ', "resumed_at": null, "hosts": []}'
+    note = '{"by": "signal SIGUSR2", "steps": 3, "saved": true}'
+    during = f"sleep 1.5; echo '{start}' >$LOG_DIR/attempts/$ATTEMPT/attempt.json; echo '{note}' >$LOG_DIR/stopped.json"
+    job.answer(statuses="1", during=f"{during}; exec sleep 60")
+    (job.log_dir / "attempts").mkdir(parents=True)
+    (job.log_dir / "stopped.json").write_text(note)  # of an earlier attempt
+    started = time.monotonic()
+    done = job.run()
+    assert done.returncode == 75
+    assert "srun does not end after its processes failed or ended: ended by force" in done.stdout
+    assert "saved and stopped: signal SIGUSR2" in done.stdout
+    assert 3.0 < time.monotonic() - started < 40.0
 
 
 def test_sync_that_hangs_holds_no_run(job: Job) -> None:
