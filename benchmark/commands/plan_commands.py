@@ -50,14 +50,15 @@ class PlanCommand:
 
         if self.search:
             return print_search(self.config, self.options, as_json=self.json, calibration=self.calibration)
-        benchmark, system = self.config.benchmark, self.config.system
+        name, system = self.config.benchmark.mlperf_name, self.config.system
+        published = [] if self.json else published_scores(name, system.accelerator, system.num_devices)
         return print_plan(
             self.config,
             self.options,
             as_json=self.json,
             verbose=self.verbose,
             calibration=self.calibration,
-            published=published_scores(benchmark.mlperf_name, system.accelerator, system.num_devices),
+            published=published,
         )
 
 

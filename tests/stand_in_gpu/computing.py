@@ -1,12 +1,12 @@
-"""A GPU that is not there computes: every operator of PyTorch on it is done by its CPU, late, in its stream's turn.
+"""Let the stand-in GPU compute: the CPU runs every operator of PyTorch on it, late, in the order of its stream.
 
 python -m tests.stand_in_gpu.run --compute --python PYTHON -- -m benchmark train ...
 
-The memory of the device that is not there is the host's. So an operator runs as it does on a GPU, which chooses and
-allocates its results and launches nothing, and what it would compute is queued in its stream (queues.h), between the
-copies and NCCL's messages that PyTorch queues there itself. Streams do their work late and in changing order, held
-together by events alone: a result that is read, or memory that is used again, before a stream was waited for gives
-other numbers, where a real GPU would do so now and then.
+The memory of the stand-in is the host's. An operator chooses and allocates its results as on a GPU, and launches
+nothing. Its computation is queued in its stream (queues.h), between the copies and NCCL's messages that PyTorch queues
+there itself. Streams work late and in changing order; only events order them. A result that is read before a stream was
+waited for has wrong numbers each time, where a real GPU has them now and then. The same holds for memory that is reused
+too early.
 """
 
 import ctypes
@@ -30,7 +30,7 @@ NO_KERNEL = {
     *("empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided", "record_stream", "set_", "resize_"),
     *("_local_scalar_dense", "is_pinned", "_pin_memory", "detach", "lift_fresh", "_unsafe_view"),
 }
-"""Operators that compute nothing, or read on the host what others have computed."""
+"""Operators that compute nothing, or read results on the host."""
 BY_NCCL = ("c10d",)
 
 
@@ -82,7 +82,7 @@ OTHERWISE: dict[str, Callable[[list[Any], dict[str, Any]], Any]] = {
     "aten::_scaled_dot_product_efficient_attention": attention,
     "aten::_scaled_dot_product_efficient_attention_backward": efficient_backward,
 }
-"""What a CPU's PyTorch has not, or computes otherwise."""
+"""Operators that PyTorch lacks on a CPU, or computes differently there, and their replacements."""
 
 
 class Computing(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -100,11 +100,11 @@ class Computing(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return NotImplemented
         if any(issubclass(kind, FakeTensor) for kind in types):  # DTensor asks for shapes by them
             return func(*args, **kwargs)
-        given, form = tree_flatten((list(args), kwargs))
-        before = [as_on_cpu(one) for one in given]
+        leaves, form = tree_flatten((list(args), kwargs))
+        before = [as_on_cpu(one) for one in leaves]
         out = func(*args, **kwargs)
-        made, _ = tree_flatten(out)
-        tensors = [one for one in (*given, *made) if isinstance(one, Tensor)]
+        outputs, _ = tree_flatten(out)
+        tensors = [one for one in (*leaves, *outputs) if isinstance(one, Tensor)]
         on_device = [one.is_cuda for one in tensors]
         name = func.name().split("::")[1].split(".")[0]
         if not any(on_device) or func.is_view or name in NO_KERNEL or func.namespace in BY_NCCL:
@@ -113,15 +113,15 @@ class Computing(TorchDispatchMode):  # type: ignore[no-untyped-call]
             source, target = (args[1], args[0]) if name == "copy_" else (args[0], out)
             assert source.dtype == target.dtype and source.stride() == target.stride(), (func, source, target)
             return out
-        into = [as_on_cpu(one) for one in made]
+        into = [as_on_cpu(one) for one in outputs]
 
         def compute() -> None:
             arguments, named = torch.utils._pytree.tree_unflatten(before, form)
             if func.name() in OTHERWISE:
-                found = OTHERWISE[func.name()](arguments, named)
+                result_tree = OTHERWISE[func.name()](arguments, named)
             else:
-                found = func(*arguments, **named)
-            for result, target in zip(tree_flatten(found)[0], into, strict=False):
+                result_tree = func(*arguments, **named)
+            for result, target in zip(tree_flatten(result_tree)[0], into, strict=False):
                 if isinstance(target, Tensor) and isinstance(result, Tensor) and target.numel():
                     if target.shape != result.shape:  # padded by the kernel
                         target = target[..., : result.shape[-1]]
@@ -144,7 +144,7 @@ class Computing(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def as_on_cpu(value: Any) -> Any:
-    """The same memory as a tensor of the CPU, which keeps none of it alive; the CPU for a device."""
+    """Return the same memory as a tensor of the CPU, without a reference to it; for a device, return the CPU."""
     if isinstance(value, torch.device):
         return torch.device("cpu")
     if not isinstance(value, Tensor) or not value.is_cuda:
@@ -158,7 +158,7 @@ def as_on_cpu(value: Any) -> Any:
 
 
 def main() -> None:
-    """As ``python -m MODULE ...`` or ``python SCRIPT ...``."""
+    """Run ``python -m MODULE ...`` or ``python SCRIPT ...``."""
     words = sys.argv[1:]
     with Computing():
         if words[0] == "-m":

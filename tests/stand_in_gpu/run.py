@@ -1,20 +1,19 @@
-"""Run a command on GPUs that are not there.
+"""Run a command on stand-ins for GPUs.
 
 python -m tests.stand_in_gpu.run --python PYTHON -- -m benchmark slice gpt3_175b
 python -m tests.stand_in_gpu.run --python PYTHON --compute --processes 4 -- -m benchmark train rehearsal ...
 
-PyTorch's CUDA build runs as it is: its dispatch, checks, allocator, streams, process groups. Below it the functions of
-the CUDA runtime, cuBLAS and NCCL that it calls are those of stand_in.cpp, which notes every call, keeps account of
-memory and launches nothing. So what is found is real: operators that refuse their arguments, waits of the host, kernels
-by name and number, shapes of products, messages and their streams, the allocator's memory. Without --compute numbers
-are not: no kernel computes, NCCL moves nothing between processes, and what is read is what lay in memory before; losses
-are zero, and whatever checks results fails.
+PyTorch's CUDA build runs unchanged: its dispatch, checks, allocator, streams, process groups. The functions of the CUDA
+runtime, cuBLAS and NCCL that it calls are those of stand_in.cpp, which logs every call, counts memory and launches
+nothing. Findings are real: operators that refuse their arguments, waits of the host, kernels by name and number, shapes
+of products, messages and their streams, the allocator's memory. Without --compute numbers are not real: no kernel
+computes, and NCCL moves nothing between processes. Losses are zero, and every check of a result fails.
 
-With --compute a CPU computes what kernels would (computing.py), NCCL's messages are files (messages.h), and streams do
-their work as late as events let them, in an order that --seed draws (queues.h). Numbers are those of a run on CPUs, but
-for the order of sums; what reads or frees memory too early gives others.
+With --compute a CPU does the work of kernels (computing.py), and NCCL's messages are files (messages.h). Streams work
+as late as events allow, in an order that --seed draws (queues.h). Numbers are those of a run on CPUs, except for the
+order of sums; code that reads or frees memory too early gets other numbers.
 
-cuDNN finds no device, which tries what a run does without it.
+cuDNN finds no device, so the command runs without it.
 
 Needs Linux on x86-64, g++, CUDA's headers (--cuda), and a Python with PyTorch's CUDA build and its NCCL package
 (--python).
@@ -33,11 +32,11 @@ from pathlib import Path
 
 SOURCE = Path(__file__).with_name("stand_in.cpp")
 STEP_ENDS = re.compile(r"nccl all-reduce \S+ bytes 72 ")
-"""The message of loss, norm and flags, of which each step has one."""
+"""The message of loss, norm and flags: one in each step."""
 
 
 def build(folder: Path, python: str, cuda: Path) -> Path:
-    """The library, also by the name of the driver's."""
+    """Return the library; it also has the name of the driver's."""
     found = subprocess.run(
         [python, "-c", "import nvidia.nccl; print(list(nvidia.nccl.__path__)[0])"],
         capture_output=True,
@@ -53,7 +52,8 @@ def build(folder: Path, python: str, cuda: Path) -> Path:
 
 
 def run(words: list[str], variables: dict[str, str], processes: int) -> int:
-    """In as many processes of one world, with what torchrun would set where there are several; the highest status."""
+    """Run the words in each process of one world, with torchrun's variables if there are several; return the highest
+    status."""
     environment = {**os.environ, **variables}
     if processes > 1:
         with socket.socket() as free:
@@ -76,7 +76,7 @@ def run(words: list[str], variables: dict[str, str], processes: int) -> int:
 
 
 def summary(log: Path) -> list[str]:
-    """Of one process."""
+    """Return the lines about the log of one process."""
     lines = log.read_text(errors="replace").splitlines()
     said = [line for line in lines if line.startswith(("CONTEXT", "BAD", "OUT OF", "nccl split with"))]
     memory = [int(found[1]) for line in lines if (found := re.search(r", (\d+) used$", line))]
@@ -90,7 +90,7 @@ def summary(log: Path) -> list[str]:
 
 
 def _kind(line: str) -> str:
-    """A call without its numbers."""
+    """Return a call without its numbers."""
     if line.startswith("kernel"):
         return "kernel " + line.rsplit(" ", 1)[-1][:90]
     return re.sub(r"0x\w+|\(nil\)|\b\d+\b", "#", line)
