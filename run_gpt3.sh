@@ -117,10 +117,6 @@ case $# in
     exit 2
     ;;
 esac
-if [[ -z ${SLURM_JOB_ID:-} && ${DRY_RUN:-0} != 1 ]]; then
-  echo "error: a job needs Slurm: sbatch run_gpt3.sh LOG_DIR BPE_DIR CONTAINER (or DRY_RUN=1)" >&2
-  exit 2
-fi
 
 # Before CUDA starts in any process: benchmark/config/runtime_variables.py says why, and why Blackwell needs it not.
 if [[ ${SYSTEM:-} != *[bB][23]00* ]]; then

@@ -19,6 +19,11 @@ from foundation.errors import InputError
 from foundation.git import commit_of
 
 Parsed = TypeVar("Parsed")
+VALUES_EXPECTED = {
+    r"invalid literal for int\(\) with base 10:": "a whole number",
+    "could not convert string to float:": "a number",
+}
+"""The complaints about values that the parser writes in Python's words, and in ours what it expected."""
 
 
 class Command(Protocol):
@@ -118,4 +123,7 @@ def one_line_usage_error(parse: Callable[[], Parsed]) -> Parsed:
     message = " ".join(re.sub("[╭╮╰╯│|]|[─-]{3,}", " ", lines).split()).partition(" For full helptext")[0]
     if complaint := re.match(r"Error parsing [\w.]+: ", message):  # a value that a dataclass refused, in its own words
         raise InputError(message[complaint.end() :])
+    for text, expected in VALUES_EXPECTED.items():
+        if value := re.match(rf"Error parsing (\S+): .*{text}.*?'(.*?)'", message):
+            raise InputError(f"{value[1]} {value[2]}: expected {expected} (see --help)")
     raise InputError(f"{message} (see --help)")

@@ -12,12 +12,26 @@ import pytest
 from benchmark.__main__ import main
 from benchmark.commands.command_table import parse
 from benchmark.commands.run_commands import EvaluateCommand, TrainCommand
+from benchmark.config.benchmarks import BENCHMARKS
 from benchmark.config.run_config import RunConfig
 from benchmark.launch.slurm.job_options import VARIABLES, JobOptions
 from foundation.errors import InputError
 from tests.support import REPOSITORY
 
-GIVEN = {"COM_DIR": "/data", "EXTERNAL_MODEL_CHECKPOINT_DIR": "/ckpt4000", "DRY_RUN": "1"}
+GIVEN = {"DRY_RUN": "1"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folders that the variables name: ``data`` with the indices of all datasets, and ``ckpt4000``."""
+    folder = tmp_path_factory.mktemp("inputs")
+    (folder / "data").mkdir()
+    (folder / "ckpt4000").mkdir()
+    for benchmark in BENCHMARKS.values():
+        for name in (*benchmark.token_files.training, benchmark.token_files.validation):
+            (folder / "data" / f"{name}.idx").touch()
+    GIVEN.update(COM_DIR=str(folder / "data"), EXTERNAL_MODEL_CHECKPOINT_DIR=str(folder / "ckpt4000"))
+    return folder
 
 
 JOB = ("/logs", "/bpe", "image")
@@ -43,7 +57,7 @@ def train_command(arguments: tuple[str, ...] = JOB, **variables: str) -> tuple[l
     return words, parsed.config
 
 
-def test_175b_run_gets_what_the_variables_say() -> None:
+def test_175b_run_gets_what_the_variables_say(inputs: Path) -> None:
     words, config = train_command(USE_BF16="yes", SEED="5")
     assert words[:2] == ["srun", "--kill-on-bad-exit=1"]
     assert {"--nodes=64", "--ntasks=512", "--ntasks-per-node=8", "--distribution=block", "--wait=60"} <= set(words)
@@ -52,40 +66,45 @@ def test_175b_run_gets_what_the_variables_say() -> None:
     assert (config.benchmark.global_batch_size, config.benchmark.start_samples) == (1536, 6_144_000)
     assert (config.benchmark.optimizer.lr, config.benchmark.optimizer.min_lr) == (2e-5, 2e-6)
     assert (config.precision, config.data.seed, config.run_dir) == ("bf16", 5, Path("/logs"))
-    train = ("0.5", "/data/c4_en_6_c4_spm_text_document", "0.5", "/data/c4_en_7_c4_spm_text_document")
+    data, checkpoint = inputs / "data", inputs / "ckpt4000"
+    train = ("0.5", f"{data}/c4_en_6_c4_spm_text_document", "0.5", f"{data}/c4_en_7_c4_spm_text_document")
     assert config.data.train_data_path == train
-    assert config.data.valid_data_path == ("1.00", "/data/c4_en_validation_subset_c4_spm_text_document")
-    assert config.data.checkpoint == Path("/ckpt4000")
+    assert config.data.valid_data_path == ("1.00", f"{data}/c4_en_validation_subset_c4_spm_text_document")
+    assert config.data.checkpoint == checkpoint
     assert (config.system.nodes, config.system.devices_per_node) == (64, 8)
     # the container sees what the run needs, and is kept on the nodes for the next attempt
     assert words[words.index("--container-image") + 1] == "image"
     mounts = words[words.index("--container-mounts") + 1].split(",")
-    assert mounts == [f"{path}:{path}" for path in (str(REPOSITORY), "/logs", "/data", "/ckpt4000")]
+    assert mounts == [f"{path}:{path}" for path in (REPOSITORY, "/logs", data, checkpoint)]
     assert "python3" in words
     assert words[words.index("--container-name") + 1].startswith("gpt3_")
     assert not Path("/logs").exists()
 
 
-def test_newer_form_without_a_container_in_a_job_that_decides_about_processes() -> None:
+def test_newer_form_without_a_container_in_a_job_that_decides_about_processes(inputs: Path) -> None:
     """The data are an argument; FP32 is not chosen silently."""
     slurm = {"SLURM_JOB_ID": "7", "SLURM_SUBMIT_DIR": str(REPOSITORY)}
     slurm |= {"SLURM_JOB_NUM_NODES": "32", "SLURM_NTASKS_PER_NODE": "4"}
-    words, config = train_command(("/logs", "/bpe", "/tokens", "none"), USE_BF16="0", **slurm)
+    words, config = train_command(("/logs", "/bpe", str(inputs / "data"), "none"), USE_BF16="0", **slurm, COM_DIR="")
     assert "--container-image" not in words
-    assert config.data.valid_data_path == ("1.00", "/tokens/c4_en_validation_subset_c4_spm_text_document")
+    assert config.data.valid_data_path == (
+        "1.00",
+        f"{inputs}/data/c4_en_validation_subset_c4_spm_text_document",
+    )
     assert (config.system.nodes, config.system.devices_per_node, config.precision) == (32, 4, "fp32")
 
 
-def test_llama_starts_without_a_checkpoint() -> None:
-    given = {"BENCHMARK": "llama31_8b", "NODES": "1", "LR": "2e-3", "MIN_LR": "2e-4", "GBS": "128"}
-    words, config = train_command(JOB, **given, EXTERNAL_MODEL_CHECKPOINT_DIR="")
+def test_llama_starts_without_a_checkpoint_on_the_nodes_of_its_system(inputs: Path) -> None:
+    variables = {"BENCHMARK": "llama31_8b", "LR": "2e-3", "GBS": "128"}
+    words, config = train_command(JOB, **variables, EXTERNAL_MODEL_CHECKPOINT_DIR="")
     assert {"--nodes=1", "--ntasks=8"} <= set(words)
     assert (config.benchmark.name, config.precision, config.data.checkpoint) == ("llama31_8b", "bf16", None)
-    assert config.data.train_data_path == ("/data/c4-train.en_6_text_document",)
-    assert config.data.valid_data_path == ("1.00", "/data/c4-validation-91205-samples.en_text_document")
+    assert config.data.train_data_path == (f"{inputs}/data/c4-train.en_6_text_document",)
+    assert config.data.valid_data_path == (
+        "1.00",
+        f"{inputs}/data/c4-validation-91205-samples.en_text_document",
+    )
     assert (config.system.nodes, config.benchmark.optimizer.lr, config.benchmark.global_batch_size) == (1, 2e-3, 128)
-    with pytest.raises(InputError, match=r"has no initial checkpoint.*leave --checkpoint .EXTERNAL_MODEL_CHECKP"):
-        train_command(JOB, **given)
 
 
 def test_variables_override_the_benchmark() -> None:
@@ -118,7 +137,7 @@ def test_queues_of_a_gpu_are_set_for_the_job_and_may_be_chosen(tmp_path: Path) -
         assert done.stdout == f"queues {queues}\n", done.stderr
 
 
-def test_checkpoint_can_be_evaluated_with_the_same_variables() -> None:
+def test_checkpoint_can_be_evaluated_with_the_same_variables(inputs: Path) -> None:
     done = script(*JOB, **GIVEN, COMMAND="evaluate")
     warned = done.stderr.splitlines()
     assert [line[:9] for line in warned] == ["warning: "] * 4 and "67 instead of 46 GiB" in warned[1]  # of FP32
@@ -127,7 +146,7 @@ def test_checkpoint_can_be_evaluated_with_the_same_variables() -> None:
     options = words[words.index("evaluate") + 1 :]
     parsed = parse(["evaluate", *options])
     assert isinstance(parsed, EvaluateCommand)
-    assert parsed.config.data.checkpoint == Path("/ckpt4000")
+    assert parsed.config.data.checkpoint == inputs / "ckpt4000"
 
 
 def test_rehearsal_is_what_runs_without_arguments() -> None:
@@ -146,14 +165,43 @@ def test_rehearsal_is_what_runs_without_arguments() -> None:
     [
         (["/logs"], {}, "expected no arguments (the rehearsal) or LOG_DIR BPE_DIR [COM_DIR] CONTAINER, got 1"),
         (["/logs", "/bpe", "none"], {"NODES": "many"}, "NODES=many: expected a whole number"),
-        (["/logs", "/bpe", "none"], {"DRY_RUN": "0"}, "needs Slurm"),
+        (
+            ["/logs", "/bpe", "image"],
+            {"DRY_RUN": "0"},
+            "image: without Slurm the job runs on this machine and in no cont",
+        ),
+        (
+            ["/logs", "/bpe", "none"],
+            {"COM_DIR": "/nowhere"},
+            "/nowhere: no such folder; COM_DIR and EXTERNAL_MODEL_CHE",
+        ),
+        (["/logs", "/bpe", "none"], {"COM_DIR": "/"}, "c4_en_6_c4_spm_text_document.idx: no such file; COM_DIR is the"),
+        (["/logs", "/bpe", "none"], {"GBS": "abc"}, "--global-batch-size abc: expected a whole number"),
+        (["/logs", "/bpe", "none"], {"GBS": "7"}, "global_batch_size 7 is not a multiple of micro_batch_size 2 x 16"),
+        (["/logs", "/bpe", "none"], {"SEED": "abc"}, "--seed abc: expected a whole number"),
+        (["/logs", "/bpe", "none"], {"LR": "1e-5"}, "LR and MIN_LR go together"),
+        (["/logs", "/bpe", "none"], {"BENCHMARK": "llama3_8b"}, "'llama3_8b'; did you mean llama31_8b?"),
+        (["/logs", "/bpe", "none"], {"SYSTEM": "foo"}, "unknown system 'foo'"),
+        (["/logs", "/bpe", "none"], {"COMMAND": "evalute"}, "unknown command 'evalute'; did you mean evaluate?"),
+        (["/logs", "/bpe", "none"], {"NODES": "3"}, "the run takes 3 nodes, and its system has 64: sbatch --nodes=64"),
+        (["/logs", "/bpe", "none"], {"TRAIN_OPTIONS": "--foo"}, "--foo"),
+        (
+            ["/logs", "/bpe", "none"],
+            {"BENCHMARK": "llama31_8b"},
+            "has no initial checkpoint, it starts at step 0 with random weights; leave --checkpoint (EXTERNAL_MODEL_C",
+        ),
+        (
+            ["/logs", "/bpe", "none"],
+            {"BENCHMARK": "llama31_8b", "EXTERNAL_MODEL_CHECKPOINT_DIR": "", "NODES": "64"},
+            "the run takes 64 nodes, and its system has 1: sbatch --nodes=1, or name a SYSTEM",
+        ),
         (["/logs", "/bpe", "none"], {"COM_DIR": ""}, "COM_DIR is not set"),
         (["/logs", "/bpe", "none"], {"SLURM_JOB_ID": "7", "SLURM_SUBMIT_DIR": "/"}, "/ is not the repository"),
         (["/logs", "/bpe", "none"], {"USE_BF16": "bf16"}, "USE_BF16=bf16: expected true or false"),
     ],
 )
 def test_bad_usage_is_one_line(arguments: list[str], variables: dict[str, str], complaint: str) -> None:
-    done = script(*arguments, **{**GIVEN, **variables})
+    done = script(*arguments, **{"USE_BF16": "1", **GIVEN, **variables})
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
     assert done.stderr.startswith("error: ")

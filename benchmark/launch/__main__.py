@@ -1,7 +1,7 @@
 """Start a run and keep it running.
 
     python3 -m benchmark.launch --processes 8 --run-dir LOG_DIR -- train gpt3_175b …     on this machine
-    python3 -m benchmark.launch job …                                                    a Slurm job: run_gpt3.sh
+    python3 -m benchmark.launch job …                                                    a job of run_gpt3.sh
 
 Exit status: that of the run; 2 if a person has to mend something.
 """
@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NoReturn
 
 from benchmark.launch.keep_running import Refused
 from benchmark.launch.slurm.job import run_job
 from benchmark.launch.slurm.job_options import JobOptions, job_options, variables_help
+from benchmark.launch.slurm.job_steps import JobSteps
 from benchmark.launch.slurm.timed_lines import timed_lines
 
 
@@ -34,6 +38,39 @@ def run_here_by(arguments: Sequence[str]) -> None:
     from benchmark.launch.one_machine import run_here_and_exit  # needs the packages of the benchmark
 
     run_here_and_exit(options.run_dir, options.command, processes=options.processes, port=options.port)
+
+
+def run_job_here(options: JobOptions) -> NoReturn:
+    """Run the job on the devices of this machine, without Slurm, and exit. Raises Refused for a job that cannot."""
+    if options.container != "none":
+        raise Refused(
+            f"{options.container}: without Slurm the job runs on this machine and in no container; say none, or sbatch"
+        )
+    steps = JobSteps(options)
+    facts = steps.names()
+    devices = gpus_here() if facts["device"] == "cuda" else int(facts["devices"])
+    if options.command != "train":
+        words = shlex.join([options.command, options.benchmark, *options.command_options])
+        raise Refused(f"without Slurm: torchrun --nproc-per-node {devices} -m benchmark {words}")
+    steps.nodes_of_run = 1
+    steps.check_options(devices)
+    sizes = ["--nodes", "1", "--devices-per-node", str(devices)]
+    from benchmark.launch.one_machine import run_here_and_exit  # needs the packages of the benchmark
+
+    command = [options.command, options.benchmark, *sizes, *options.command_options]
+    run_here_and_exit(options.run_dir, command, processes=devices, port=options.port)
+
+
+def gpus_here() -> int:
+    """Return the number of this machine's GPUs. Raises Refused if it has none."""
+    try:
+        listing = subprocess.run(["nvidia-smi", "-L"], stdout=subprocess.PIPE, check=False, timeout=60).stdout.decode()
+    except (OSError, subprocess.TimeoutExpired):
+        listing = ""
+    count = sum(line.startswith("GPU ") for line in listing.splitlines())
+    if not count:
+        raise Refused("this machine has no GPU, which the system needs; in a cluster: sbatch run_gpt3.sh …")
+    return count
 
 
 def options_of_job(arguments: Sequence[str]) -> JobOptions:
@@ -71,8 +108,14 @@ def main(arguments: Sequence[str]) -> int:
         print(f"error: {refused}", file=sys.stderr)
         with noted_end():
             return 2
-    if options.dry_run:
-        return run_job(options)
+    try:
+        if options.dry_run:
+            return run_job(options)
+        if "SLURM_JOB_ID" not in os.environ:
+            run_job_here(options)
+    except Refused as refused:
+        print(f"error: {refused}", file=sys.stderr)
+        return 2
     with noted_end(), timed_lines(options.run_dir):
         try:
             return run_job(options)

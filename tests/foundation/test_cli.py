@@ -26,7 +26,7 @@ class _Options:
     ("words", "message"),
     [
         ("", "^Missing from python -m sums: PATH A folder, .* --size INT A number"),
-        ("F --size x", "--size: invalid literal for int"),
+        ("F --size x", "--size x: expected a whole number"),
         ("F --size 3 --sed 4", "Unrecognized options: --sed, 4 Perhaps you meant: --seed"),
         ("F --size 3 --kind c", "invalid choice 'c' for argument '--kind'"),
     ],

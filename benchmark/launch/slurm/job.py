@@ -12,14 +12,14 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from benchmark.launch.keep_running import Refused, RunMachines, alone_in, environment_of, keep_running, patiently, say
 from benchmark.launch.next_attempt import INTERRUPTED, Decision
 from benchmark.launch.slurm.job_options import JobOptions
-from benchmark.launch.slurm.job_steps import JobSteps
+from benchmark.launch.slurm.job_steps import JobSteps, UnfitInterpreter
 from benchmark.launch.slurm.nodes import (
     ONE_PER_NODE,
     Nodes,
@@ -217,7 +217,7 @@ def run_job(options: JobOptions) -> int:
     """Run the benchmark in this job until it has ended or a person has to look; the exit status. Raises Refused."""
     job = SlurmJob(options)
     if options.dry_run:
-        print(shlex.join(job.steps.run_line([])))
+        print(shlex.join(preview(options).run_line([])))
         return 0
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # for the processes: docs/slurm.md counts what they open
@@ -226,6 +226,23 @@ def run_job(options: JobOptions) -> int:
         return _train(job) if job.trains else _once(job)
     finally:
         job.end()
+
+
+def preview(options: JobOptions) -> JobSteps:
+    """Return the steps of a job that has as many nodes as it asks for, or else as its system has; check the options by
+    the interpreter at hand. Raises Refused for what the run would refuse."""
+    for folder in options.mounts:
+        if not folder.is_dir():
+            raise Refused(f"{folder}: no such folder; COM_DIR and EXTERNAL_MODEL_CHECKPOINT_DIR name folders")
+    local = JobSteps(replace(options, container="none"))
+    try:
+        of_system = local.check_options()
+        local.nodes_of_run = local.nodes_of_run or of_system
+    except UnfitInterpreter as unfit:
+        print(f"the options are not checked: {unfit}", file=sys.stderr)
+    steps = JobSteps(options)
+    steps.nodes_of_run = local.nodes_of_run or 1
+    return steps
 
 
 def _once(job: SlurmJob) -> int:

@@ -142,10 +142,16 @@ VARIABLES = (
         "GBS", "global batch size in samples", "benchmark's: 1536; Llama 3.1: 16", option="--global-batch-size"
     ),
     JobVariable(
-        "LR", "peak learning rate; set it with MIN_LR", "benchmark's: 2.0e-5; Llama 3.1: 4.0e-4", option="--lr"
+        "LR",
+        "peak learning rate; GPT-3: set it with MIN_LR",
+        "benchmark's: 2.0e-5; Llama 3.1: of the batch size's reference point",
+        option="--lr",
     ),
     JobVariable(
-        "MIN_LR", "final learning rate; set it with LR", "benchmark's: 2.0e-6; Llama 3.1: 4.0e-5", option="--min-lr"
+        "MIN_LR",
+        "final learning rate; GPT-3: set it with LR",
+        "benchmark's: 2.0e-6; Llama 3.1: a tenth of LR",
+        option="--min-lr",
     ),
     JobVariable("SEED", "seed of the data order", "drawn from the system's randomness", option="--seed"),
     JobVariable("BENCHMARK", "name in benchmark/config/benchmarks.py", GPT3, sets="benchmark"),
@@ -217,6 +223,8 @@ def job_options(base: JobOptions, folder: Path, arguments: Sequence[str], variab
         texts["COM_DIR"] = arguments[2]
     if "COM_DIR" not in texts:
         raise Refused("COM_DIR is not set: the folder with the token files")
+    if ("LR" in texts) != ("MIN_LR" in texts) and texts.get("BENCHMARK", GPT3) == GPT3:
+        raise Refused("LR and MIN_LR go together: the reference derives neither from the other; set both or neither")
     for name in ("COM_DIR", "EXTERNAL_MODEL_CHECKPOINT_DIR"):
         if name in texts:
             texts[name] = str((folder / texts[name]).resolve())

@@ -26,6 +26,8 @@ TASK = (
     'export NODE_NAME=$SLURMD_NODENAME; exec "$@"'
 )
 
+UNFIT_STATUS = 3
+"""Exit status of the check for an interpreter that lacks packages."""
 FREE_TEXT = re.compile(r"^\s*(SubmitLine|Comment|AdminComment|SystemComment|Extra|MailUser)=.*\n", re.MULTILINE)
 """Lines of ``scontrol show job`` that hold texts of people, perhaps secret ones."""
 
@@ -37,6 +39,10 @@ SNAPSHOT_S = 300.0
 """Most seconds for recording the environment."""
 
 
+class UnfitInterpreter(Refused):
+    """The interpreter lacks packages."""
+
+
 class JobSteps:
     """Start the processes of a job. ``nodes_of_run`` is the number of nodes that the run takes."""
 
@@ -44,7 +50,7 @@ class JobSteps:
         self._options, self._number = options, os.environ.get("SLURM_JOB_ID", "0")
         self.this_node = os.environ.get("SLURMD_NODENAME", "")
         self.code = options.code
-        self.nodes_of_run = options.nodes or int(os.environ.get("SLURM_JOB_NUM_NODES") or 64)
+        self.nodes_of_run = options.nodes or int(os.environ.get("SLURM_JOB_NUM_NODES") or 0)
         self._bind = [f"--cpu-bind={options.cpu_bind}"]
         self._gpus = self._gpu_options("")
         self._device = ""
@@ -88,28 +94,66 @@ class JobSteps:
         return subprocess.Popen([*srun, *words], cwd=self.code, stdin=quiet, stdout=subprocess.PIPE, stderr=quiet)
 
     def check_interpreter(self, allocated: int) -> None:
-        """Count the nodes that the run takes of ``allocated`` ones.
+        """Count the nodes that the run takes of ``allocated`` ones, and check the command's options for them.
 
         Raises Refused, in one line, for what would make 512 processes fail the same way, and for too few nodes.
         """
         options = self._options
-        check_script = str(self.code / "benchmark" / "planning" / "preflight" / "interpreter_check.py")
-        words = (options.command, options.benchmark, *options.command_options)
-        check_process = self.start_single(options.python, check_script, *words)
         try:
-            output = check_process.communicate(timeout=INTERPRETER_S)[0]
+            facts = self._ask_check("python", options.command, options.benchmark, *options.command_options)
+            self._device = facts.get("device", "")
+            self.nodes_of_run = count_nodes(allocated, options.nodes, int(facts.get("nodes", 0)))
+            self.check_options()
+        except Refused as refused:
+            raise Refused(f"{refused}, in CONTAINER {options.container}") from None
+
+    def names(self) -> dict[str, str]:
+        """Return nodes, devices of a node and kind of device of the system that the options name. Raises Refused."""
+        options = self._options
+        return self._ask_check("names", options.command, options.benchmark, *options.command_options)
+
+    def check_options(self, devices: int | None = None) -> int:
+        """Refuse the options that the command itself would refuse; return the nodes of the system that they name.
+
+        ``devices``: of each node, if not the job's. Raises Refused.
+        """
+        options = self._options
+        words = [options.command, options.benchmark, *options.command_options]
+        if self.nodes_of_run:
+            words = self.benchmark(options.command)[2:]
+        words += [] if devices is None else ["--devices-per-node", str(devices)]
+        facts, problem = self._answers("options", *words)
+        of_system = int(facts.get("nodes", 0))
+        if isinstance(problem, Refused) and self.nodes_of_run and of_system not in (0, self.nodes_of_run):
+            booking = f"the run takes {self.nodes_of_run} nodes, and its system has {of_system}"
+            raise Refused(f"{problem} ({booking}: sbatch --nodes={of_system}, or name a SYSTEM)")
+        if problem is not None:
+            raise problem
+        return of_system
+
+    def _ask_check(self, *words: str) -> dict[str, str]:
+        """Run the check of interpreter and options; return its answers by their first word. Raises Refused, and
+        UnfitInterpreter for an interpreter that lacks packages."""
+        facts, problem = self._answers(*words)
+        if problem is not None:
+            raise problem
+        return facts
+
+    def _answers(self, *words: str) -> tuple[dict[str, str], Refused | None]:
+        """Run the check; return its answers by their first word, and the problem that it names."""
+        script = str(self.code / "benchmark" / "commands" / "interpreter_check.py")
+        process = self.start_single(self._options.python, script, *words)
+        try:
+            output = process.communicate(timeout=INTERPRETER_S)[0]
         except subprocess.TimeoutExpired:
-            check_process.kill()
-            raise Refused(
-                f"{options.python} in CONTAINER {options.container}: no end after {INTERPRETER_S:g} s"
-            ) from None
+            process.kill()
+            return {}, Refused(f"{self._options.python}: no end after {INTERPRETER_S:g} s")
         answers = [line.partition(" ") for line in output.decode(errors="replace").splitlines()]
         facts = {name: value for name, _, value in reversed(answers)}
-        if check_process.returncode:
-            problem = facts.get("error:", f"{options.python} does not run (status {check_process.returncode})")
-            raise Refused(f"{problem}, in CONTAINER {options.container}")
-        self._device = facts.get("device", "")
-        self.nodes_of_run = count_nodes(allocated, options.nodes, int(facts.get("nodes", 0)))
+        if not process.returncode:
+            return facts, None
+        problem = facts.get("error:", f"{self._options.python} does not run (status {process.returncode})")
+        return facts, (UnfitInterpreter if process.returncode == UNFIT_STATUS else Refused)(problem)
 
     def note_surroundings(self, nodes: Sequence[str]) -> None:
         """Record what the job runs on; facts that cannot be found out are left out, and stop nothing."""

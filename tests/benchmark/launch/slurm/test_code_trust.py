@@ -80,7 +80,7 @@ def test_code_that_others_may_write_does_not_run(
 ) -> None:
     checkout, code = begun.folder / "checkout", begun.log_dir / "snapshot" / "code"
     spoil(begun.log_dir / name)
-    done = begun.run(DRY_RUN=dry_run)
+    done = begun.run(DRY_RUN=dry_run, COM_DIR=str(begun.folder))
     assert done.returncode == 0, done.stderr
     output = done.stdout + done.stderr
     assert "the copy" not in output

@@ -239,7 +239,7 @@ def test_sigterm_ends_the_job_for_good(job: Job) -> None:
 def test_container_runs_every_python(job: Job) -> None:
     job.answer(during='until grep "benchmark plan" "$answers/calls"; do sleep 0.1; done')
     done = job.run("image")
-    for phrase in ("interpreter_check", "environment_snapshot", "benchmark plan", "benchmark train"):
+    for phrase in ("check.py python", "check.py options", "environment_snapshot", "benchmark plan", "benchmark train"):
         (call,) = job.calls(phrase)
         assert call.startswith("srun ") and "--container-name gpt3_5" in call
     assert done.returncode == 0
@@ -287,5 +287,6 @@ def test_one_node_has_no_sentinel_and_a_step_on_cpus_is_not_planned(job: Job) ->
     assert (option(attempt, "--nodes"), option(attempt, "--ntasks")) == ("1", "8")
     assert "benchmark train llama31_8b --nodes 1" in attempt and "--data-folder /data --precision bf16" in attempt
     assert "--checkpoint" not in attempt
-    assert job.calls("interpreter_check.py train llama31_8b ")
+    assert job.calls("interpreter_check.py python train llama31_8b ")
+    assert job.calls("interpreter_check.py options train llama31_8b --nodes 1 --devices-per-node 8 ")
     assert not job.calls("launch.slurm.sentinel") and not job.calls("benchmark plan")

@@ -7,31 +7,31 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmark.planning.preflight import interpreter_check
-from benchmark.planning.preflight.interpreter_check import complaint
+from benchmark.commands import interpreter_check
+from benchmark.commands.interpreter_check import complaint, unfit_python
 from foundation import dependencies
 from tests.support import REPOSITORY
 
 
 def test_a_python_that_can_tells_the_nodes(capsys: pytest.CaptureFixture[str]) -> None:
-    assert complaint("train", "rehearsal") == ""
-    assert complaint("evaluate", "rehearsal", "--system", "cpu_p1") == ""
-    assert capsys.readouterr().out == "nodes 1\ndevice cpu\n" * 2
+    assert complaint("python", "train", "rehearsal") == ""
+    assert complaint("python", "evaluate", "rehearsal", "--system", "cpu_p1") == ""
+    assert capsys.readouterr().out == "nodes 1\ndevices 2\ndevice cpu\nnodes 1\ndevices 1\ndevice cpu\n"
 
 
 def test_an_old_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interpreter_check, "OLDEST", (9, 9))
-    assert complaint("train", "gpt3_175b").endswith("Python 9.9 or newer is needed")
+    assert unfit_python().endswith("Python 9.9 or newer is needed")
 
 
 def test_missing_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dependencies, "missing", lambda _: ["torch>=2.11, found 1.0", "zarr, not installed"])
-    assert complaint("train", "gpt3_175b").endswith("torch>=2.11, found 1.0; zarr, not installed")
+    assert unfit_python().endswith("torch>=2.11, found 1.0; zarr, not installed")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="has a GPU")
 def test_no_gpu_where_the_system_has_some() -> None:
-    assert "sees no CUDA device, and system dgxh100_n64 needs them" in complaint("train", "gpt3_175b")
+    assert "sees no CUDA device, and system dgxh100_n64 needs them" in complaint("python", "train", "gpt3_175b")
 
 
 @pytest.mark.parametrize(
@@ -46,14 +46,14 @@ def test_no_gpu_where_the_system_has_some() -> None:
     ],
 )
 def test_names_and_starts_that_all_processes_would_refuse(words: str, said: str) -> None:
-    found = complaint(*words.split())
+    found = complaint("python", *words.split())
     assert said in found and "\n" not in found and bool(said) == bool(found)
 
 
 def test_as_a_file_from_anywhere(tmp_path: Path) -> None:
     """By a Python that has no packages: the file finds the project's own modules, which tell what is missing."""
-    file = REPOSITORY / "benchmark" / "planning" / "preflight" / "interpreter_check.py"
-    words = [sys.executable, "-S", str(file), "train", "gpt3_175b"]
+    file = REPOSITORY / "benchmark" / "commands" / "interpreter_check.py"
+    words = [sys.executable, "-S", str(file), "python", "train", "gpt3_175b"]
     done = subprocess.run(words, cwd=tmp_path, env={}, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (2, "")
+    assert (done.returncode, done.stderr) == (3, "")
     assert done.stdout.startswith(f"error: {sys.executable} ") and done.stdout.endswith(": packaging, not installed\n")

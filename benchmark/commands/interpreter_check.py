@@ -1,0 +1,84 @@
+"""Check that a Python can run a command about a run, and that its options fit. Any Python from 3.6 on can run this.
+
+python benchmark/commands/interpreter_check.py FORM COMMAND BENCHMARK [--system NAME] [overrides]
+
+FORM is ``python``, ``names`` or ``options``. ``python`` also asks for PyTorch and for the devices of the system;
+``names`` looks up benchmark and system; ``options`` refuses every option that the command itself would refuse. The
+script prints the system's "nodes N", "devices N" (of a node) and "device cuda" or "device cpu", with exit status 0;
+or one line "error: ..." with exit status 2, or 3 for a Python that lacks packages.
+"""
+
+import platform
+import sys
+from pathlib import Path
+
+NAME = f"{sys.executable or 'python3'} {platform.python_version()}"
+OLDEST = (3, 11)
+"""Oldest supported version, as in pyproject.toml, which only newer versions can read."""
+
+
+def unfit_python() -> str:
+    """Return the reason why this Python cannot run the benchmark; empty if it can."""
+    if sys.version_info < OLDEST:
+        return f"{NAME}: Python {OLDEST[0]}.{OLDEST[1]} or newer is needed"
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    from foundation.dependencies import missing
+
+    problems = missing(None)
+    return f"{NAME}: {'; '.join(problems)}" if problems else ""
+
+
+def complaint(form: str, command: str, *options: str) -> str:
+    """Return the reason why the command would fail; if there is none, print the system's facts and return an empty
+    text."""
+    try:
+        from benchmark.commands.command_table import parse
+        from benchmark.config.run_options import named_run, require_start
+        from foundation.errors import InputError
+    except Exception as error:  # a broken installation can fail in any way
+        return _import_problem(error)
+    try:
+        benchmark, system, overrides = named_run(command, options)
+        if command == "train":
+            require_start(benchmark, overrides)
+        facts = f"nodes {system.nodes}\ndevices {system.devices_per_node}\ndevice {system.device}"
+        if form == "options":
+            print(facts)
+            config = parse([command, *options]).config  # type: ignore[attr-defined]
+            if command == "train":
+                paths = (*config.data.train_data_path, *config.data.valid_data_path)
+                for path in (Path(f"{word}.idx") for word in paths if "/" in word):
+                    if not path.exists():
+                        return f"{path}: no such file; COM_DIR is the folder with the benchmark's token files"
+            return ""
+    except InputError as error:
+        return str(error)
+    if form == "python" and system.device == "cuda":
+        try:
+            import torch
+        except Exception as error:
+            return _import_problem(error)
+        if not torch.cuda.is_available():
+            return f"{NAME}: PyTorch {torch.__version__} sees no CUDA device, and system {system.name} needs them"
+    print(facts)
+    return ""
+
+
+def _import_problem(error: Exception) -> str:
+    return f"{NAME}: import fails: {type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def main(words: "list[str]") -> int:
+    """Print the answer; return the exit status."""
+    problem = unfit_python()
+    if problem:
+        print(f"error: {problem}")
+        return 3
+    problem = complaint(*words)
+    if problem:
+        print(f"error: {problem}")
+    return 2 if problem else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
