@@ -129,7 +129,7 @@ launch=("$PYTHON" -m benchmark.launch job --repository "$REPOSITORY" --code "$CO
 launch+=(-- "$@")
 LOG=$(realpath -m "$1")/slurm_${SLURM_JOB_ID:-}.out
 cd "$CODE"
-if [[ ${DRY_RUN:-0} == 1 ]]; then exec "${launch[@]}"; fi
+if [[ ${DRY_RUN:-0} == 1 || -z ${SLURM_JOB_ID:-} ]]; then exec "${launch[@]}"; fi
 
 # The launcher is looked after: killed, it is started again; after that the job goes back to the queue. In this folder it
 # says that it has ended by itself, and finds an order that came before it could take orders.
