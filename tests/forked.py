@@ -24,6 +24,7 @@ PRELOADED: tuple[str, ...] = (
     "checkpoint_convert.commands.export_commands",
     "checkpoint_convert.commands.inspection_commands",
     "checksums.__main__",
+    "data_prep.inspection.inspect_command",
     "data_prep.preparation.fetch",
     "data_prep.preparation.preparation_plan",
     "data_prep.preprocessing.preprocess",

@@ -1,11 +1,11 @@
-"""The order of training windows of each benchmark, as data: the configuration of a run and ``samples`` read it here."""
+"""The order of training windows of each benchmark, as data for ``samples``; a test compares it with the run's own."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class TrainingOrder:
-    """The windows that a benchmark's training reads, and the place where it begins to read."""
+    """The windows that a benchmark's training reads, and the first of them."""
 
     sequence_length: int
     global_batch_size: int
