@@ -15,7 +15,7 @@ def log_in(path: Path) -> Path:
     """Return a result file, or the one in a run's folder. Raises InputError for a folder with none or several."""
     if is_regular(path):
         return path
-    logs = [inside for inside in children(path) if inside.match(RESULT_FILES) and is_regular(inside)]
+    logs = [child for child in children(path) if child.match(RESULT_FILES) and is_regular(child)]
     if len(logs) != 1:
         raise InputError(
             f"{path}: expected a result file, or a folder with one {RESULT_FILES}, not {len(logs)} of them"

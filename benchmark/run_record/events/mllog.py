@@ -50,7 +50,7 @@ class Problem:
 
     line: int | None
     """Line, counted from 1; None for the whole file."""
-    found: str
+    observed: str
     expected: str
     fatal: bool = True
     """True if the official tools fail, crash or lose a record here."""
@@ -142,9 +142,9 @@ def read_log(path: Path) -> ResultLog:
     try:
         return parse_log(path, read_regular(path, MOST_BYTES))
     except OSError as error:
-        found = str(error) if isinstance(error, UnfitFile) else (error.strerror or str(error))
+        observed = str(error) if isinstance(error, UnfitFile) else (error.strerror or str(error))
         expected = f"a regular file that can be read, of at most {MOST_BYTES:,} bytes"
-        return ResultLog(path, 0, 0, (), (Problem(None, found, expected),))
+        return ResultLog(path, 0, 0, (), (Problem(None, observed, expected),))
 
 
 def parse_log(path: Path, content: bytes) -> ResultLog:
@@ -159,8 +159,12 @@ def parse_log(path: Path, content: bytes) -> ResultLog:
         characters += len(line)
         values += line.count(",") + line.count("[")
         if characters > MOST_CHARACTERS or values > MOST_VALUES:
-            found = f"more than {MOST_VALUES:,} values, or {MOST_CHARACTERS:,} characters of records, up to this line"
-            problems.insert(0, Problem(number, found, "a log of 5 MB at most, by rank 0 only: the rest was not read"))
+            observed = (
+                f"more than {MOST_VALUES:,} values, or {MOST_CHARACTERS:,} characters of records, up to this line"
+            )
+            problems.insert(
+                0, Problem(number, observed, "a log of 5 MB at most, by rank 0 only: the rest was not read")
+            )
             break
         try:
             events.append(_read_line(number, line, decode, repeated, problems))
@@ -173,8 +177,8 @@ def parse_log(path: Path, content: bytes) -> ResultLog:
     left_out = len(problems) - MOST_PROBLEMS
     if left_out > 0:
         fatal = any(problem.fatal for problem in problems[MOST_PROBLEMS:])
-        found = f"{left_out} more lines that {'cannot be read' if fatal else 'are not as mllog writes them'}"
-        problems[MOST_PROBLEMS:] = [Problem(None, found, "records", fatal)]
+        observed = f"{left_out} more lines that {'cannot be read' if fatal else 'are not as mllog writes them'}"
+        problems[MOST_PROBLEMS:] = [Problem(None, observed, "records", fatal)]
     lines = content.count(b"\n") + (bool(content) and not content.endswith(b"\n"))
     return ResultLog(path, size, lines, tuple(events), tuple(problems))
 
@@ -190,15 +194,15 @@ def _lines_with(token: bytes, content: bytes) -> Iterator[tuple[int, str]]:
     The text is read as latin-1, as the official tools do: every byte sequence is text then.
     """
     number, counted = 1, 0
-    place = content.find(token)
-    while place >= 0:
-        start = content.rfind(b"\n", counted, place) + 1 or counted
-        end = content.find(b"\n", place)
+    position = content.find(token)
+    while position >= 0:
+        start = content.rfind(b"\n", counted, position) + 1 or counted
+        end = content.find(b"\n", position)
         end = len(content) if end < 0 else end
         number += content.count(b"\n", counted, start)
         yield number, content[start:end].decode("latin-1")
         counted = start
-        place = content.find(token, end)
+        position = content.find(token, end)
 
 
 def lines_by_number(content: bytes, numbers: Collection[int]) -> dict[int, str]:
@@ -215,11 +219,11 @@ def _read_line(
     ``decode`` writes the names that a record has twice to ``repeated``. Raises UnfitRecord if the line has no valid
     record.
     """
-    before, token, record = line.rpartition(TOKEN)
+    line_start, token, record = line.rpartition(TOKEN)
     record = record.strip()
     if not token:
         raise UnfitRecord(shortened(line, MOST_SHOWN), "':::MLLOG ' with a space before the JSON")
-    if BARE_TOKEN in before:
+    if BARE_TOKEN in line_start:
         problems.append(Problem(number, "two records on one line", "one: the official tools read only the last"))
     if len(record) > MOST_RECORD_CHARACTERS:
         raise UnfitRecord(f"{len(record):,} characters", f"a record of at most {MOST_RECORD_CHARACTERS:,} characters")
@@ -247,8 +251,8 @@ def _read_line(
         if not fits:
             raise UnfitRecord(f"{name} {shortened(repr(fields[name]), MOST_SHOWN)}", f"{name}: {expected}")
     if kind not in EVENT_TYPES:
-        found = f"event_type {shortened(repr(kind), MOST_SHOWN)}"
-        problems.append(Problem(number, found, f"event_type {', '.join(EVENT_TYPES)}", fatal=False))
+        observed = f"event_type {shortened(repr(kind), MOST_SHOWN)}"
+        problems.append(Problem(number, observed, f"event_type {', '.join(EVENT_TYPES)}", fatal=False))
     return LogEvent(number, fields["key"], fields["value"], int(time_ms or 0), str(kind), fields["metadata"])
 
 

@@ -18,7 +18,7 @@ from benchmark.config.reference_curves import REFERENCE_CURVES
 from benchmark.run_record.status.reference_curve import CurveAtBatchSize, curve_at
 
 LATEST = 8
-"""Evaluations that say how far a run stands from its reference curve; their median, as one may be a spike."""
+"""Number of latest evaluations whose median is a run's offset from its reference curve; a median ignores a spike."""
 DOUBT = 4
 """Number of evaluations after which half of that distance is believed to last."""
 Z_90 = 1.645
@@ -27,11 +27,11 @@ SPREAD, FIRST_SPREAD = 0.4, 0.75
 """Standard deviations, in values of the reference curve: of a run's own unevenness, and of where it will stand while
 nothing is known of it, which goes down with the number of evaluations."""
 OWN_LATEST, OWN_FEWEST = 4, 3
-"""Evaluations that are extrapolated where there is no reference curve, and the fewest that are."""
+"""Most and fewest evaluations that are extrapolated without a reference curve."""
 OWN_SPREAD = 0.5
 """Standard deviation of such an extrapolation, as a share of the tokens that remain."""
 SIZE_MARGIN = 1.5
-"""A batch size is as the nearest curve's up to this factor beyond the smallest or largest one."""
+"""Factor beyond the smallest and the largest curve's batch size up to which the nearest curve applies."""
 FARTHEST = 10
 """Times the length of the curve: a target that is not met until then is out of sight."""
 
@@ -50,31 +50,34 @@ class TargetForecast:
 def forecast(
     benchmark: Benchmark, evaluations: Sequence[tuple[int, float]], trained_tokens: int
 ) -> TargetForecast | None:
-    """``evaluations``: trained tokens and log perplexity (nats per token) of each so far, in order. ``trained_tokens``:
-    now. None without a target, or while nothing can be said."""
+    """Return when the target will be met; None without a target, or without a forecast.
+
+    ``evaluations``: trained tokens and log perplexity (nats per token) of each so far, in order. ``trained_tokens``:
+    those of the run until this moment.
+    """
     target = benchmark.target_log_perplexity
     if target is None:
         return None
     curve = _reference(benchmark)
-    evaluations = [one for one in evaluations if math.isfinite(one[1])]
+    evaluations = [evaluation for evaluation in evaluations if math.isfinite(evaluation[1])]
     if curve is None:
-        found = _by_own_evaluations(evaluations, target, trained_tokens)
+        interval = _by_own_evaluations(evaluations, target, trained_tokens)
     else:
-        found = _by_curve(curve, evaluations, target, trained_tokens)
-    if found is None:
+        interval = _by_curve(curve, evaluations, target, trained_tokens)
+    if interval is None:
         return None
-    tokens, low, high = (_at_evaluation(benchmark, max(count, trained_tokens + 1)) for count in found)
+    tokens, low, high = (_at_evaluation(benchmark, max(count, trained_tokens + 1)) for count in interval)
     return TargetForecast(tokens, low, high, "own evaluations" if curve is None else "reference curves")
 
 
 def _at_evaluation(benchmark: Benchmark, tokens: float) -> int:
-    """Trained tokens of the first evaluation at or after ``tokens``."""
+    """Return the trained tokens of the first evaluation at or after ``tokens``."""
     interval = benchmark.eval_interval * benchmark.global_batch_size * benchmark.model.seq_length
     return math.ceil(tokens / interval - 1e-9) * interval
 
 
 def _reference(benchmark: Benchmark) -> CurveAtBatchSize | None:
-    """Return the reference curve of a run; None where no run was like this one."""
+    """Return the reference curve of a run; None if no published run has its model and about its batch size."""
     published = BENCHMARKS.get(benchmark.name)
     curves = REFERENCE_CURVES.get(benchmark.name)
     size = benchmark.global_batch_size
@@ -88,7 +91,7 @@ def _reference(benchmark: Benchmark) -> CurveAtBatchSize | None:
 def _by_curve(
     reference: CurveAtBatchSize, evaluations: Sequence[tuple[int, float]], target: float, trained_tokens: int
 ) -> tuple[float, float, float] | None:
-    """Tokens: middle, lower and upper end."""
+    """Return the tokens at the target: the middle, the lower and the upper end."""
     unit, count = reference.tokens_per_value, len(evaluations)
     distances = [value - reference.log_perplexity(tokens) for tokens, value in evaluations[-LATEST:]]
     distance = statistics.median(distances) * count / (count + DOUBT) if distances else 0.0
@@ -105,23 +108,25 @@ def _by_curve(
 
 def _crossing(curve: Callable[[float], float], target: float, farthest: int) -> float | None:
     """Return the place where ``curve`` first is at or below ``target``; 0 if the curve begins there."""
-    before = math.inf
+    previous_value = math.inf
     for count in range(1, farthest + 1):
-        now = curve(count)
-        if now <= target:
-            return count - (target - now) / (before - now) if math.isfinite(before) else 0.0
-        before = now
+        value = curve(count)
+        if value <= target:
+            return count - (target - value) / (previous_value - value) if math.isfinite(previous_value) else 0.0
+        previous_value = value
     return None
 
 
 def _by_own_evaluations(
     evaluations: Sequence[tuple[int, float]], target: float, trained_tokens: int
 ) -> tuple[float, float, float] | None:
-    """The latest evaluations, continued in a line over the logarithm of tokens."""
+    """Return the same from the latest evaluations, continued in a line over the logarithm of tokens."""
     latest = [(math.log(tokens), value) for tokens, value in evaluations[-OWN_LATEST:]]
     if len(latest) < OWN_FEWEST:
         return None
-    slope = statistics.median((two[1] - one[1]) / (two[0] - one[0]) for one, two in itertools.combinations(latest, 2))
+    slope = statistics.median(
+        (later[1] - earlier[1]) / (later[0] - earlier[0]) for earlier, later in itertools.combinations(latest, 2)
+    )
     if slope >= 0:
         return None
     level = statistics.median(value - slope * at for at, value in latest)

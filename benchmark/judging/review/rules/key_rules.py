@@ -51,7 +51,7 @@ def readable(run: Run) -> Iterator[Deviation]:
     tools do."""
     for problem in run.log.problems:
         yield Deviation(
-            run.log.path, problem.line, problem.found, problem.expected, "" if problem.fatal else "ambiguous"
+            run.log.path, problem.line, problem.observed, problem.expected, "" if problem.fatal else "ambiguous"
         )
 
 

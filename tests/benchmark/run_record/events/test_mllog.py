@@ -69,24 +69,24 @@ def test_numbers_are_finite_and_no_booleans() -> None:
 )
 def test_fields_of_another_type_lose_the_record(old: str, new: str, found: str, expected: str) -> None:
     log = log_of(f":::MLLOG {RECORD.replace(old, new)}\n")
-    assert (log.events, log.problems[0].found, log.problems[0].expected) == ((), found, expected)
+    assert (log.events, log.problems[0].observed, log.problems[0].expected) == ((), found, expected)
 
 
 def test_oddities_lose_no_record_and_are_one_problem() -> None:
     (problem,) = log_of(f":::MLLOG {RECORD.replace('POINT_IN_TIME', 'LATER')}\n").problems
-    assert (problem.fatal, problem.found) == (False, "event_type 'LATER'")
+    assert (problem.fatal, problem.observed) == (False, "event_type 'LATER'")
     fields = ", ".join(f'"k{number % 300}": 1' for number in range(600))
     log = log_of(f":::MLLOG {RECORD[:-1]}, {fields}}}\n:::MLLOG {RECORD}\n")
     (problem,) = log.problems
-    assert problem.found.startswith("fields 'k0', 'k1', 'k10'")
-    assert (len(log.events), problem.line, len(problem.found) < 200) == (2, 1, True)
+    assert problem.observed.startswith("fields 'k0', 'k1', 'k10'")
+    assert (len(log.events), problem.line, len(problem.observed) < 200) == (2, 1, True)
 
 
 def test_problems_values_and_sizes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = log_of(":::MLLOG {\n" * (MOST_PROBLEMS + 5))
     assert len(log.problems) == MOST_PROBLEMS + 1
-    assert (log.problems[0].line, log.problems[-1].found) == (1, "6 more lines that cannot be read")
-    assert log.problems[0].found == "{ (Expecting property name enclosed in double quotes: line 1 column 2 (char 1))"
+    assert (log.problems[0].line, log.problems[-1].observed) == (1, "6 more lines that cannot be read")
+    assert log.problems[0].observed == "{ (Expecting property name enclosed in double quotes: line 1 column 2 (char 1))"
     monkeypatch.setattr(mllog, "MOST_VALUES", 25)
     log = log_of(f":::MLLOG {RECORD}\n" * 9)
     assert (len(log.events), log.problems[0].line, log.problems[0].fatal) == (6, 7, True)
@@ -95,8 +95,8 @@ def test_problems_values_and_sizes_are_bounded(tmp_path: Path, monkeypatch: pyte
         file.truncate(MOST_BYTES + 1)
     log = read_log(path)
     assert (log.events, log.num_lines) == ((), 0)
-    assert [(one.line, one.found) for one in log.problems] == [(None, "268,435,457 bytes, more than 268,435,456")]
-    assert [problem.found for problem in read_log(tmp_path / "nothing").problems] == ["No such file or directory"]
+    assert [(one.line, one.observed) for one in log.problems] == [(None, "268,435,457 bytes, more than 268,435,456")]
+    assert [problem.observed for problem in read_log(tmp_path / "nothing").problems] == ["No such file or directory"]
 
 
 def test_texts_of_strangers_fit_one_line() -> None:
