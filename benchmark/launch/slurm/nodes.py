@@ -11,11 +11,13 @@ import time
 from collections.abc import Callable, Sequence
 
 from benchmark.launch.keep_running import say
-from benchmark.run_record.small_files import wait_for
+from benchmark.run_record.small_files import LOOK_S, wait_for
 
 PROBE_S = 60.0
 """Seconds for a node to run a process. Slurm itself takes minutes to notice that a node is gone."""
 ANSWER_S = 60.0
+REGISTER_S = 180.0
+"""Seconds for which the state of a node may be unknown: nodes report to a new controller."""
 SLURM_S = 1800.0
 """Seconds for which Slurm's controller may be away."""
 BAD_STATE = re.compile(r"^(down|drain|fail|error|unk|inval|future|power|reboot|boot|blocked)|[*~#%!@^]$")
@@ -126,8 +128,7 @@ class Nodes:
         """
         fields = job_with_answer(self._job, self._is_ordered)
         allocated = host_names(fields.get("NodeList", ""))  # a node that failed leaves the job
-        rows = ask("sinfo", "--noheader", "--Node", f"--nodes={','.join(self.names)}", "--format=%N %T").splitlines()
-        bad = {node for node, _, state in (row.strip().partition(" ") for row in rows) if BAD_STATE.search(state)}
+        bad = {node for node, state in self._states().items() if BAD_STATE.search(state)}
         bad |= {node for node in self.names if allocated and node not in allocated}
         up = [node for node in self.names if node not in bad]
         silent = silent_nodes(up) if probe and up else []
@@ -136,6 +137,19 @@ class Nodes:
             silent = silent_nodes(up)
         self.up = [node for node in up if node not in silent]
         self.down = [node for node in self.names if node not in self.up]
+
+    def _states(self) -> dict[str, str]:
+        """Return the nodes' states in sinfo's words. A controller that was just started does not know them: it is asked
+        again for at most REGISTER_S."""
+        deadline = time.monotonic() + REGISTER_S
+        while True:
+            words = ("--noheader", "--Node", f"--nodes={','.join(self.names)}", "--format=%N %T")
+            rows = [row.split() for row in ask("sinfo", *words).splitlines()]
+            states = {row[0]: row[1] for row in rows if len(row) == 2}
+            unknown = [node for node, state in states.items() if state.startswith("unk")]
+            if not unknown or time.monotonic() > deadline or self._is_ordered():
+                return states
+            time.sleep(LOOK_S)
 
     def named(self, hosts: Sequence[str]) -> list[str]:
         """Return the job's nodes with these names, with or without a domain."""

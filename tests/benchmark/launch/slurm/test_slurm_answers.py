@@ -71,6 +71,20 @@ def test_nodes_are_no_worse_while_slurm_gives_no_answer(
     assert lines == ["scontrol show job 5: no answer; tried again for up to 1800 s"] * 2
 
 
+def test_node_whose_state_is_unknown_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After Slurm's controller was started again; a node that stays unknown is left out."""
+    pauses = answering(monkeypatch, ANSWER)
+    states = iter(["n1 unknown*\nn2 unknown*", "n1 mixed\nn2 unknown*", "n1 mixed\nn2 mixed"])
+    monkeypatch.setattr(nodes, "ask", lambda *words: next(states) if words[0] == "sinfo" else "n1\nn2")
+    job = Nodes("5", ["n1", "n2"], lambda: None)
+    job.look(probe=False)
+    assert (job.up, job.down, pauses) == (["n1", "n2"], [], [5.0, 5.0])
+    monkeypatch.setattr(nodes, "REGISTER_S", -1.0)
+    monkeypatch.setattr(nodes, "ask", lambda *words: "n1 mixed\nn2 unknown*" if words[0] == "sinfo" else "n1\nn2")
+    job.look(probe=False)
+    assert (job.up, job.down) == (["n1"], ["n2"])
+
+
 def test_order_to_stop_ends_the_waiting_for_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
     answering(monkeypatch, {})
     with pytest.raises(StoppedWaiting):
