@@ -70,17 +70,17 @@ def loop(
 
     monkeypatch.setattr(loop_module, "train_step", train_step)
     monkeypatch.setattr(loop_module, "evaluate", lambda *_: EvaluationResult(next(supplied), 99))
-    seen: list[Event] = []
-    log, told = EventLog([Recorder(seen.append)]), told or Told()
+    events: list[Event] = []
+    log, told = EventLog([Recorder(events.append)]), told or Told()
     batches: Any = SimpleNamespace(at=lambda _: [])
     windows: Any = None
     end = run_loop(TrainingRun(state, batches, windows, log, PhaseLog()), [told])
     log.close()
-    return end, progress, seen, told.calls
+    return end, progress, events, told.calls
 
 
-def of(seen: Sequence[Event], key: str) -> list[Event]:
-    return [event for event in seen if event.key == key]
+def of(events: Sequence[Event], key: str) -> list[Event]:
+    return [event for event in events if event.key == key]
 
 
 def test_what_observers_are_told_and_in_which_order(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,14 +89,14 @@ def test_what_observers_are_told_and_in_which_order(monkeypatch: pytest.MonkeyPa
     assert calls == [*plain, *plain, *evaluated, *plain, *plain, *evaluated, "end"]
     assert (end.ending, end.reached_target) == ("success", False)  # there is no target
     assert (progress.steps, progress.trained_tokens) == (6, 6 * TOKENS)
-    found = [(one.trained_tokens, one.log_perplexity) for one in progress.evaluations]
-    assert found == [(3 * TOKENS, 5.0), (6 * TOKENS, 4.0)]
+    evaluations = [(evaluation.trained_tokens, evaluation.log_perplexity) for evaluation in progress.evaluations]
+    assert evaluations == [(3 * TOKENS, 5.0), (6 * TOKENS, 4.0)]
 
 
 def test_last_step_is_evaluated_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, _, seen, calls = loop(monkeypatch, dataclasses.replace(SHORT, train_samples=4005 * 12))
-    assert [calls[:place].count("step") for place, call in enumerate(calls) if call == "evaluated"] == [3, 5]
-    stops = [event.metadata for event in of(seen, "block_stop")]
+    _, _, events, calls = loop(monkeypatch, dataclasses.replace(SHORT, train_samples=4005 * 12))
+    assert [calls[:index].count("step") for index, call in enumerate(calls) if call == "evaluated"] == [3, 5]
+    stops = [event.metadata for event in of(events, "block_stop")]
     assert stops == [
         {"first_epoch_num": 0, "epoch_count": 3 * TOKENS},
         {"first_epoch_num": 3 * TOKENS, "epoch_count": 2 * TOKENS},
@@ -135,19 +135,19 @@ def test_skipped_steps_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_events_of_a_block_and_its_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, _, seen, _ = loop(monkeypatch)
+    _, _, events, _ = loop(monkeypatch)
     block = ["block_start", "tracked_stats", "block_stop", "eval_start", "eval_accuracy", "eval_stop"]
-    assert [event.key for event in seen if event.mlperf] == block * 2
-    starts = [event.metadata for event in of(seen, "block_start")]
+    assert [event.key for event in events if event.mlperf] == block * 2
+    starts = [event.metadata for event in of(events, "block_start")]
     assert starts == [{"first_epoch_num": start * TOKENS, "epoch_count": 3 * TOKENS} for start in (0, 3)]
-    assert [event.metadata["epoch_num"] for event in of(seen, "eval_accuracy")] == [3 * TOKENS, 6 * TOKENS]
-    assert of(seen, "tracked_stats")[1].value["reduced_train_loss"] == 3.5
-    evaluation = of(seen, "evaluation")[0].metadata
+    assert [event.metadata["epoch_num"] for event in of(events, "eval_accuracy")] == [3 * TOKENS, 6 * TOKENS]
+    assert of(events, "tracked_stats")[1].value["reduced_train_loss"] == 3.5
+    evaluation = of(events, "evaluation")[0].metadata
     assert (evaluation["log_perplexity"], evaluation["scored_tokens"], evaluation["target"]) == (5.0, 99, None)
 
 
 def test_continued_run_goes_on_inside_its_block(monkeypatch: pytest.MonkeyPatch) -> None:
     progress = dataclasses.replace(starting_progress(SHORT, 1), steps=2)
-    _, _, seen, calls = loop(monkeypatch, progress=progress)
-    assert [calls[:place].count("step") for place, call in enumerate(calls) if call == "evaluated"] == [1, 4]
-    assert [event.metadata["first_epoch_num"] for event in of(seen, "block_start")] == [3 * TOKENS]
+    _, _, events, calls = loop(monkeypatch, progress=progress)
+    assert [calls[:index].count("step") for index, call in enumerate(calls) if call == "evaluated"] == [1, 4]
+    assert [event.metadata["first_epoch_num"] for event in of(events, "block_start")] == [3 * TOKENS]

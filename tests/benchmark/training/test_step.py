@@ -66,20 +66,20 @@ def _step_and_evaluate(config: RunConfig) -> Seen:
                 _spoil_the_next_gradient()
             if number == 3 and last:
                 _spoil_the_next_loss(2)
-            before = [local(value.detach()).clone() for value in state.parameters.values()]
+            old_values = [local(value.detach()).clone() for value in state.parameters.values()]
             flags = StepFlags(time_limit=number == 1 and last, writer_busy=world.rank == 0)
             steps.append(train_step(state, batches.at(state.progress.consumed_samples), flags=flags))
             state.progress.steps += 1
-            now = [local(value.detach()) for value in state.parameters.values()]
-            changed.append(any(not torch.equal(one, two) for one, two in zip(before, now, strict=True)))
-        left = any(value.grad is not None for value in state.parameters.values())
+            new_values = [local(value.detach()) for value in state.parameters.values()]
+            changed.append(any(not torch.equal(old, new) for old, new in zip(old_values, new_values, strict=True)))
+        gradients_left = any(value.grad is not None for value in state.parameters.values())
         soundness = [check_state(state)]
         if last:
             local(state.parameters[TABLE].detach())[0, 0] = -1.7e38
         soundness.append(check_state(state))
         if world.rank == 0:
             local(state.optimizer.moments()["exp_avg"][TABLE])[0, :2] = math.nan
-        return Seen(steps, changed, left, quality, by_hand, [*soundness, check_state(state)])
+        return Seen(steps, changed, gradients_left, quality, by_hand, [*soundness, check_state(state)])
 
 
 def _spoil_the_next_gradient() -> None:
@@ -96,10 +96,10 @@ def _spoil_the_next_gradient() -> None:
 def _spoil_the_next_loss(number: int) -> None:
     losses_and_gradient, count = OutputPass.losses_and_gradient, 0
 
-    def spoilt(output: OutputPass, x_tH: Tensor, *rest: Tensor) -> Any:
+    def spoilt(output: OutputPass, x_tH: Tensor, *arguments: Tensor) -> Any:
         nonlocal count
         count += 1
-        return losses_and_gradient(output, x_tH * (math.nan if count == number + 1 else 1.0), *rest)
+        return losses_and_gradient(output, x_tH * (math.nan if count == number + 1 else 1.0), *arguments)
 
     setattr(OutputPass, "losses_and_gradient", spoilt)  # noqa: B010
 
@@ -116,7 +116,7 @@ def _losses_by_hand(config: RunConfig, windows: Any) -> tuple[float, float]:
 
 
 @pytest.fixture(scope="module")
-def seen(inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Seen]]:
+def outcomes(inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Seen]]:
     """What each process saw, by world."""
     folder: Path = tmp_path_factory.mktemp("step")
     return {
@@ -125,30 +125,30 @@ def seen(inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     }
 
 
-def test_all_processes_log_the_same(seen: dict[str, list[Seen]]) -> None:
-    (alone,) = seen["alone"]
+def test_all_processes_log_the_same(outcomes: dict[str, list[Seen]]) -> None:
+    (alone,) = outcomes["alone"]
     for name in ("two", "pipeline"):
-        first, second = seen[name]
+        first, second = outcomes[name]
         assert repr(first.steps) == repr(second.steps)
         assert first.evaluation == second.evaluation
-        for one, two in zip(alone.steps[:2], first.steps[:2], strict=True):
-            assert two.loss == pytest.approx(one.loss, rel=2e-6)
-            assert two.grad_norm == pytest.approx(one.grad_norm, rel=2e-6)
+        for expected, step in zip(alone.steps[:2], first.steps[:2], strict=True):
+            assert step.loss == pytest.approx(expected.loss, rel=2e-6)
+            assert step.grad_norm == pytest.approx(expected.grad_norm, rel=2e-6)
         assert first.evaluation.log_perplexity == pytest.approx(alone.evaluation.log_perplexity, rel=2e-6)
 
 
-def test_evaluation_weighs_every_scored_token_the_same(seen: dict[str, list[Seen]]) -> None:
-    (alone,) = seen["alone"]
+def test_evaluation_weighs_every_scored_token_the_same(outcomes: dict[str, list[Seen]]) -> None:
+    (alone,) = outcomes["alone"]
     assert alone.by_hand is not None
     total, number = alone.by_hand
-    assert alone.evaluation.scored_tokens == seen["two"][0].evaluation.scored_tokens == number
+    assert alone.evaluation.scored_tokens == outcomes["two"][0].evaluation.scored_tokens == number
     assert alone.evaluation.log_perplexity == pytest.approx(total / number, rel=1e-6)
 
 
-def test_one_process_that_is_asked_to_stop_is_enough(seen: dict[str, list[Seen]]) -> None:
-    for one in (one for every in seen.values() for one in every):
-        assert [step.flags.stop_by for step in one.steps] == [None, "time limit", None, None, None]
-        assert all(step.flags.writer_busy for step in one.steps)
+def test_one_process_that_is_asked_to_stop_is_enough(outcomes: dict[str, list[Seen]]) -> None:
+    for outcome in (outcome for ranks in outcomes.values() for outcome in ranks):
+        assert [step.flags.stop_by for step in outcome.steps] == [None, "time limit", None, None, None]
+        assert all(step.flags.writer_busy for step in outcome.steps)
 
 
 def test_reasons_to_stop_in_their_order() -> None:
@@ -160,40 +160,40 @@ def test_reasons_to_stop_in_their_order() -> None:
     assert StepFlags(save=True, writer_busy=True, writer_broken=True).stop_by is NO_FLAGS.stop_by is None
 
 
-def test_step_with_a_bad_gradient_or_loss_changes_nothing(seen: dict[str, list[Seen]]) -> None:
-    for one in (one for every in seen.values() for one in every):
-        assert [step.skipped for step in one.steps] == [False, False, True, True, False]
-        assert one.changed == [True, True, False, False, True]
-        assert not one.gradients_left
-        assert [step.nonfinite is None for step in one.steps] == [True, True, False, False, True]
+def test_step_with_a_bad_gradient_or_loss_changes_nothing(outcomes: dict[str, list[Seen]]) -> None:
+    for outcome in (outcome for ranks in outcomes.values() for outcome in ranks):
+        assert [step.skipped for step in outcome.steps] == [False, False, True, True, False]
+        assert outcome.changed == [True, True, False, False, True]
+        assert not outcome.gradients_left
+        assert [step.nonfinite is None for step in outcome.steps] == [True, True, False, False, True]
 
 
-def test_learning_rate_is_that_of_the_samples_before_the_step(seen: dict[str, list[Seen]], inputs: Inputs) -> None:
+def test_learning_rate_is_that_of_the_samples_before_the_step(outcomes: dict[str, list[Seen]], inputs: Inputs) -> None:
     optimizer = inputs.config(Path("run")).benchmark.optimizer
     rates = [learning_rate(48_000 + 12 * number, optimizer, 12) for number in range(5)]
-    assert [step.learning_rate for step in seen["alone"][0].steps] == rates
+    assert [step.learning_rate for step in outcomes["alone"][0].steps] == rates
 
 
-def _nonfinite(one: Seen) -> tuple[NonFiniteStep, NonFiniteStep]:
-    gradient, loss = (step.nonfinite for step in one.steps[2:4])
+def _nonfinite(outcome: Seen) -> tuple[NonFiniteStep, NonFiniteStep]:
+    gradient, loss = (step.nonfinite for step in outcome.steps[2:4])
     assert gradient is not None and loss is not None
     return gradient, loss
 
 
-def test_ranks_with_bad_gradients_and_losses_are_named(seen: dict[str, list[Seen]]) -> None:
-    gradient, loss = _nonfinite(seen["two"][0])
+def test_ranks_with_bad_gradients_and_losses_are_named(outcomes: dict[str, list[Seen]]) -> None:
+    gradient, loss = _nonfinite(outcomes["two"][0])
     (holder,) = gradient.ranks
     assert (gradient.first_sample, gradient.num_samples, gradient.data_parallel) == (48_024, 12, 2)
     assert (holder.rank, holder.host, holder.data_rank) == (1, socket.gethostname(), 1)
     assert holder.num_parts == 1 and holder.parts[0].infs == 2 and holder.parts[0].nans == 0
     assert gradient.losses_finite
     assert not loss.losses_finite
-    assert [one.num_micro_batches for one in loss.ranks] == [0, 1]
+    assert [rank.num_micro_batches for rank in loss.ranks] == [0, 1]
     assert loss.ranks[1].micro_batches == (BadMicroBatch(2, 48_036 + 2 * 4 + 2, 2),)
-    assert all(one.num_parts > 8 and len(one.parts) == 8 for one in loss.ranks)  # the sum has spread it
-    _, of_pipeline = _nonfinite(seen["pipeline"][0])
-    assert [one.data_rank for one in of_pipeline.ranks] == [0, 0]
-    assert [one.num_micro_batches for one in of_pipeline.ranks] == [0, 1]  # the last stage has the losses
+    assert all(rank.num_parts > 8 and len(rank.parts) == 8 for rank in loss.ranks)  # the sum has spread it
+    _, of_pipeline = _nonfinite(outcomes["pipeline"][0])
+    assert [rank.data_rank for rank in of_pipeline.ranks] == [0, 0]
+    assert [rank.num_micro_batches for rank in of_pipeline.ranks] == [0, 1]  # the last stage has the losses
     assert of_pipeline.ranks[1].micro_batches == (BadMicroBatch(2, 48_036 + 2 * 2, 2),)
 
 
@@ -203,10 +203,10 @@ def test_values_that_are_not_finite_are_counted() -> None:
     assert (bad.parameter, bad.nans, bad.infs) == ("a", 1, 2)
 
 
-def test_damage_of_the_state_is_named_on_all_processes(seen: dict[str, list[Seen]]) -> None:
-    here, there = seen["two"]
-    assert repr(here.soundness) == repr(there.soundness)
-    sound, flipped, nonfinite = here.soundness
+def test_damage_of_the_state_is_named_on_all_processes(outcomes: dict[str, list[Seen]]) -> None:
+    first, second = outcomes["two"]
+    assert repr(first.soundness) == repr(second.soundness)
+    sound, flipped, nonfinite = first.soundness
     assert sound == StateSoundness(()) and sound.finite
     (weight,) = flipped.tensors
     assert (weight.name, weight.rank, weight.nonfinite) == (f"model/{TABLE}", 1, 0)

@@ -31,9 +31,9 @@ from tests.benchmark.tiny import SHORT, Inputs, in_processes
 def whole(inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> list[list[float]]:
     """Figures of a run that nothing interrupts, and that keeps its two newest checkpoints and every third."""
     run_dir = tmp_path_factory.mktemp("whole") / "run"
-    found = run(inputs, run_dir, benchmark=SHORT, save_interval=1, keep_checkpoints=2, keep_every=3)
+    values = run(inputs, run_dir, benchmark=SHORT, save_interval=1, keep_checkpoints=2, keep_every=3)
     assert whole_checkpoints(run_dir) == [3, 5, 6]
-    return found
+    return values
 
 
 def _train_and_kill_in_save(config: RunConfig, moment: str) -> str:
@@ -91,8 +91,8 @@ def test_checkpoint_that_cannot_be_written_is_reported_and_training_goes_on(inpu
     messages = [event["value"] for event in events(config.run_dir, "message")]
     assert any("the checkpoint after 4 steps could not be written: OSError: [Errno 28]" in line for line in messages)
     assert [event["steps"] for event in events(config.run_dir, "checkpoint_written")] == [2, 6]
-    kept = sorted(path.name for path in (config.run_dir / "checkpoints").iterdir())
-    assert kept == ["step_00000002", "step_00000006"]
+    names = sorted(path.name for path in (config.run_dir / "checkpoints").iterdir())
+    assert names == ["step_00000002", "step_00000006"]
 
 
 def _save_and_change_weights(config: RunConfig) -> tuple[str, str, dict[str, str]]:
@@ -104,8 +104,8 @@ def _save_and_change_weights(config: RunConfig) -> tuple[str, str, dict[str, str
         checkpoints.save()
         for tensor in state.tensors().values():
             tensor.add_(1)
-        written = checkpoints.wait()
-        assert written is not None and written.failure is None
+        result = checkpoints.wait()
+        assert result is not None and result.failure is None
         changed = _digest(state)
         load_checkpoint(state, checkpoint_path(config.run_dir, 0))
         return saved, changed, {"loaded": _digest(state)}
@@ -127,15 +127,15 @@ def test_training_goes_on_while_what_was_saved_stays(inputs: Inputs, tmp_path: P
 
 @pytest.mark.parametrize("seed", range(8))
 def test_parts_lie_side_by_side(seed: int) -> None:
-    drawn = random.Random(seed)
-    largest = drawn.choice([1, 3000, 40_000])
-    sizes = [drawn.randrange(largest) for _ in range(drawn.randrange(60))]
-    places, lengths = packed(sizes, slab=8192)
-    taken = sorted((*place, size) for place, size in zip(places, sizes, strict=True) if size)
-    assert all(start % ALIGNMENT == 0 and start + size <= lengths[piece] for piece, start, size in taken)
-    for (piece, start, size), (other, after, _) in itertools.pairwise(taken):
-        assert piece < other or start + size <= after
-    assert len(places) == len(sizes)
+    generator = random.Random(seed)
+    largest = generator.choice([1, 3000, 40_000])
+    sizes = [generator.randrange(largest) for _ in range(generator.randrange(60))]
+    positions, lengths = packed(sizes, slab=8192)
+    ranges = sorted((*position, size) for position, size in zip(positions, sizes, strict=True) if size)
+    assert all(start % ALIGNMENT == 0 and start + size <= lengths[slab] for slab, start, size in ranges)
+    for (slab, start, size), (next_slab, next_start, _) in itertools.pairwise(ranges):
+        assert slab < next_slab or start + size <= next_start
+    assert len(positions) == len(sizes)
 
 
 def rounded_up(size: int) -> int:

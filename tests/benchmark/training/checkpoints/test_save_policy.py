@@ -79,10 +79,10 @@ def test_expected_steps_are_those_of_the_reference_runs() -> None:
 
 
 class MadeUpClock:
-    now = 1000.0
+    time_s = 1000.0
 
     def __call__(self) -> float:
-        return self.now
+        return self.time_s
 
 
 def policy(**fields: Any) -> tuple[SavePolicy, MadeUpClock]:
@@ -93,17 +93,17 @@ def policy(**fields: Any) -> tuple[SavePolicy, MadeUpClock]:
 def test_it_is_due_when_the_interval_has_passed_since_the_last_was_begun() -> None:
     saves, clock = policy(save_minutes=2.0)
     for seconds in (500.0, 8.0):  # the first, which compiles, does not count
-        clock.now += seconds
+        clock.time_s += seconds
         saves.note_step(seconds)
         assert saves.interval() is None
         assert not saves.is_due()
     saves.note_step(8.0)
     assert saves.is_due()
-    clock.now += 3
+    clock.time_s += 3
     saves.note_save(pause_s=3.0)
-    clock.now += 116
+    clock.time_s += 116
     assert not saves.is_due()
-    clock.now += 1
+    clock.time_s += 1
     assert saves.is_due()  # 120 s after training paused for it
 
 
@@ -114,10 +114,10 @@ def test_measurements_move_the_interval() -> None:
         saves.note_step(8.0)
     for pause_s in (2.1, 4.0, 4.0):
         saves.note_save(pause_s=pause_s)
-    now = saves.interval()
-    assert now is not None
-    assert now.seconds == pytest.approx(math.sqrt(2 * 4.0 * 7200))
-    assert now.pause_measured
+    interval = saves.interval()
+    assert interval is not None
+    assert interval.seconds == pytest.approx(math.sqrt(2 * 4.0 * 7200))
+    assert interval.pause_measured
     saves.note_write(145.0)
     assert saves.last_write_s == 145.0
     changed = saves.interval()
@@ -130,7 +130,7 @@ def test_where_steps_are_counted_the_clock_says_nothing(interval: int) -> None:
     saves, clock = policy(save_interval=interval)
     for _ in range(5):
         saves.note_step(8.0)
-    clock.now += 1e6
+    clock.time_s += 1e6
     assert not saves.is_due()
     assert saves.interval() is None
 

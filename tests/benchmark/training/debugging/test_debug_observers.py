@@ -27,9 +27,9 @@ STEP: tuple[Phase, ...] = ("data", "passes", "update")
 def test_logs_of_nccl_go_to_the_attempt() -> None:
     attempt = Path("/run/attempts/0001")
     assert debug_environment(DebugSwitches(), "cpu", attempt) == {}
-    found = debug_environment(DebugSwitches(nccl_debug="INFO"), "cuda", attempt)
-    assert found["NCCL_DEBUG"] == "INFO"
-    assert found["NCCL_DEBUG_FILE"] == "/run/attempts/0001/nccl.%h.%p.log"
+    variables = debug_environment(DebugSwitches(nccl_debug="INFO"), "cuda", attempt)
+    assert variables["NCCL_DEBUG"] == "INFO"
+    assert variables["NCCL_DEBUG_FILE"] == "/run/attempts/0001/nccl.%h.%p.log"
     assert "NCCL_DEBUG" not in debug_environment(DebugSwitches(), "cuda", attempt)
 
 
@@ -55,17 +55,17 @@ def test_steps_of_a_run_are_traced_on_the_ranks_that_are_named(inputs: Inputs, t
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What nsys is told, for which this machine has no library."""
-    found: list[str] = []
+    calls: list[str] = []
     operators = SimpleNamespace(
-        __enter__=lambda: found.append("operators"), __exit__=lambda *_: found.append("no operators")
+        __enter__=lambda: calls.append("operators"), __exit__=lambda *_: calls.append("no operators")
     )
-    monkeypatch.setattr(torch.cuda.profiler, "start", lambda: found.append("start"))
-    monkeypatch.setattr(torch.cuda.profiler, "stop", lambda: found.append("stop"))
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: found.append("wait"))
+    monkeypatch.setattr(torch.cuda.profiler, "start", lambda: calls.append("start"))
+    monkeypatch.setattr(torch.cuda.profiler, "stop", lambda: calls.append("stop"))
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: calls.append("wait"))
     monkeypatch.setattr(torch.autograd.profiler, "emit_nvtx", lambda: operators)
-    monkeypatch.setattr(torch.cuda.nvtx, "range_push", found.append)
-    monkeypatch.setattr(torch.cuda.nvtx, "range_pop", lambda: found.append("pop"))
-    return found
+    monkeypatch.setattr(torch.cuda.nvtx, "range_push", calls.append)
+    monkeypatch.setattr(torch.cuda.nvtx, "range_pop", lambda: calls.append("pop"))
+    return calls
 
 
 def run_steps(profiler: StepProfiler, calls: list[str], first: int, count: int) -> list[str]:

@@ -36,8 +36,8 @@ class Reports:
     """SpeedWatch of rank 0 among ``ranks`` GPUs, eight to a node, without a GPU: rows are given to it."""
 
     def __init__(self, ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.seen: list[Event] = []
-        self._log = EventLog([Recorder(self.seen.append)])
+        self.events: list[Event] = []
+        self._log = EventLog([Recorder(self.events.append)])
         system = dataclasses.replace(CPU, nodes=ranks // 8, devices_per_node=8)
         monkeypatch.setattr("benchmark.training.observers.speed_watch.RankTable", lambda *_: None)
         monkeypatch.setattr("benchmark.training.observers.speed_watch.OwnCompute", lambda *_, **__: None)
@@ -67,10 +67,10 @@ class Reports:
 
     def messages(self) -> list[str]:
         self._log.close()
-        return [str(event.value) for event in self.seen if event.key == "message"]
+        return [str(event.value) for event in self.events if event.key == "message"]
 
     def of(self, key: str) -> list[Any]:
-        return [event.metadata for event in self.seen if event.key == key]
+        return [event.metadata for event in self.events if event.key == key]
 
 
 def rows_of(ranks: int, slow: dict[int, float] | None = None, hot: Sequence[int] = ()) -> list[list[float]]:
@@ -80,53 +80,53 @@ def rows_of(ranks: int, slow: dict[int, float] | None = None, hot: Sequence[int]
 
 
 def test_a_slow_gpu_is_named_with_what_it_says_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = Reports(16, monkeypatch)
-    made.steps(1, 5, 2.0, rows_of(16))
-    made.steps(6, 2 * SAMPLES, 2.0, rows_of(16, {12: 0.31}, hot=[12]))
+    reports = Reports(16, monkeypatch)
+    reports.steps(1, 5, 2.0, rows_of(16))
+    reports.steps(6, 2 * SAMPLES, 2.0, rows_of(16, {12: 0.31}, hot=[12]))
     health = "clocks 1,095 of 1,980 MHz, thermal slowdown, 91 °C, 650 of 700 W"
     slow = "rank 12 on n2 GPU 4 computes 31% slower: 3.01 ms a block, its peers 2.3 ms"
-    assert made.messages() == [
+    assert reports.messages() == [
         f"rank 12 on n2 GPU 4: thermal slowdown: {health}",
         f"after step 14: {slow}; {health}",
     ]
-    (noted,) = made.of("slow_ranks")
+    (noted,) = reports.of("slow_ranks")
     assert noted["block_us"] == [3013 if rank == 12 else 2300 for rank in range(16)]
-    (one,) = noted["slow"]
-    assert (one["rank"], one["host"], one["device"], one["health"]) == (12, "n2", 4, health)
-    (device,) = made.of("device_health")
+    (slow_rank,) = noted["slow"]
+    assert (slow_rank["rank"], slow_rank["host"], slow_rank["device"], slow_rank["health"]) == (12, "n2", 4, health)
+    (device,) = reports.of("device_health")
     assert (device["rank"], device["host"], device["trouble"]) == (12, "n2", "thermal slowdown")
 
 
 def test_trouble_is_told_once_and_a_rank_that_recovers_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = Reports(8, monkeypatch)
+    reports = Reports(8, monkeypatch)
     for number in range(3):
-        made.steps(1 + 4 * number, 2, 2.0, rows_of(8))
-        made.steps(3 + 4 * number, 2, 2.0, rows_of(8, hot=[3]))
-    made.steps(13, SAMPLES, 2.0, rows_of(8, {2: 0.5}))
-    made.steps(13 + SAMPLES, SAMPLES, 2.0, rows_of(8))
-    hot, _, recovered = made.messages()
+        reports.steps(1 + 4 * number, 2, 2.0, rows_of(8))
+        reports.steps(3 + 4 * number, 2, 2.0, rows_of(8, hot=[3]))
+    reports.steps(13, SAMPLES, 2.0, rows_of(8, {2: 0.5}))
+    reports.steps(13 + SAMPLES, SAMPLES, 2.0, rows_of(8))
+    hot, _, recovered = reports.messages()
     assert "thermal slowdown" in hot
     assert recovered.endswith("rank 2 on n1 GPU 2 computes as fast as the others again")
-    assert made.of("slow_ranks")[-1]["recovered"] == [2]
+    assert reports.of("slow_ranks")[-1]["recovered"] == [2]
 
 
 def test_a_drop_of_throughput_names_the_slow_rank(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = Reports(8, monkeypatch)
-    made.steps(1, 40, 105.2, rows_of(8))
-    made.steps(41, 20, 111.0, rows_of(8, {5: 0.31}))
-    told = [line for line in made.messages() if line.startswith("since")]
-    assert len(told) == 1
-    assert told[0].startswith("since step 41 steps take 111 s, not 105.2 s: 5.2% of the throughput is lost; ")
-    (noted,) = made.of("speed_change")
+    reports = Reports(8, monkeypatch)
+    reports.steps(1, 40, 105.2, rows_of(8))
+    reports.steps(41, 20, 111.0, rows_of(8, {5: 0.31}))
+    lines = [line for line in reports.messages() if line.startswith("since")]
+    assert len(lines) == 1
+    assert lines[0].startswith("since step 41 steps take 111 s, not 105.2 s: 5.2% of the throughput is lost; ")
+    (noted,) = reports.of("speed_change")
     assert (noted["kind_of_change"], noted["since"]) == ("drop", 41)
 
 
 def test_a_drop_that_no_rank_explains_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = Reports(8, monkeypatch)
-    made.steps(1, 40, 10.0, rows_of(8))
-    made.steps(41, 20, 11.0, rows_of(8))
-    made.steps(61, 40, 10.0, rows_of(8))
-    drop, recovery = made.messages()
+    reports = Reports(8, monkeypatch)
+    reports.steps(1, 40, 10.0, rows_of(8))
+    reports.steps(41, 20, 11.0, rows_of(8))
+    reports.steps(61, 40, 10.0, rows_of(8))
+    drop, recovery = reports.messages()
     assert drop.endswith(
         "no rank computes slower than the others, so look at the network, the data and all that the ranks share"
     )
@@ -134,11 +134,11 @@ def test_a_drop_that_no_rank_explains_says_so(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_steps_beside_a_checkpoint_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = Reports(8, monkeypatch)
-    made.steps(1, 40, 10.0, None)
-    made.steps(41, 40, 13.0, None, disturbed=True)
-    made.steps(81, 40, 10.0, None)
-    assert made.messages() == []
+    reports = Reports(8, monkeypatch)
+    reports.steps(1, 40, 10.0, None)
+    reports.steps(41, 40, 13.0, None, disturbed=True)
+    reports.steps(81, 40, 10.0, None)
+    assert reports.messages() == []
 
 
 BLOCK_S, SLOWED_BY = 0.001, 0.3

@@ -55,7 +55,7 @@ def quiet(steps: int, seed: int = 5) -> list[tuple[float, float]]:
     return list(zip(losses.tolist(), norms.tolist(), strict=True))
 
 
-def found(figures: list[tuple[float, float]]) -> list[tuple[int, Spike]]:
+def spikes(figures: list[tuple[float, float]]) -> list[tuple[int, Spike]]:
     return alarms(*np.array(figures).T)
 
 
@@ -63,7 +63,7 @@ def test_blooms_spike_is_noticed_three_steps_before_its_loss_explodes() -> None:
     recovering = [(2.8 - 0.022 * step, 300.0 * 0.75**step) for step in range(27)]
     before, spike = quiet(100), list(BLOOM.values())
     first = 31214 - len(before)
-    ((step, noticed),) = found([*before, *spike[:9], *recovering, *spike[9:], *quiet(20, seed=6)])
+    ((step, noticed),) = spikes([*before, *spike[:9], *recovering, *spike[9:], *quiet(20, seed=6)])
     assert first + step - 1 == 31216
     assert (noticed.loss, noticed.grad_norm, noticed.in_a_row) == (2.595213, 2.39, 2)  # 31215's norm was high, too
     assert noticed.grad_norm / noticed.expected_norm == pytest.approx(9.9, rel=0.1)
@@ -71,9 +71,9 @@ def test_blooms_spike_is_noticed_three_steps_before_its_loss_explodes() -> None:
 
 def test_nothing_is_judged_during_warm_up() -> None:
     figures = quiet(RECENT + LEAST)
-    for place in range(RECENT + LEAST):
-        assert found([*figures[:place], (5.0, 100.0), *figures[place + 1 :]]) == []
-    ((step, _),) = found([*figures, (5.0, 100.0)])
+    for index in range(RECENT + LEAST):
+        assert spikes([*figures[:index], (5.0, 100.0), *figures[index + 1 :]]) == []
+    ((step, _),) = spikes([*figures, (5.0, 100.0)])
     assert step == RECENT + LEAST + 1
 
 
@@ -99,20 +99,20 @@ def test_rehearsals_warm_up_with_its_single_high_norms_is_no_spike() -> None:
 )
 def test_what_is_a_spike(last: list[tuple[float, float]], expected: bool) -> None:
     figures = [*quiet(80), *last]
-    assert bool(found(figures)) is expected
+    assert bool(spikes(figures)) is expected
     scaled = [(loss * 4, norm * 1024) for loss, norm in figures]  # its size does not matter
-    assert [step for step, _ in found(scaled)] == [step for step, _ in found(figures)]
+    assert [step for step, _ in spikes(scaled)] == [step for step, _ in spikes(figures)]
 
 
 def test_one_spike_is_told_once_and_its_values_are_not_learned_from() -> None:
     high = [(3.0, 5.0)] * 20
     figures = [*quiet(80), *high, *quiet(CALM - 1, seed=8), *high, *quiet(CALM, seed=9), *high]
-    assert [step for step, _ in found(figures)] == [81, len(figures) - len(high) + 1]
+    assert [step for step, _ in spikes(figures)] == [81, len(figures) - len(high) + 1]
 
 
 def test_new_level_is_learned_anew() -> None:
     figures = [*quiet(80), *[(3.0 + 0.01 * (step % 3), 0.242) for step in range(MOST + RECENT + LEAST + 1)]]
-    assert [step for step, _ in found([*figures, (4.0, 0.242)])] == [81, len(figures) + 1]
+    assert [step for step, _ in spikes([*figures, (4.0, 0.242)])] == [81, len(figures) + 1]
 
 
 @pytest.mark.slow
@@ -135,8 +135,8 @@ def test_published_curves_have_no_spike_and_would_show_one() -> None:
         lengths.append(len(losses))
         norms = np.full(len(losses), NORM)  # which these logs do not have
         assert alarms(np.array(losses), norms) == []
-        for place in range(RECENT + LEAST, len(losses), 7):
+        for index in range(RECENT + LEAST, len(losses), 7):
             spiked = np.array(losses)
-            spiked[place] += 0.2
-            assert [step for step, _ in alarms(spiked, norms)] == [place + 1]
+            spiked[index] += 0.2
+            assert [step for step, _ in alarms(spiked, norms)] == [index + 1]
     assert lengths == [288, 200]

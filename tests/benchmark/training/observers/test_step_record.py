@@ -28,8 +28,8 @@ CURVE = REFERENCE_CURVES["rehearsal"][0].log_perplexities
 
 @pytest.mark.parametrize("accelerator", ["A100-80GB", ""])
 def test_step_as_it_is_noted(accelerator: str) -> None:
-    seen: list[Event] = []
-    log, progress = EventLog([Recorder(seen.append)]), starting_progress(SHORT, 1)
+    events: list[Event] = []
+    log, progress = EventLog([Recorder(events.append)]), starting_progress(SHORT, 1)
     system = dataclasses.replace(CPU, accelerator=accelerator)
     world: Any = SimpleNamespace(peak_memory_bytes=lambda: 3 * 2**29)
     state: Any = SimpleNamespace(benchmark=SHORT, system=system, world=world, progress=progress)
@@ -38,7 +38,7 @@ def test_step_as_it_is_noted(accelerator: str) -> None:
         progress.count_step(skipped=False)
         record.step_done(FinishedStep(RESULT, 48_000, time.perf_counter() - 2.0))
     log.close()
-    noted = seen[1].metadata
+    noted = events[1].metadata
     assert (noted["iteration"], noted["consumed_samples"], noted["trained_tokens"]) == (4002, 48_024, 2 * 12 * 16)
     assert (noted["loss"], noted["grad_norm"], noted["learning_rate"]) == (3.5, 0.25, 1e-3)
     assert noted["step_s"] == pytest.approx(2.0, rel=0.1)
@@ -51,9 +51,9 @@ class Forecasts:
     """The forecasts of a run whose clock is turned by hand."""
 
     def __init__(self, benchmark: Benchmark = REHEARSAL) -> None:
-        self.now_s, self.seen, self.progress = 0.0, list[dict[str, Any]](), starting_progress(benchmark, 1)
+        self.now_s, self.notes, self.progress = 0.0, list[dict[str, Any]](), starting_progress(benchmark, 1)
         state: Any = SimpleNamespace(benchmark=benchmark, progress=self.progress)
-        events: Any = SimpleNamespace(note=lambda key, **fields: self.seen.append({"key": key, **fields}))
+        events: Any = SimpleNamespace(note=lambda key, **fields: self.notes.append({"key": key, **fields}))
         self._eta = TargetEta(state, events, clock=lambda: self.now_s)
 
     def steps(self, count: int, step_s: float = 2.0, pause_s: float = 0.0) -> None:
@@ -77,21 +77,21 @@ def test_seconds_are_those_of_steps_evaluations_and_pauses() -> None:
     run.steps(14)
     run.steps(1, pause_s=8.0)  # for an audit and a checkpoint
     run.evaluation(CURVE[0])
-    found = run.seen[-1]
-    assert (found["key"], found["after"], found["trained_tokens"]) == ("eta", "evaluation", 16 * TOKENS)
-    assert found["target_tokens"] == 13 * 16 * TOKENS
-    assert found["target_tokens_low"] <= found["target_tokens"] <= found["target_tokens_high"]
-    assert found["step_s"] == 2.0
-    assert found["seconds"] == 12 * 16 * (2.0 + 8.0 / 16) + 12 * 10.0
-    assert found["seconds_low"] < found["seconds"] < found["seconds_high"]
-    assert (found["basis"], found["reaches_target"]) == ("reference curves", True)
+    note = run.notes[-1]
+    assert (note["key"], note["after"], note["trained_tokens"]) == ("eta", "evaluation", 16 * TOKENS)
+    assert note["target_tokens"] == 13 * 16 * TOKENS
+    assert note["target_tokens_low"] <= note["target_tokens"] <= note["target_tokens_high"]
+    assert note["step_s"] == 2.0
+    assert note["seconds"] == 12 * 16 * (2.0 + 8.0 / 16) + 12 * 10.0
+    assert note["seconds_low"] < note["seconds"] < note["seconds_high"]
+    assert (note["basis"], note["reaches_target"]) == ("reference curves", True)
 
 
 def test_between_evaluations_it_is_said_every_few_minutes_from_the_third_step_on() -> None:
     run = Forecasts()
     run.steps(11, step_s=50.0)
-    assert [one["trained_tokens"] // TOKENS for one in run.seen] == [3, 7, 11]
-    assert {one["after"] for one in run.seen} == {"step"}
+    assert [note["trained_tokens"] // TOKENS for note in run.notes] == [3, 7, 11]
+    assert {note["after"] for note in run.notes} == {"step"}
 
 
 def test_a_restart_knows_the_evaluations_before_it() -> None:
@@ -101,26 +101,26 @@ def test_a_restart_knows_the_evaluations_before_it() -> None:
     for run in (continued, fresh):
         run.progress.steps = 96
         run.steps(3)
-    assert continued.seen[-1]["target_tokens"] > fresh.seen[-1]["target_tokens"]
+    assert continued.notes[-1]["target_tokens"] > fresh.notes[-1]["target_tokens"]
 
 
 def test_nothing_is_said_once_the_target_is_met_or_training_at_its_end() -> None:
     run = Forecasts()
     run.steps(13 * 16)
-    before = len(run.seen)
+    count = len(run.notes)
     run.evaluation(2.43)
-    assert len(run.seen) == before
+    assert len(run.notes) == count
     ended = Forecasts()
     ended.progress.steps = REHEARSAL.last_iteration - REHEARSAL.start_iteration
     ended.steps(4)
-    assert ended.seen == []
+    assert ended.notes == []
 
 
 def test_a_forecast_that_cannot_be_computed_ends_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step_record, "forecast", lambda *_: math.ceil(math.inf))
     run = Forecasts()
     run.steps(4)
-    assert run.seen == []
+    assert run.notes == []
 
 
 def test_a_target_beyond_the_end_of_training_is_not_promised() -> None:
@@ -128,10 +128,10 @@ def test_a_target_beyond_the_end_of_training_is_not_promised() -> None:
     for target in (REHEARSAL.target_log_perplexity, None):
         run = Forecasts(dataclasses.replace(short, target_log_perplexity=target))
         run.steps(3)
-        found = run.seen[-1]
-        assert (found["reaches_target"], found["target_tokens"], found["target_tokens_high"]) == (
+        note = run.notes[-1]
+        assert (note["reaches_target"], note["target_tokens"], note["target_tokens_high"]) == (
             False,
             50 * TOKENS,
             50 * TOKENS,
         )
-    assert (found["basis"], found["seconds"]) == ("end of training", 47 * 2.0)
+    assert (note["basis"], note["seconds"]) == ("end of training", 47 * 2.0)

@@ -34,10 +34,15 @@ def ended(run_dir: Path, ending: Ending, why: str = "") -> tuple[list[str], list
 @pytest.mark.parametrize("ending", ["success", "target not reached"])
 def test_run_that_is_done_leaves_its_summary(ending: Ending, tmp_path: Path) -> None:
     assert ended(tmp_path, ending) == (["summary.json"], [])
-    found = json.loads((tmp_path / "summary.json").read_text())
-    assert (found["status"], found["seed"], found["trained_tokens"], found["trained_samples"]) == (ending, 17, 1152, 72)
-    assert found["evaluations"] == [{"trained_tokens": 1152, "log_perplexity": 4.5}]
-    assert found["tokens_per_s"] == pytest.approx(1152 / found["run_s"])
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert (summary["status"], summary["seed"], summary["trained_tokens"], summary["trained_samples"]) == (
+        ending,
+        17,
+        1152,
+        72,
+    )
+    assert summary["evaluations"] == [{"trained_tokens": 1152, "log_perplexity": 4.5}]
+    assert summary["tokens_per_s"] == pytest.approx(1152 / summary["run_s"])
 
 
 def test_run_that_failed_leaves_nothing(tmp_path: Path) -> None:

@@ -35,10 +35,10 @@ from tests.benchmark.tiny import SHORT, Inputs, in_processes
 Said = Callable[[], list[str]]
 
 
-def replayed_here(run_dir: Path, steps: str = "2:6", **given: Any) -> ReplayResult:
-    found = replay(ReplayOptions(run_dir, steps, **given))
-    assert found is not None
-    return found
+def replayed_here(run_dir: Path, steps: str = "2:6", **options: Any) -> ReplayResult:
+    result = replay(ReplayOptions(run_dir, steps, **options))
+    assert result is not None
+    return result
 
 
 def texts(result: ReplayResult) -> list[str]:
@@ -48,13 +48,13 @@ def texts(result: ReplayResult) -> list[str]:
 @pytest.fixture(scope="module")
 def replayed(honest_run: Path) -> Chain:
     """The chain of steps 3 to 6 trained again, once for all tests whose checkpoint and data are sound."""
-    kept: list[Chain] = []
+    chains: list[Chain] = []
 
     def keeping(*arguments: Any) -> Chain | None:
-        found = replay_on_ranks(*arguments)
-        assert found is not None
-        kept.append(found)
-        return found
+        chain = replay_on_ranks(*arguments)
+        assert chain is not None
+        chains.append(chain)
+        return chain
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(replay_module, "replay_on_ranks", keeping)
@@ -62,7 +62,7 @@ def replayed(honest_run: Path) -> Chain:
     assert result.text() == (
         f"{honest_run}: steps 2 to 6: 4 steps again from the checkpoint after 2 steps, to the bit: every link holds"
     )
-    return kept[0]
+    return chains[0]
 
 
 @pytest.fixture
@@ -120,9 +120,9 @@ def _sign_checkpoints_anew(run_dir: Path) -> None:
 
 
 def _replace_progress(folder: Path, text: str) -> None:
-    before, after = (folder / "progress.json").read_bytes(), text.encode()
-    (folder / "progress.json").write_bytes(after)
-    old, new = (hashlib.md5(content, usedforsecurity=False).hexdigest() for content in (before, after))
+    old_content, new_content = (folder / "progress.json").read_bytes(), text.encode()
+    (folder / "progress.json").write_bytes(new_content)
+    old, new = (hashlib.md5(content, usedforsecurity=False).hexdigest() for content in (old_content, new_content))
     (folder / "digests.md5").write_text((folder / "digests.md5").read_text().replace(old, new))
 
 
@@ -134,8 +134,8 @@ def test_the_command_and_an_edited_log(
     monkeypatch.setattr("benchmark.training.engine.distributed.end_process", statuses.append)
     words = ["replay", str(run_dir), "--steps", "2:6"]
     main([*words, "--json"])
-    found = json.loads(capsys.readouterr().out)
-    assert (found["holds"], found["exact"], found["start"], found["compared_steps"]) == (True, True, 2, 4)
+    result = json.loads(capsys.readouterr().out)
+    assert (result["holds"], result["exact"], result["start"], result["compared_steps"]) == (True, True, 2, 4)
     log = run_dir / "result_0.txt"
     log.write_text(log.read_text().replace('"key": "seed", "value": 17', '"key": "seed", "value": 16'))
     main(words)
@@ -166,10 +166,10 @@ def test_an_exchanged_input_or_checkpoint_is_named(run_dir: Path, inputs: Inputs
     result = replayed_here(run_dir, "4:5")
     assert texts(result)[0].startswith("step 4: the checkpoint's progress.json: recorded seed 17, 4 steps")
     _replace_progress(folder / "step_00000004", progress)
-    said = texts(replayed_here(run_dir, "4:5"))
-    assert said[0].startswith("line 8, step 4: weights of the checkpoint: recorded ")
-    assert said[1].startswith("line 8, step 4: moments of the checkpoint: recorded ")
-    assert any(line.startswith("line 9, step 5: loss") for line in said)
+    lines = texts(replayed_here(run_dir, "4:5"))
+    assert lines[0].startswith("line 8, step 4: weights of the checkpoint: recorded ")
+    assert lines[1].startswith("line 8, step 4: moments of the checkpoint: recorded ")
+    assert any(line.startswith("line 9, step 5: loss") for line in lines)
 
 
 @pytest.mark.slow
