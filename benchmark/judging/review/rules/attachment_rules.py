@@ -10,15 +10,17 @@ one before, over the time from power_measurement_start to power_measurement_stop
 about 6,500 W.
 """
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmark.judging.results.subjects import ResultSet
 from benchmark.judging.review.findings import Deviation, Run, at
-from benchmark.run_record.evidence_chain import broken_links, gaps, read_chain
-from benchmark.run_record.file_names import EVIDENCE_FILE, RESULT_FILES
+from benchmark.run_record.evidence_chain import BeginRecord, Chain, broken_links, gaps, read_chain
+from benchmark.run_record.file_names import CONFIG_FILE, EVIDENCE_FILE, INPUTS_FILE, RESULT_FILES
 from foundation.errors import InputError
 from foundation.regular_files import children, is_regular, read_regular
 
@@ -89,8 +91,43 @@ def evidence(results: ResultSet) -> Iterator[Deviation]:
             yield Deviation(path, fault.line, f"{where}{fault.what}: {fault.recorded}", fault.found)
         if digest is not None and chain.problem is None and chain.by_digest(str(digest.value)) is None:
             yield at(run, digest, "a digest that the evidence does not have", "the record before its end", "cut")
+        yield from _changed_files(folder, chain)
         steps = chain.links[-1].record.step if chain.links else 0
         yield Deviation(path, None, "; ".join(gaps(chain)) or f"evidence of {steps} steps", expected, "extent")
+
+
+def _changed_files(folder: Path, chain: Chain) -> Iterator[Deviation]:
+    """Ask about a configuration, or identities of inputs, beside the chain that none of its beginnings has."""
+    begins = [link.record for link in chain.links if isinstance(link.record, BeginRecord)]
+    config, inputs = _json_object(folder / CONFIG_FILE), _json_object(folder / INPUTS_FILE)
+    if begins and config and not any(_agree(begin.config, config) for begin in begins):
+        yield Deviation(
+            folder / CONFIG_FILE, None, "a configuration that the evidence does not have", "its own", "edited"
+        )
+    digests = {
+        f"{purpose} {number}": {**entry.get("facts", {}), "md5": entry.get("md5")}
+        for purpose in ("train", "valid")
+        for number, entry in enumerate(inputs[purpose] if isinstance(inputs.get(purpose), list) else ())
+        if isinstance(entry, dict) and isinstance(entry.get("facts"), dict)
+    }
+    if begins and digests and not any(_agree(begin.inputs, digests) for begin in begins):
+        yield Deviation(folder / INPUTS_FILE, None, "inputs that the evidence does not have", "its own", "edited")
+
+
+def _json_object(path: Path) -> dict[str, Any]:
+    """Return the object in a file; an empty one if there is none."""
+    try:
+        content = json.loads(read_regular(path, MOST_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _agree(recorded: object, content: object) -> bool:
+    """Return whether two values agree in all keys that both have; JSON writes tuples as arrays."""
+    if isinstance(recorded, dict) and isinstance(content, dict):
+        return all(_agree(recorded[key], content[key]) for key in recorded.keys() & content.keys())
+    return recorded == content
 
 
 def energy(results: ResultSet) -> Iterator[Deviation]:

@@ -233,9 +233,9 @@ SET_RULES: tuple[Rule[ResultSet], ...] = (
     ),
     Rule(
         "evidence.chain", "error", "7.3, 7.9; runs and scoring", attachment_rules.evidence,
-        cases={"unread": "note", "extent": "note", "missing": "warning", "cut": "warning"},
+        cases={"unread": "note", "extent": "note", "missing": "warning", "cut": "warning", "edited": "warning"},
         mend="give log and evidence as the run wrote them",
-        question="Where is the evidence whose digest the log holds? Please send it as the run wrote it.",
+        question="Which is the run's own? Please send log, evidence, configuration and inputs as the run wrote them.",
     ),
     Rule(
         "system.readable", "error", "4.5; systems", system_rules.readable,

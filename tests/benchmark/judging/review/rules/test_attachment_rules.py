@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from benchmark.judging.results.subjects import ResultSet, SubmissionPackage, find_subjects
 from benchmark.judging.review.findings import Finding, Rule, apply
@@ -75,6 +76,27 @@ def test_evidence_whose_digest_a_log_holds_is_asked_for(links: tuple[int, ...], 
     questions = [one.observed for one in findings(package) if one.severity == "warning"]
     told = {"missing": "the digest of evidence that is not here", "cut": "a digest that the evidence does not have"}
     assert questions == ([told[expected]] if expected else [])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "question"),
+    [
+        ("config.json", '{"precision": "bf16", "run_dir": "/x"}', ""),
+        ("config.json", '{"precision": "fp8", "run_dir": "/x"}', "a configuration that the evidence does not have"),
+        ("inputs.json", '{"train": [{"facts": {"bytes": 7}, "md5": "a"}]}', ""),
+        ("inputs.json", '{"train": [{"facts": {"bytes": 8}, "md5": "a"}]}', "inputs that the evidence does not have"),
+        ("inputs.json", '{"train": [[], {"facts": 7}, 7], "valid": 7}', ""),
+        ("inputs.json", "[" * 100_000, ""),
+    ],
+)
+def test_configuration_and_inputs_are_those_of_the_evidence(
+    name: str, content: str, question: str, package: Path
+) -> None:
+    began = replace(begin(), config={"precision": "bf16"}, inputs={"train 0": {"bytes": 7, "md5": "a"}})
+    log = package / f"results/{SYSTEM}/gpt3/result_1.txt"
+    write_evidence(package / PLACE, log, [began, step(1), step(2)])
+    (package / PLACE / name).write_text(content)
+    assert [one.observed for one in findings(package) if one.severity != "note"] == [question] * bool(question)
 
 
 @pytest.mark.parametrize(
