@@ -48,7 +48,7 @@ def require_array(where: object, shape: Sequence[object], itemsize: int, *, mend
     Such a shape has too many axes, sizes other than whole numbers of 0 or more, or more bytes than any disk.
     """
     if len(shape) > MOST_AXES:
-        raise InputError(f"{where}: {len(shape):,} axes, of which at most {MOST_AXES} are possible; {mend}")
+        raise InputError(f"{where}: {len(shape):,} axes, but at most {MOST_AXES} are possible; {mend}")
     sizes = [size for size in shape if type(size) is int and size >= 0]
     if len(sizes) < len(shape):
         raise InputError(f"{where}: shape {_shape_text(shape)}, expected whole numbers of 0 or more; {mend}")

@@ -112,7 +112,7 @@ def sums_by_name(md5_list: Path, address: Address) -> dict[str, str]:
 
 
 def print_produced(output: Path, produced: Produced | None, as_json: bool, shard: Shard | None = None) -> None:
-    """Print what was made of an output, or of a shard of one; None stands for an output that already existed."""
+    """Print the result of a conversion, or of a shard; None stands for an output that already existed."""
     if as_json:
         print(json.dumps({"already_made": produced is None, **(asdict(produced) if produced else {})}))
         return

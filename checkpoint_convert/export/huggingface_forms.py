@@ -1,5 +1,5 @@
-"""Hugging Face's form of each architecture: the names and layouts of its tensors, and the settings with which
-``transformers`` computes what the plain page of the model does.
+"""Hugging Face's form of each architecture: the names and layouts of its tensors, and the settings that make
+``transformers`` compute as the plain page of the model does.
 
 GPT-3 is GPT-2 with a padded vocabulary, so only names and layouts change (docs/facts/reference.md d). The parameters of
 Llama have Hugging Face's names and layouts from the beginning.

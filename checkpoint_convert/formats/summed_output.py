@@ -67,7 +67,7 @@ class Product:
 
 @dataclass(frozen=True)
 class Produced:
-    """What was made of an output, or of a shard of one."""
+    """The result of making an output, or a shard of it."""
 
     bytes: int
     """Bytes of the output's files, or of the shard's share of them."""

@@ -47,7 +47,7 @@ class PickledObject:
     arguments: tuple[Any, ...]
     state: Any = None
     items: list[Any] | None = None
-    """Items of an object that is a list or a set; keys and values, alternating, of one that is a dictionary."""
+    """Items of an object that is a list or a set; keys and values, alternating, of a dictionary."""
 
 
 def load_pickle(content: bytes, is_known: Callable[[str], bool] = lambda name: False) -> Any:

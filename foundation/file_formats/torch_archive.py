@@ -166,7 +166,7 @@ class _Archive:
 
 
 class _FilePart:
-    """A part of a file as a file of its own, of which no more than ``may_read`` bytes are read."""
+    """A part of a file as a file of its own. No more than ``may_read`` bytes are read."""
 
     def __init__(self, file: BinaryIO, offset: int, length: int) -> None:
         self._file, self._offset, self.length = file, offset, length

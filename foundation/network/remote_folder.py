@@ -16,9 +16,7 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from foundation.child_processes import begin_worker
 from foundation.errors import InputError, first_line
 from foundation.network.addresses import Address
-from foundation.network.bucket_store import BucketStore
 from foundation.network.object_store import AccessDenied, AccessRefused, ObjectFacts, ObjectStore
-from foundation.network.web_store import WebStore
 
 TRIES = 5
 SECONDS_BETWEEN_LINES = 10.0
@@ -39,10 +37,10 @@ class RemoteFolder:
     ) -> None:
         """``bytes_per_s``: most bytes read per second, on average, by all threads together."""
         if _users and os.getpid() not in _users:  # obstore's threads stayed in the process that was forked
-            raise RuntimeError("an address is read in a process that was forked from one that had read addresses")
+            raise RuntimeError("an address is read in a process that was forked after its parent had read addresses")
         _users.add(os.getpid())
         self.address = address
-        self._store: ObjectStore = WebStore(address) if address.is_web else BucketStore(address)
+        self._store = _store(address)
         self._rate, self._sleep = bytes_per_s, sleep
         self._lock, self._free_at = threading.Lock(), 0.0
         self._printed: dict[int, float] = {}
@@ -127,6 +125,16 @@ class RemoteFolder:
 
     def _where(self, key: str) -> str:
         return str(self.address.below(key)) if key else str(self.address)
+
+
+def _store(address: Address) -> ObjectStore:
+    if address.is_web:
+        from foundation.network.web_store import WebStore  # its libraries take a moment, which local files do not need
+
+        return WebStore(address)
+    from foundation.network.bucket_store import BucketStore
+
+    return BucketStore(address)
 
 
 def facts_of_all(addresses: Sequence[Address]) -> list[ObjectFacts]:

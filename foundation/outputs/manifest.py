@@ -263,7 +263,7 @@ def files_below(folder: Path) -> list[tuple[str, os.stat_result]]:
 def entries_below(folder: Path) -> list[tuple[str, os.stat_result | None]]:
     """Return everything below ``folder`` that is no folder: the path relative to it, and the file's status.
 
-    The status is None for a link that leads nowhere, and for what is not a regular file. Several folders are read at
+    The status is None for a link that leads nowhere, and for pipes, devices and sockets. Several folders are read at
     the same time.
     """
     with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:

@@ -121,7 +121,7 @@ def require_same_kind(path: Path, option: str, kind: str, begins: Callable[[byte
 def walked(folder: Path) -> Iterator[tuple[str, list[str]]]:
     """Yield each folder below ``folder``, itself included, with the names of its entries that are no folders.
 
-    Raises OSError, naming the folder, for one that cannot be read: ``os.walk`` would take it as empty.
+    Raises OSError, which names the folder, if a folder cannot be read: ``os.walk`` would take it as empty.
     """
 
     def fail(error: OSError) -> None:
@@ -133,7 +133,7 @@ def walked(folder: Path) -> Iterator[tuple[str, list[str]]]:
 
 
 def sync_folder(path: Path) -> None:
-    """Sync a file, or a folder and all files below it, to the disk. Raises OSError, naming the file, for one that
+    """Sync a file, or a folder and all files below it, to the disk. Raises OSError, which names the file that
     failed."""
     if not path.is_dir():
         sync_to_disk(path)

@@ -64,7 +64,7 @@ class ResumableOutput:
         """Open the folder. Raises FileNotFoundError if the folder has been published or removed."""
         self.output, self.recipe, self.folder = output, recipe, partial_path(output)
         self._inode = (self.folder / RECIPE).stat().st_ino
-        """Inode that distinguishes this folder from one that another process makes in its place after publication."""
+        """Inode of this folder's recipe; another process may make a new folder of the same name after publication."""
         self._token = secrets.token_hex(8)
         self._started = time.monotonic()
         self.done = finished_parts(self.folder)
@@ -267,8 +267,8 @@ def _open(output: Path, recipe: Recipe, *, begin_anew: bool, by_input: bool) -> 
     differences = recipe.differences(replace(begun, inputs=recipe.inputs) if by_input else begun)
     if differences and not begin_anew and journalled_parts(folder):
         raise InputError(
-            f"{folder}: begun for another output: {'; '.join(differences[:3])}; go on with what it was begun for, "
-            "remove it, or run the command without --shard and with --force, which begins anew"
+            f"{folder}: begun for another output: {'; '.join(differences[:3])}; continue that output, remove "
+            "the folder, or run the command without --shard and with --force, which begins anew"
         )
     if differences:
         remove_partial(folder)

@@ -60,5 +60,5 @@ def test_index_has_to_agree_with_the_files(tmp_path: Path) -> None:
 def test_arrays_of_many_axes_are_refused(tmp_path: Path) -> None:
     header = json.dumps({"a": {"dtype": "U8", "shape": [1] * 20_000, "data_offsets": [0, 1]}}).encode()
     (tmp_path / "a.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + b"a")
-    with pytest.raises(InputError, match=r"a\.safetensors: a: 20,000 axes, of which at most 32 are possible"):
+    with pytest.raises(InputError, match=r"a\.safetensors: a: 20,000 axes, but at most 32 are possible"):
         safetensors_arrays(tmp_path / "a.safetensors")

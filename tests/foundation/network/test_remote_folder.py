@@ -130,7 +130,7 @@ def test_a_process_that_was_forked_too_late_is_told(files: Path) -> None:
 
 
 def _must_fail(url: str) -> None:
-    with pytest.raises(RuntimeError, match="forked from one that had read addresses"):
+    with pytest.raises(RuntimeError, match="forked after its parent had read addresses"):
         RemoteFolder(Address(url))
 
 
