@@ -94,7 +94,7 @@ def alone_in(run_dir: Path, machines: RunMachines) -> Iterator[None]:
 
 
 def _open_launcher_file(run_dir: Path) -> TextIO:
-    """Raises Refused for a folder that cannot be made, and OSError for one that existed or may exist."""
+    """Raises Refused for a folder that cannot be made, and OSError for a folder that exists or may exist."""
     try:
         make_run_folder(run_dir)
         return (run_dir / LAUNCHER_FILE).open("a+", encoding="utf-8")

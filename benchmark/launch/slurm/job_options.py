@@ -25,7 +25,7 @@ SWITCH = {
 
 @dataclass(frozen=True)
 class JobOptions:
-    """What a job runs, and how. All paths are absolute."""
+    """The command of a job, and the way it runs. All paths are absolute."""
 
     run_dir: Path
     """LOG_DIR, which all nodes share."""

@@ -156,7 +156,7 @@ class JobSteps:
         return facts, (UnfitInterpreter if process.returncode == UNFIT_STATUS else Refused)(problem)
 
     def note_surroundings(self, nodes: Sequence[str]) -> None:
-        """Record what the job runs on; facts that cannot be found out are left out, and stop nothing."""
+        """Record the job's surroundings. A fact that cannot be read is left out, and stops nothing."""
         restarts = os.environ.get("SLURM_RESTART_COUNT", "0")
         file = snapshot_folder(self._options.run_dir) / f"job_{self._number}_{restarts}"
         questions: list[list[str]] = [["scontrol", "--version"], ["scontrol", "show", "job", self._number]]
@@ -195,8 +195,11 @@ class JobSteps:
             return False
 
     def _gpu_options(self, first_node: str) -> list[str]:
-        """Return what a step needs to get the job's GPUs. Without it a step of a job that has a node to itself sees
-        none, though the job has them all; where Slurm knows of no GPUs it is refused."""
+        """Return the options by which a step gets the job's GPUs.
+
+        Without them a step of a job that has a node to itself sees none, though the job has them all. Where Slurm knows
+        of no GPUs the options are refused.
+        """
         devices = self._options.devices
         if os.environ.get("SLURM_GPUS_ON_NODE") or os.environ.get("SLURM_JOB_GPUS"):
             # steps inherit it where each task has its own
@@ -217,8 +220,10 @@ class JobSteps:
 
 
 def count_nodes(allocated: int, nodes_asked: int | None, of_system: int) -> int:
-    """Return the number of nodes that the run takes: all, except those that were asked for as spare ones, or are a few
-    more than the system's. Raises Refused if the job has too few."""
+    """Return the number of nodes that the run takes. Raises Refused if the job has too few.
+
+    The others are spare: NODES is smaller than the job, or the job has a few more nodes than the system.
+    """
     nodes_of_run = nodes_asked or allocated
     if not nodes_asked and 0 < 8 * (allocated - of_system) <= of_system:
         nodes_of_run = of_system

@@ -112,7 +112,7 @@ def host_names(listed: str) -> list[str]:
 
 
 class Nodes:
-    """The nodes of a job, divided into those that can be used and those that cannot."""
+    """The nodes of a job, divided into usable and unusable ones."""
 
     def __init__(self, job: str, names: Sequence[str], is_ordered: Callable[[], object]) -> None:
         """``is_ordered``: whether an order to stop came."""
