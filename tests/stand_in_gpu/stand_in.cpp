@@ -1,5 +1,5 @@
-// A GPU that is not there: what PyTorch calls of the CUDA runtime, cuBLAS, the driver and NCCL. Calls are noted, memory
-// is counted, nothing is computed but with STAND_IN_COMPUTE=1 (queues.h). Variables STAND_IN_...: see run.py.
+// A stand-in for a GPU: the functions of the CUDA runtime, cuBLAS, the driver and NCCL that PyTorch calls. Calls are
+// logged, memory is counted, nothing is computed without STAND_IN_COMPUTE=1 (queues.h). Variables STAND_IN_...: see run.py.
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <nccl.h>
@@ -108,6 +108,17 @@ size_t host_alloc(void** pointer, size_t size) {
 }
 }  // namespace
 
+// Functions that do nothing: they succeed, refuse, or answer one value.
+#define SUCCEEDS(name, ...) \
+    cudaError_t name(__VA_ARGS__) { return cudaSuccess; }
+#define REFUSES(name, ...) \
+    cudaError_t name(__VA_ARGS__) { return fail(cudaErrorNotSupported); }
+#define ANSWERS(name, value, ...)    \
+    cudaError_t name(__VA_ARGS__) { \
+        *answer = value;            \
+        return cudaSuccess;         \
+    }
+
 extern "C" {
 // registration
 void** __cudaRegisterFatBinary(void*) {
@@ -137,10 +148,7 @@ cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared, 
     *(void**)stream = call.stream;
     return cudaSuccess;
 }
-cudaError_t __cudaGetKernel(void** kernel, const void* host) {
-    *kernel = (void*)host;
-    return cudaSuccess;
-}
+ANSWERS(__cudaGetKernel, (void*)host, void** answer, const void* host)
 static cudaError_t launched(const void* function, dim3 grid, dim3 block, size_t shared, void* stream) {
     touch("launch");
     if (!grid.x || !grid.y || !grid.z || block.x * block.y * block.z > 1024 || !block.x || grid.y > 65535 ||
@@ -170,11 +178,8 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* a, const void*) {
     a->maxDynamicSharedSizeBytes = 232448;
     return cudaSuccess;
 }
-cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return cudaSuccess; }
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* n, const void*, int, size_t, unsigned) {
-    *n = 2;
-    return cudaSuccess;
-}
+SUCCEEDS(cudaFuncSetAttribute, const void*, cudaFuncAttribute, int)
+ANSWERS(cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, 2, int* answer, const void*, int, size_t, unsigned)
 cudaError_t cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t f, void* data) {
     if (computing())
         queues::put(s, [f, data] { return f(data), true; });
@@ -188,10 +193,7 @@ cudaError_t cudaGetDeviceCount(int* n) {
     *n = (int)number("STAND_IN_DEVICES", 1);
     return *n ? cudaSuccess : fail(cudaErrorNoDevice);
 }
-cudaError_t cudaGetDevice(int* d) {
-    *d = device_now;
-    return cudaSuccess;
-}
+ANSWERS(cudaGetDevice, device_now, int* answer)
 cudaError_t cudaSetDevice(int d) {
     if (d >= number("STAND_IN_DEVICES", 1)) return fail(cudaErrorInvalidDevice);
     if (d != device_now) {
@@ -200,90 +202,56 @@ cudaError_t cudaSetDevice(int d) {
     touch("cudaSetDevice");
     return cudaSuccess;
 }
+const int MULTIPROCESSORS = 132, SHARED_OPT_IN = 232448, SHARED_PER_MULTIPROCESSOR = 233472, SHARED_PER_BLOCK = 49152;
+const int L2_BYTES = 60 << 20, MOST_X = 0x7fffffff, MOST_YZ = 65535;
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int d) {
     memset(p, 0, sizeof *p);
     const char* name = getenv("STAND_IN_NAME");
     strncpy(p->name, name ? name : "NVIDIA H200", 255);
     memset(&p->uuid, 0x11 + d, 16);
     p->totalGlobalMem = total();
-    p->sharedMemPerBlock = 49152;
-    p->regsPerBlock = 65536;
-    p->warpSize = 32;
-    p->maxThreadsPerBlock = 1024;
-    p->maxThreadsDim[0] = p->maxThreadsDim[1] = 1024;
+    p->sharedMemPerBlock = SHARED_PER_BLOCK, p->sharedMemPerBlockOptin = SHARED_OPT_IN;
+    p->sharedMemPerMultiprocessor = SHARED_PER_MULTIPROCESSOR;
+    p->regsPerBlock = p->regsPerMultiprocessor = p->totalConstMem = 65536;
+    p->warpSize = p->maxBlocksPerMultiProcessor = 32;
+    p->maxThreadsPerBlock = p->maxThreadsDim[0] = p->maxThreadsDim[1] = 1024;
     p->maxThreadsDim[2] = 64;
-    p->maxGridSize[0] = 0x7fffffff;
-    p->maxGridSize[1] = p->maxGridSize[2] = 65535;
-    p->totalConstMem = 65536;
-    p->major = (int)number("STAND_IN_MAJOR", 9);
-    p->minor = (int)number("STAND_IN_MINOR", 0);
-    p->multiProcessorCount = 132;
-    p->concurrentKernels = 1;
-    p->pciBusID = 0x1b + d;
-    p->unifiedAddressing = 1;
-    p->l2CacheSize = 60 << 20;
     p->maxThreadsPerMultiProcessor = 2048;
-    p->sharedMemPerMultiprocessor = 233472;
-    p->regsPerMultiprocessor = 65536;
-    p->cooperativeLaunch = 1;
-    p->sharedMemPerBlockOptin = 232448;
+    p->maxGridSize[0] = MOST_X, p->maxGridSize[1] = p->maxGridSize[2] = MOST_YZ;
+    p->major = (int)number("STAND_IN_MAJOR", 9), p->minor = (int)number("STAND_IN_MINOR", 0);
+    p->multiProcessorCount = MULTIPROCESSORS;
+    p->pciBusID = 0x1b + d;
+    p->l2CacheSize = L2_BYTES;
     p->textureAlignment = 512;
-    p->maxBlocksPerMultiProcessor = 32;
-    p->memoryPoolsSupported = 1;
-    p->canMapHostMemory = 1;
     p->memPitch = 0x7fffffff;
+    p->concurrentKernels = p->unifiedAddressing = p->cooperativeLaunch = 1;
+    p->memoryPoolsSupported = p->canMapHostMemory = 1;
     return cudaSuccess;
 }
-cudaError_t cudaDeviceGetAttribute(int* v, cudaDeviceAttr a, int d) {
-    cudaDeviceProp p;
-    cudaGetDeviceProperties(&p, d);
-    switch (a) {
-        case cudaDevAttrMultiProcessorCount:
-            *v = p.multiProcessorCount;
-            break;
-        case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-            *v = 232448;
-            break;
-        case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
-            *v = 233472;
-            break;
-        case cudaDevAttrMaxSharedMemoryPerBlock:
-            *v = 49152;
-            break;
-        case cudaDevAttrComputeCapabilityMajor:
-            *v = p.major;
-            break;
-        case cudaDevAttrComputeCapabilityMinor:
-            *v = p.minor;
-            break;
-        case cudaDevAttrMaxThreadsPerBlock:
-            *v = 1024;
-            break;
-        case cudaDevAttrMaxThreadsPerMultiProcessor:
-            *v = 2048;
-            break;
-        case cudaDevAttrWarpSize:
-            *v = 32;
-            break;
-        case cudaDevAttrMaxGridDimX:
-            *v = 0x7fffffff;
-            break;
-        case cudaDevAttrMaxGridDimY:
-        case cudaDevAttrMaxGridDimZ:
-            *v = 65535;
-            break;
-        case cudaDevAttrL2CacheSize:
-            *v = 60 << 20;
-            break;
-        case cudaDevAttrCooperativeLaunch:
-            *v = 1;
-            break;
-        case cudaDevAttrConcurrentKernels:
-            *v = 1;
-            break;
-        default:
-            *v = 0;
-    }
+const struct {
+    cudaDeviceAttr name;
+    int value;
+} ATTRIBUTES[] = {
+    {cudaDevAttrMultiProcessorCount, MULTIPROCESSORS},
+    {cudaDevAttrMaxSharedMemoryPerBlockOptin, SHARED_OPT_IN},
+    {cudaDevAttrMaxSharedMemoryPerMultiprocessor, SHARED_PER_MULTIPROCESSOR},
+    {cudaDevAttrMaxSharedMemoryPerBlock, SHARED_PER_BLOCK},
+    {cudaDevAttrMaxThreadsPerBlock, 1024},
+    {cudaDevAttrMaxThreadsPerMultiProcessor, 2048},
+    {cudaDevAttrWarpSize, 32},
+    {cudaDevAttrMaxGridDimX, MOST_X},
+    {cudaDevAttrMaxGridDimY, MOST_YZ},
+    {cudaDevAttrMaxGridDimZ, MOST_YZ},
+    {cudaDevAttrL2CacheSize, L2_BYTES},
+    {cudaDevAttrCooperativeLaunch, 1},
+    {cudaDevAttrConcurrentKernels, 1},
+};
+cudaError_t cudaDeviceGetAttribute(int* v, cudaDeviceAttr a, int) {
+    *v = a == cudaDevAttrComputeCapabilityMajor   ? (int)number("STAND_IN_MAJOR", 9)
+         : a == cudaDevAttrComputeCapabilityMinor ? (int)number("STAND_IN_MINOR", 0)
+                                                  : 0;
+    for (const auto& attribute : ATTRIBUTES)
+        if (attribute.name == a) *v = attribute.value;
     return cudaSuccess;
 }
 cudaError_t cudaDeviceGetPCIBusId(char* text, int n, int d) {
@@ -295,32 +263,20 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
     *greatest = -5;
     return cudaSuccess;
 }
-cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) {
-    *can = 1;
-    return cudaSuccess;
-}
-cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) { return cudaSuccess; }
+ANSWERS(cudaDeviceCanAccessPeer, 1, int* answer, int, int)
+SUCCEEDS(cudaDeviceEnablePeerAccess, int, unsigned)
 cudaError_t cudaDeviceSynchronize() {
     say("SYNC cudaDeviceSynchronize");
     if (computing()) queues::Device::own().wait_for_all();
     return cudaSuccess;
 }
-cudaError_t cudaDriverGetVersion(int* v) {
-    *v = 13000;
-    return cudaSuccess;
-}
-cudaError_t cudaRuntimeGetVersion(int* v) {
-    *v = 13000;
-    return cudaSuccess;
-}
-cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* p, int) {
-    *p = nullptr;
-    return cudaSuccess;
-}
-cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
-cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
-cudaError_t cudaMemPoolSetAccess(cudaMemPool_t, const cudaMemAccessDesc*, size_t) { return cudaSuccess; }
-cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) { return cudaSuccess; }
+ANSWERS(cudaDriverGetVersion, 13000, int* answer)
+ANSWERS(cudaRuntimeGetVersion, 13000, int* answer)
+ANSWERS(cudaDeviceGetDefaultMemPool, nullptr, cudaMemPool_t* answer, int)
+SUCCEEDS(cudaMemPoolGetAttribute, cudaMemPool_t, cudaMemPoolAttr, void*)
+SUCCEEDS(cudaMemPoolSetAttribute, cudaMemPool_t, cudaMemPoolAttr, void*)
+SUCCEEDS(cudaMemPoolSetAccess, cudaMemPool_t, const cudaMemAccessDesc*, size_t)
+SUCCEEDS(cudaMemPoolTrimTo, cudaMemPool_t, size_t)
 const char* cudaGetErrorString(cudaError_t e) {
     return e == cudaErrorMemoryAllocation ? "out of memory"
            : e == cudaErrorNoDevice       ? "no CUDA-capable device is detected"
@@ -335,8 +291,8 @@ cudaError_t cudaGetLastError() {
     return e;
 }
 cudaError_t cudaPeekAtLastError() { return last_error; }
-cudaError_t cudaProfilerStart() { return cudaSuccess; }
-cudaError_t cudaProfilerStop() { return cudaSuccess; }
+SUCCEEDS(cudaProfilerStart)
+SUCCEEDS(cudaProfilerStop)
 
 // memory
 cudaError_t cudaMalloc(void** pointer, size_t size) {
@@ -450,7 +406,7 @@ cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t siz
         copied(to, from, size);
     return cudaSuccess;
 }
-cudaError_t cudaMemcpyToSymbol(const void*, const void*, size_t, size_t, cudaMemcpyKind) { return cudaSuccess; }
+SUCCEEDS(cudaMemcpyToSymbol, const void*, const void*, size_t, size_t, cudaMemcpyKind)
 cudaError_t cudaGetSymbolAddress(void** p, const void*) {
     static char symbol[65536];
     *p = symbol;
@@ -483,11 +439,11 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t size, cudaStream_t s) {
     say("memset %zu stream %p", size, (void*)s);
     return cudaSuccess;
 }
-cudaError_t cudaIpcCloseMemHandle(void*) { return cudaSuccess; }
-cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t*, cudaEvent_t) { return fail(cudaErrorNotSupported); }
-cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t*, void*) { return fail(cudaErrorNotSupported); }
-cudaError_t cudaIpcOpenEventHandle(cudaEvent_t*, cudaIpcEventHandle_t) { return fail(cudaErrorNotSupported); }
-cudaError_t cudaIpcOpenMemHandle(void**, cudaIpcMemHandle_t, unsigned) { return fail(cudaErrorNotSupported); }
+SUCCEEDS(cudaIpcCloseMemHandle, void*)
+REFUSES(cudaIpcGetEventHandle, cudaIpcEventHandle_t*, cudaEvent_t)
+REFUSES(cudaIpcGetMemHandle, cudaIpcMemHandle_t*, void*)
+REFUSES(cudaIpcOpenEventHandle, cudaEvent_t*, cudaIpcEventHandle_t)
+REFUSES(cudaIpcOpenMemHandle, void**, cudaIpcMemHandle_t, unsigned)
 
 // streams and events
 static char* next_stream() {
@@ -505,17 +461,14 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* s, unsigned, int p) {
     say("stream %p created, priority %d", (void*)*s, p);
     return cudaSuccess;
 }
-cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaStreamGetPriority(cudaStream_t, int* p) {
-    *p = 0;
-    return cudaSuccess;
-}
+SUCCEEDS(cudaStreamDestroy, cudaStream_t)
+ANSWERS(cudaStreamGetPriority, 0, cudaStream_t, int* answer)
 cudaError_t cudaStreamSynchronize(cudaStream_t s) {
     if (computing()) queues::wait(queues::mark(s));
     say("SYNC cudaStreamSynchronize %p", (void*)s);
     return cudaSuccess;
 }
-cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
+SUCCEEDS(cudaStreamQuery, cudaStream_t)
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
     say("wait stream %p event %p", (void*)s, (void*)e);
     if (auto done = ((Event*)e)->done) queues::put(s, [done] { return done->done.load(); });
@@ -525,22 +478,16 @@ cudaError_t cudaStreamAddCallback(cudaStream_t s, cudaStreamCallback_t f, void* 
     f(s, cudaSuccess, d);
     return cudaSuccess;
 }
-cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* s) {
-    *s = cudaStreamCaptureStatusNone;
-    return cudaSuccess;
-}
+ANSWERS(cudaStreamIsCapturing, cudaStreamCaptureStatusNone, cudaStream_t, cudaStreamCaptureStatus* answer)
 cudaError_t cudaStreamGetCaptureInfo(cudaStream_t, cudaStreamCaptureStatus* s, unsigned long long* id, cudaGraph_t*,
                                      const cudaGraphNode_t**, const cudaGraphEdgeData**, size_t*) {
     *s = cudaStreamCaptureStatusNone;
     if (id) *id = 0;
     return cudaSuccess;
 }
-cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* m) {
-    *m = cudaStreamCaptureModeRelaxed;
-    return cudaSuccess;
-}
-cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) { return fail(cudaErrorNotSupported); }
-cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t*) { return fail(cudaErrorNotSupported); }
+ANSWERS(cudaThreadExchangeStreamCaptureMode, cudaStreamCaptureModeRelaxed, cudaStreamCaptureMode* answer)
+REFUSES(cudaStreamBeginCapture, cudaStream_t, cudaStreamCaptureMode)
+REFUSES(cudaStreamEndCapture, cudaStream_t, cudaGraph_t*)
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned flags) {
     *e = (cudaEvent_t) new Event{0, !(flags & cudaEventDisableTiming), false, nullptr};
     return cudaSuccess;
@@ -577,20 +524,13 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t a, cudaEvent_t b) {
     *ms = (float)((y->at - x->at) * 1e3);
     return cudaSuccess;
 }
-cudaError_t cudaGraphDebugDotPrint(cudaGraph_t, const char*, unsigned) { return fail(cudaErrorNotSupported); }
-cudaError_t cudaGraphDestroy(cudaGraph_t) { return cudaSuccess; }
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t) { return cudaSuccess; }
-cudaError_t cudaGraphGetNodes(cudaGraph_t, cudaGraphNode_t*, size_t* n) {
-    *n = 0;
-    return cudaSuccess;
-}
-cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t*, cudaGraph_t, unsigned long long) {
-    return fail(cudaErrorNotSupported);
-}
-cudaError_t cudaGraphLaunch(cudaGraphExec_t, cudaStream_t) { return fail(cudaErrorNotSupported); }
-cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t, cudaGraphNode_t*, cudaGraphEdgeData*, size_t*) {
-    return fail(cudaErrorNotSupported);
-}
+REFUSES(cudaGraphDebugDotPrint, cudaGraph_t, const char*, unsigned)
+SUCCEEDS(cudaGraphDestroy, cudaGraph_t)
+SUCCEEDS(cudaGraphExecDestroy, cudaGraphExec_t)
+ANSWERS(cudaGraphGetNodes, 0, cudaGraph_t, cudaGraphNode_t*, size_t* answer)
+REFUSES(cudaGraphInstantiateWithFlags, cudaGraphExec_t*, cudaGraph_t, unsigned long long)
+REFUSES(cudaGraphLaunch, cudaGraphExec_t, cudaStream_t)
+REFUSES(cudaGraphNodeGetDependencies, cudaGraphNode_t, cudaGraphNode_t*, cudaGraphEdgeData*, size_t*)
 
 // the driver, as far as PyTorch asks for it
 static int not_supported() { return 801; }
@@ -659,23 +599,49 @@ int cuLaunchKernel(void* f, unsigned x, unsigned y, unsigned z, unsigned, unsign
     return 0;
 }
 
-// cuBLAS
-#define OK(name) \
+// cuBLAS: functions that do nothing, then the products
+#define DOES_NOTHING(name) \
     int name() { return 0; }
+DOES_NOTHING(cublasDestroy_v2)
+DOES_NOTHING(cublasSetStream_v2)
+DOES_NOTHING(cublasSetWorkspace_v2)
+DOES_NOTHING(cublasSetMathMode)
+DOES_NOTHING(cublasSetPointerMode_v2)
+DOES_NOTHING(cublasDgemm_v2)
+DOES_NOTHING(cublasSgemmEx)
+DOES_NOTHING(cublasSgemmStridedBatched)
+DOES_NOTHING(cublasDgemmStridedBatched)
+DOES_NOTHING(cublasSgemv_v2)
+DOES_NOTHING(cublasDgemv_v2)
+DOES_NOTHING(cublasSdot_v2)
+DOES_NOTHING(cublasDdot_v2)
+DOES_NOTHING(cublasDotEx)
+DOES_NOTHING(cublasLtMatmulDescDestroy)
+DOES_NOTHING(cublasLtMatmulDescSetAttribute)
+DOES_NOTHING(cublasLtMatmulPreferenceDestroy)
+DOES_NOTHING(cublasLtMatmulPreferenceSetAttribute)
+DOES_NOTHING(cublasLtMatrixLayoutDestroy)
+DOES_NOTHING(cublasLtMatrixLayoutSetAttribute)
+#define MAKES_HANDLE(name, ...)     \
+    int name(void** h, ##__VA_ARGS__) { \
+        *h = malloc(64);            \
+        return 0;                   \
+    }
+MAKES_HANDLE(cublasLtCreate)
+MAKES_HANDLE(cublasLtMatmulDescCreate, int, int)
+MAKES_HANDLE(cublasLtMatmulPreferenceCreate)
+#define ANSWERS_ZERO(name)     \
+    int name(void*, int* m) { \
+        *m = 0;               \
+        return 0;             \
+    }
+ANSWERS_ZERO(cublasGetMathMode)
+ANSWERS_ZERO(cublasGetPointerMode_v2)
 typedef long long Long;
+size_t cublasLtGetVersion() { return 130000; }
 int cublasCreate_v2(void** h) {
     *h = malloc(64);
     say("cublasCreate device %d", device_now);
-    return 0;
-}
-OK(cublasDestroy_v2)
-OK(cublasSetStream_v2) OK(cublasSetWorkspace_v2) OK(cublasSetMathMode)
-    OK(cublasSetPointerMode_v2) int cublasGetMathMode(void*, int* m) {
-    *m = 0;
-    return 0;
-}
-int cublasGetPointerMode_v2(void*, int* m) {
-    *m = 0;
     return 0;
 }
 int cublasGemmEx(void*, int ta, int tb, int m, int n, int k, const void*, const void*, int at, int, const void*, int bt,
@@ -692,32 +658,12 @@ int cublasSgemm_v2(void*, int, int, int m, int n, int k) {
     say("sgemm m %d n %d k %d", m, n, k);
     return 0;
 }
-OK(cublasDgemm_v2)
-OK(cublasSgemmEx) OK(cublasSgemmStridedBatched) OK(cublasDgemmStridedBatched) OK(cublasSgemv_v2) OK(cublasDgemv_v2)
-    OK(cublasSdot_v2) OK(cublasDdot_v2) OK(cublasDotEx) size_t cublasLtGetVersion() {
-    return 130000;
-}
-OK(cublasLtMatmulDescDestroy)
-OK(cublasLtMatmulDescSetAttribute) OK(cublasLtMatmulPreferenceDestroy) OK(cublasLtMatmulPreferenceSetAttribute)
-    OK(cublasLtMatrixLayoutDestroy)
-        OK(cublasLtMatrixLayoutSetAttribute) int cublasLtMatmulDescCreate(void** d, int, int) {
-    *d = malloc(64);
-    return 0;
-}
-int cublasLtMatmulPreferenceCreate(void** d) {
-    *d = malloc(64);
-    return 0;
-}
 int cublasLtMatrixLayoutCreate(void** d, int type, unsigned long rows, unsigned long cols, long) {
     long* l = (long*)malloc(64);
     l[0] = type;
     l[1] = rows;
     l[2] = cols;
     *d = l;
-    return 0;
-}
-int cublasLtCreate(void** h) {
-    *h = malloc(64);
     return 0;
 }
 int cublasLtMatmulAlgoGetHeuristic(void*, void*, void*, void*, void*, void*, void*, int, void* results, int* count) {
@@ -830,9 +776,10 @@ ncclResult_t ncclCommUserRank(const ncclComm_t c, int* n) {
     *n = c->rank;
     return ncclSuccess;
 }
-ncclResult_t ncclCommDestroy(ncclComm_t c) NCCL("destroy %s", c->name) ncclResult_t ncclCommAbort(ncclComm_t c)
-    NCCL("abort %s", c->name) ncclResult_t ncclCommFinalize(ncclComm_t c) NCCL("finalize %s", c->name) ncclResult_t
-    ncclCommGetAsyncError(ncclComm_t, ncclResult_t* e) {
+ncclResult_t ncclCommDestroy(ncclComm_t c) NCCL("destroy %s", c->name)
+ncclResult_t ncclCommAbort(ncclComm_t c) NCCL("abort %s", c->name)
+ncclResult_t ncclCommFinalize(ncclComm_t c) NCCL("finalize %s", c->name)
+ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t* e) {
     *e = ncclSuccess;
     return ncclSuccess;
 }
