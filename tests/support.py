@@ -1,6 +1,7 @@
 """What several tests use: paths, recorded outputs of the original code, and commands run as a user runs them."""
 
 import contextlib
+import dataclasses
 import importlib
 import io
 import json
@@ -14,6 +15,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
+from benchmark.config.run_config import RunConfig
 from data_prep.token_files.indexed_dataset import IndexedDatasetWriter, token_dtype
 from tests.forked import run_forked, run_module
 
@@ -102,3 +104,13 @@ def make_paxml(folder: Path, arguments: str) -> Path:
     with mock.patch.object(sys, "argv", words), contextlib.redirect_stdout(io.StringIO()):
         runpy.run_path(words[0], run_name="__main__")
     return folder
+
+
+def changed(config: RunConfig, **fields: Any) -> RunConfig:
+    """Return a copy in which the given fields have other values, whichever section they stand in."""
+    sections: dict[str, Any] = {}
+    for name in ("data", "checkpoints", "guards", "logging"):
+        section = getattr(config, name)
+        section_fields = {field: fields.pop(field) for field in list(fields) if hasattr(section, field)}
+        sections[name] = dataclasses.replace(section, **section_fields)
+    return dataclasses.replace(config, **sections, **fields)

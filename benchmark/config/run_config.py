@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import tyro
 
@@ -57,15 +57,6 @@ class RunConfig:
             object.__setattr__(self, "data", data)
         if self.debug.for_gpus and self.system.device != "cuda":
             raise InputError(f"{', '.join(self.debug.for_gpus)}: system {self.system.name} has no GPU; leave it out")
-
-    def changed(self, **fields: Any) -> "RunConfig":
-        """Return a copy in which the given fields have other values, whichever section they stand in."""
-        sections: dict[str, Any] = {}
-        for section in ("data", "checkpoints", "guards", "logging"):
-            own = getattr(self, section)
-            its = {name: fields.pop(name) for name in list(fields) if hasattr(own, name)}
-            sections[section] = replace(own, **its)
-        return replace(self, **sections, **fields)
 
     def require_fit(self) -> None:
         """Raise InputError when model or global batch cannot be dealt out to the devices, with sizes that can, or when

@@ -18,7 +18,7 @@ from benchmark.training.engine.unsound_values import NonFiniteStep, find_nonfini
 from data_prep.sample_order.token_windows import TokenWindows
 from model.passes.chunk_pass import MicroBatch
 
-StopReason = Literal["exit trigger", "signal SIGUSR2", "signal SIGTERM", "time limit"]
+StopOrder = Literal["exit trigger", "signal SIGUSR2", "signal SIGTERM", "time limit"]
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class StepFlags:
     """The background's messages failed; its process group must be renewed before it writes again."""
 
     @property
-    def stop_by(self) -> StopReason | None:
+    def stop_by(self) -> StopOrder | None:
         """The reason to stop, a person's request first; None if there is none."""
         if self.exit_trigger:
             return "exit trigger"

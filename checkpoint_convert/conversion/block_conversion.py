@@ -35,7 +35,7 @@ from foundation.outputs.resumable_output import ResumableOutput
 from foundation.progress import Meter
 from foundation.sizes import require_workers
 
-Values = npt.NDArray[np.float32]
+BlockValues = npt.NDArray[np.float32]
 FP32 = np.dtype(np.float32)
 
 
@@ -152,7 +152,7 @@ def _write(part: NewPart, data: npt.NDArray[np.uint8], work: ResumableOutput) ->
         raise OSError(error.errno, error.strerror, str(work.path(part.name))) from error
 
 
-def _read(job: Job, block: Box, memory: Values) -> Values:
+def _read(job: Job, block: Box, memory: BlockValues) -> BlockValues:
     """Read a block, in the input's order. Raises InputError for NaN, infinity or a negative second moment, with the
     name of its chunk."""
     box = job.axes.merged(block, job.axes.source)
@@ -165,7 +165,7 @@ def _read(job: Job, block: Box, memory: Values) -> Values:
     return values
 
 
-def _complain(job: Job, values: Values, box: Box, bad: npt.NDArray[np.bool_]) -> None:
+def _complain(job: Job, values: BlockValues, box: Box, bad: npt.NDArray[np.bool_]) -> None:
     first = np.unravel_index(int(bad.argmax()), bad.shape)
     index = [int(offset) + part.start for offset, part in zip(first, box, strict=True)]
     chunk = [position // size for position, size in zip(index, job.source.chunks, strict=True)]
@@ -175,7 +175,7 @@ def _complain(job: Job, values: Values, box: Box, bad: npt.NDArray[np.bool_]) ->
     )
 
 
-def _unit_of(axes: ArrayAxes, values: Values, block: Box, unit: Box, memory: Values) -> Values:
+def _unit_of(axes: ArrayAxes, values: BlockValues, block: Box, unit: Box, memory: BlockValues) -> BlockValues:
     """Return one unit of a block in the output's order, merged."""
     extents = dict(zip(axes.target.axes, shape_of(block), strict=True))
     by_axis = values.reshape([extents[axis] for axis in axes.source.axes])
@@ -186,7 +186,7 @@ def _unit_of(axes: ArrayAxes, values: Values, block: Box, unit: Box, memory: Val
     return copy.reshape(shape_of(axes.merged(unit, axes.target)))
 
 
-def _rounded(values: Values, dtype: np.dtype[Any], memory: Values) -> Any:
+def _rounded(values: BlockValues, dtype: np.dtype[Any], memory: BlockValues) -> Any:
     if values.dtype == dtype:
         return values
     rounded = memory.view(dtype)[: values.size].reshape(values.shape)

@@ -21,7 +21,7 @@ from foundation.outputs.manifest import Recipe, versions_of
 from foundation.outputs.resumable_output import resumable_output
 from foundation.sizes import require_between
 
-Values = npt.NDArray[np.float32]
+RandomValues = npt.NDArray[np.float32]
 
 STEP = 4000
 LARGEST_SIZE = 1 << 20
@@ -99,9 +99,9 @@ def write_random_paxml(
     return True
 
 
-def _values(random: np.random.RandomState, array: Array, prefix: str, shape: tuple[int, ...]) -> Values:
+def _values(random: np.random.RandomState, array: Array, prefix: str, shape: tuple[int, ...]) -> RandomValues:
     integers = random.randint(-(1 << 23), 1 << 23, size=shape)
-    uniform: Values = integers.astype(np.float32) * np.float32(2.0**-23)
+    uniform: RandomValues = integers.astype(np.float32) * np.float32(2.0**-23)
     if prefix == WEIGHTS:
         is_vector = array.megatron.endswith(".bias") or "layernorm" in array.megatron
         return uniform * np.float32(VECTOR_RANGE if is_vector else MATRIX_RANGE)

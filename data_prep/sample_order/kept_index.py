@@ -24,8 +24,8 @@ from foundation.outputs.output_parts import NewPart
 from foundation.outputs.publish import sibling
 from foundation.outputs.resumable_output import resumable_output
 
-Array = npt.NDArray[Any]
-IndexArray = Array | FileArray
+MemoryArray = npt.NDArray[Any]
+IndexArray = MemoryArray | FileArray
 """An array in memory, or in its file."""
 
 STAGE = "index"
@@ -42,7 +42,7 @@ class NewArray:
 
     dtype: npt.DTypeLike
     shape: tuple[int, ...]
-    build: Callable[[], Array]
+    build: Callable[[], MemoryArray]
 
     @property
     def bytes(self) -> int:

@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 from benchmark.planning.step_model.machine_constants import TABLE as CONSTANTS
 from benchmark.planning.step_model.machine_constants import MachineConstants, Rates, read_constants
-from benchmark.planning.step_model.stacks import Feature
+from benchmark.planning.step_model.stacks import OverlapFeature
 from benchmark.planning.step_model.workload import Layout, Workload
 from model.flops import part_flops_per_token
 from tests.benchmark.planning.step_model.works import decoder
@@ -146,7 +146,7 @@ def _workload(row: Mapping[str, Any], sizes: Mapping[str, Any]) -> Workload:
         "H100 500 W" if row.get("power_limit_w") == 500 else row["accelerator"],
         row["stack"],
         network_gbit_s=row["network_gbps"] or None,
-        without=tuple(feature for feature in get_args(Feature) if not _hides(row, feature)),
+        without=tuple(feature for feature in get_args(OverlapFeature) if not _hides(row, feature)),
     )
 
 

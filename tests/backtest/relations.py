@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 from benchmark.planning.step_model.memory_formula import memory_need
 from benchmark.planning.step_model.simulated_step import simulate_evaluation, simulate_step
-from benchmark.planning.step_model.stacks import STACKS, Feature
+from benchmark.planning.step_model.stacks import STACKS, OverlapFeature
 from benchmark.planning.step_model.workload import Layout, Workload
 from tests.benchmark.planning.step_model.works import GPT3, decoder, rates_of
 
@@ -79,7 +79,7 @@ def _pairs(work: Workload, step_s: float) -> Iterator[tuple[str, float, float]]:
     for slow, fast in FASTER_DEVICES:
         yield f"{fast} for {slow}", _step_s(work, accelerator=slow), _step_s(work, accelerator=fast)
     yield "a faster network", _step_s(work, network_gbit_s=100.0), _step_s(work, network_gbit_s=400.0)
-    for feature in get_args(Feature):
+    for feature in get_args(OverlapFeature):
         yield f"with {feature}", _step_s(work, without=(feature,)), step_s
     if "fp8" in STACKS[work.stack].precisions:
         hopper = dataclasses.replace(work, accelerator="H100 SXM")

@@ -27,6 +27,7 @@ from foundation.child_processes import reserved_port
 from foundation.outputs.manifest import Recipe, made_by, record_of, write_manifest
 from model.gpt3_config import GPT3Config
 from tests.forked import fork_server
+from tests.support import changed
 
 MODEL = GPT3Config(
     num_layers=4,
@@ -93,7 +94,7 @@ class Inputs:
         paths = {"train_data_path": self.training, "valid_data_path": self.validation}
         checkpoint = (self.whole_chunks or self.checkpoint) if benchmark.start_iterations else None
         whole = {**USUAL, **paths, "checkpoint": checkpoint, **fields}
-        return RunConfig(benchmark=benchmark, system=system, run_dir=run_dir).changed(**whole)
+        return changed(RunConfig(benchmark=benchmark, system=system, run_dir=run_dir), **whole)
 
 
 DOCUMENTS = {"train_0": 60, "train_1": 50, "valid": 7}

@@ -14,6 +14,7 @@ from foundation.outputs.publish import published_folder
 from model.gpt3_config import GPT3Config
 from model.llama31_config import Llama31Config
 from tests.benchmark.tiny import Inputs, write_inputs
+from tests.support import changed
 
 STEPS, EVAL_INTERVAL, SAVE_INTERVAL = 24, 8, 4
 """Optimizer steps of a run; between evaluations; between checkpoints."""
@@ -101,4 +102,4 @@ def practice_config(
         "audit_interval": 0,
         "evidence": True,
     }
-    return RunConfig(benchmark=benchmark, system=system, run_dir=run_dir).changed(**{**common, **fields})
+    return changed(RunConfig(benchmark=benchmark, system=system, run_dir=run_dir), **{**common, **fields})

@@ -7,9 +7,10 @@ some module of another. A room stands one *floor* above the highest that it impo
 """
 
 import ast
+import re
 import sys
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -80,14 +81,25 @@ class House:
         return " ".join(text.split("\n\n")[0].split())
 
     def repeated(self) -> dict[str, list[str]]:
-        """Names of modules and public classes that occur more than once, and where."""
-        places: dict[str, list[str]] = defaultdict(list)
+        """Names of modules, public classes and aliases of types that occur more than once, and where."""
+        paths: dict[str, list[str]] = defaultdict(list)
         for path, tree in self.trees.items():
-            classes = [f"class {node.name}" for node in tree.body if isinstance(node, ast.ClassDef)]
+            classes = [f"class {name}" for name in class_names(tree) if not name.startswith("_")]
             for name in (f"module {path.stem}", *classes) if path.name not in ENTRANCES else classes:
-                if not name.startswith("class _"):
-                    places[name].append(path.relative_to(self.root).as_posix())
-        return {name: where for name, where in sorted(places.items()) if len(where) > 1}
+                paths[name].append(path.relative_to(self.root).as_posix())
+        return {name: files for name, files in sorted(paths.items()) if len(files) > 1}
+
+
+def class_names(tree: ast.Module) -> Iterator[str]:
+    """Yield the names of a module's classes, of its aliases of types, and of classes imported under another name."""
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.ImportFrom):
+            yield from (name.asname for name in node.names if name.asname and name.asname != name.asname.upper())
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript | ast.BinOp):
+            targets = [target.id for target in node.targets if isinstance(target, ast.Name)]
+            yield from (name for name in targets if re.fullmatch("[A-Z][a-z]+([A-Z][a-z0-9]*)*", name))
 
 
 def floors(rooms: Sequence[str], arrows: Arrows) -> dict[str, int]:

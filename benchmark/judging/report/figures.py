@@ -20,7 +20,7 @@ MOST_POINTS = 2000
 DIGITS = 7
 LARGEST_DRAWN = 1e100
 MINUTES = ("minutes since run_start", "min")
-Floats = numpy.typing.NDArray[Any]
+PlotValues = numpy.typing.NDArray[Any]
 
 
 def figures(runs: Sequence[ReportedRun], timelines: Sequence[Timeline], ruleset: str) -> list[Figure]:
@@ -139,7 +139,7 @@ def _with_gaps(figure: Figure) -> Figure:
     return replace(figure, lines=[broken(line) for line in figure.lines])
 
 
-def kept_steps(events: RecordedEvents) -> Floats:
+def kept_steps(events: RecordedEvents) -> PlotValues:
     """Return which steps of a run were kept: True for each step that no later restart, or new beginning, discarded."""
     times = events.of("step", "run_start", "restart")
     tokens = numpy.nan_to_num(numpy.asarray(times.numbers("trained_tokens")))
@@ -148,11 +148,11 @@ def kept_steps(events: RecordedEvents) -> Floats:
     limits[times.are("run_start")] = -math.inf
     limits[times.are("restart")] = resumed_at[times.are("restart")]
     later_limits = numpy.minimum.accumulate(limits[::-1])[::-1]
-    is_kept: Floats = tokens <= later_limits
+    is_kept: PlotValues = tokens <= later_limits
     return is_kept[times.are("step")]
 
 
-def thinned(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+def thinned(x: PlotValues, y: PlotValues) -> tuple[PlotValues, PlotValues]:
     """Return at most about :data:`MOST_POINTS`: the lowest and the highest point of each stretch, in their order."""
     if len(x) <= MOST_POINTS:
         return x, y
@@ -169,7 +169,7 @@ def _in_units(band: Band | None, tokens_per_unit: int) -> Band | None:
 
 
 def _lines(
-    runs: Sequence[ReportedRun], points_of: Callable[[ReportedRun], tuple[Floats, Floats]], x_scale: int = 1
+    runs: Sequence[ReportedRun], points_of: Callable[[ReportedRun], tuple[PlotValues, PlotValues]], x_scale: int = 1
 ) -> list[Line]:
     """Return the lines of the runs that have points; ``x_scale`` divides their x."""
     lines = []
@@ -196,24 +196,24 @@ def _rounded(value: float, target: float | None = None) -> float:
     return rounded if target is None or (rounded <= target) == (value <= target) else value
 
 
-def _points(pairs: Iterable[tuple[float | None, float | None]]) -> tuple[Floats, Floats]:
+def _points(pairs: Iterable[tuple[float | None, float | None]]) -> tuple[PlotValues, PlotValues]:
     """Return the points that have both numbers."""
     complete = [(x, y) for x, y in pairs if x is not None and y is not None]
-    points: Floats = numpy.array(complete, dtype=float).reshape(-1, 2)
+    points: PlotValues = numpy.array(complete, dtype=float).reshape(-1, 2)
     return points[:, 0], points[:, 1]
 
 
-def _accuracy(run: ReportedRun) -> tuple[Floats, Floats]:
+def _accuracy(run: ReportedRun) -> tuple[PlotValues, PlotValues]:
     return _points((evaluation.tokens, evaluation.log_perplexity) for evaluation in run.summary.evaluations)
 
 
-def _loss(run: ReportedRun) -> tuple[Floats, Floats]:
+def _loss(run: ReportedRun) -> tuple[PlotValues, PlotValues]:
     x, y = _field("loss")(run)
     return (x, y) if len(x) else _points((loss.tokens, loss.value) for loss in run.summary.losses)
 
 
-def _field(name: str) -> Callable[[ReportedRun], tuple[Floats, Floats]]:
-    def points(run: ReportedRun) -> tuple[Floats, Floats]:
+def _field(name: str) -> Callable[[ReportedRun], tuple[PlotValues, PlotValues]]:
+    def points(run: ReportedRun) -> tuple[PlotValues, PlotValues]:
         steps, is_kept = run.recorded.events.of("step"), kept_steps(run.recorded.events)
         x, y = (numpy.asarray(steps.numbers(field))[is_kept] for field in ("trained_tokens", name))
         has_both = ~(numpy.isnan(x) | numpy.isnan(y))
@@ -222,7 +222,7 @@ def _field(name: str) -> Callable[[ReportedRun], tuple[Floats, Floats]]:
     return points
 
 
-def _step_time(run: ReportedRun) -> tuple[Floats, Floats]:
+def _step_time(run: ReportedRun) -> tuple[PlotValues, PlotValues]:
     """Return the seconds of every step, discarded ones too, over the minutes of the clock."""
     start_ms, steps = run.summary.run_start_ms, run.recorded.events.of("step")
     if start_ms is None:
@@ -238,7 +238,7 @@ def _arithmetic(runs: Sequence[ReportedRun]) -> Figure:
     """Return MFU if the peak of every run's accelerators is known, else model FLOP/s."""
     shares = all(run.score.peak_tflops is not None for run in runs)
 
-    def points(run: ReportedRun) -> tuple[Floats, Floats]:
+    def points(run: ReportedRun) -> tuple[PlotValues, PlotValues]:
         summary, count = run.summary, run.score.accelerators
         batch, length, judged = summary.global_batch_size, summary.sequence_length, summary.judged
         if not count or batch is None or length is None or judged is None:

@@ -16,7 +16,7 @@ from benchmark.judging.results.frames import systems_frame
 from foundation.plain_text import shortened
 from foundation.sizes import duration
 
-Record = dict[str, Any]
+LeaderboardRecord = dict[str, Any]
 """One row of the table of results; None marks a missing value."""
 KINDS = {"rejected": "bad", "acceptable with questions": "warn", "acceptable": "good"}
 """Colour class of each verdict."""
@@ -29,7 +29,7 @@ MOST_UNFOLDED_RUNS = 3
 CHANGE_HEAD = ("System", "What", "Compared with", "Score then", "Score now", "Difference", "Else")
 
 
-def records_of(frame: pandas.DataFrame) -> list[Record]:
+def records_of(frame: pandas.DataFrame) -> list[LeaderboardRecord]:
     """Return the rows of a table as plain values."""
     plain = frame.astype(object).where(frame.notna(), None)
     return [{str(name): value for name, value in row.items()} for row in plain.to_dict("records")]
@@ -132,13 +132,13 @@ def runs_table(
     return Table("The runs", head, rows, numbers=(2, 3, 4, 5, 6), look="runs cards", summary=summary)
 
 
-def _devices(record: Record) -> str:
+def _devices(record: LeaderboardRecord) -> str:
     if record["accelerators_count"] is None:
         return NOTHING
     return f"{record['accelerators_count']:,} x {shortened(record['accelerator_model_name'] or '?', 60)}"
 
 
-def _device_minutes(record: Record) -> Iterator[str]:
+def _device_minutes(record: LeaderboardRecord) -> Iterator[str]:
     """Yield the score times the number of accelerators, by which systems of different sizes can be compared."""
     if record["score_minutes"] is not None and record["accelerators_count"]:
         yield f"{record['score_minutes'] * record['accelerators_count']:,.0f} accelerator-minutes"

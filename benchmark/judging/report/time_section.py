@@ -15,7 +15,7 @@ from benchmark.judging.results.recorded_run import RecordedRun
 from benchmark.run_record.events.recorded_events import RecordedEvent
 from benchmark.run_record.status.run_status import RunStatus, as_utc, device_hours, headline, totals, words
 from benchmark.run_record.status.status_reading import read_status
-from benchmark.run_record.status.wall_time import MEANINGS, Kind
+from benchmark.run_record.status.wall_time import MEANINGS, TimeKind
 from foundation.plain_text import shortened
 from foundation.sizes import duration, significant
 
@@ -37,7 +37,7 @@ ATTEMPT_HEAD = ("Attempt", "Ended", "How", "Where", "Steps", "Lost", "Cost", "De
 class Timeline:
     """The time of one run."""
 
-    seconds: Mapping[Kind, float]
+    seconds: Mapping[TimeKind, float]
     """Seconds by part."""
     marks: Sequence[tuple[str, float]]
     """Ends of evaluations and checkpoints, and restarts: the kind of each, and minutes since run_start."""
@@ -62,7 +62,7 @@ def timeline(run: RecordedRun) -> Timeline:
         ledger, measured = None, {"init": summary.init_s, "evaluation": summary.evaluation_s}
         if summary.run_ms is not None:
             measured["productive"] = summary.run_ms / 1000 - (summary.evaluation_s or 0.0)
-        parts: tuple[Kind, ...] = ("init", "productive", "evaluation")
+        parts: tuple[TimeKind, ...] = ("init", "productive", "evaluation")
         seconds = {kind: value for kind in parts if (value := measured.get(kind)) is not None}
         moments = [("evaluation", event.time_ms) for event in summary.evaluations]
         moments += [("restart", event.time_ms) for event in summary.restarts]
@@ -126,7 +126,7 @@ def attempts_shown(ledger: RunStatus) -> Iterator[Bar | Table | Words]:
 def ribbon(ledger: RunStatus) -> list[BarPart]:
     """Return the time in its order, in cells of equal length; each cell shows the kind that fills most of it."""
     run_begin_ms, size_ms = ledger.begun_ms, ledger.whole_ms / CELLS
-    cells: list[dict[tuple[int, Kind], float]] = [{} for _ in range(CELLS)]
+    cells: list[dict[tuple[int, TimeKind], float]] = [{} for _ in range(CELLS)]
     for mark in ledger.marks:
         begin_ms = mark.time_ms - mark.ms
         for cell in range(int((begin_ms - run_begin_ms) / size_ms), CELLS):

@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 from benchmark.planning.dry_run.tracker import OperatorCounts
 from benchmark.planning.fake_device.device_rules import HostWait
-from benchmark.planning.fake_device.operator_costs import KINDS, AttentionShape, Kind, MatmulShape
+from benchmark.planning.fake_device.operator_costs import KINDS, AttentionShape, MatmulShape, OperatorKind
 
 Shape = TypeVar("Shape", MatmulShape, AttentionShape)
 
@@ -23,7 +23,7 @@ class ShapeCount(Generic[Shape]):
 class KernelCount:
     """Number of kernels of one kind. Operators are counted; nearly every operator is one kernel."""
 
-    kind: Kind
+    kind: OperatorKind
     calls: int
     bytes: int
     """Bytes read and written; 0 for matrix products, attention and collectives."""

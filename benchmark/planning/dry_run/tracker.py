@@ -18,8 +18,8 @@ from benchmark.planning.fake_device.device_rules import COPIES
 from benchmark.planning.fake_device.fake_gpu import FakeGpu
 from benchmark.planning.fake_device.operator_costs import (
     AttentionShape,
-    Kind,
     MatmulShape,
+    OperatorKind,
     attention_shape,
     bytes_moved,
     kind_of,
@@ -27,7 +27,7 @@ from benchmark.planning.fake_device.operator_costs import (
     plain_name,
     tensors_in,
 )
-from benchmark.planning.fake_device.remembered_results import Question, Recipe, question_of, remembered
+from benchmark.planning.fake_device.remembered_results import Question, ResultRecipe, question_of, remembered
 
 _aten: Any = torch.ops.aten
 COLLECTIVES = {
@@ -62,9 +62,9 @@ class OperatorCounts:
 
     matmuls: Counter[MatmulShape] = field(default_factory=Counter)
     attention: Counter[AttentionShape] = field(default_factory=Counter)
-    launches: Counter[Kind] = field(default_factory=Counter)
+    launches: Counter[OperatorKind] = field(default_factory=Counter)
     """Operators handed to the device; nearly every operator is one kernel."""
-    bytes: Counter[Kind] = field(default_factory=Counter)
+    bytes: Counter[OperatorKind] = field(default_factory=Counter)
     """Bytes read and written by elementwise, reduction, copy and optimizer kernels."""
     messages: Counter[Message] = field(default_factory=Counter)
     alone: Counter[Message] = field(default_factory=Counter)
@@ -77,7 +77,7 @@ class OperatorCounts:
 class Cost:
     """Work that one operator hands to the device; its ``kind`` is None if it starts no kernel."""
 
-    kind: Kind | None = None
+    kind: OperatorKind | None = None
     shape: MatmulShape | AttentionShape | None = None
     bytes_moved: int = 0
 
@@ -99,7 +99,7 @@ class Tracker(TorchDispatchMode):
         self._sizes: dict[int, int] = {}
         self._alive: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._device_type = "cpu" if self.gpu is None else "cuda"
-        self._answers: dict[Question, tuple[Recipe, Cost]] = {}
+        self._answers: dict[Question, tuple[ResultRecipe, Cost]] = {}
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:

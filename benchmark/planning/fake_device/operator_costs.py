@@ -11,8 +11,8 @@ from torch import Tensor
 
 _aten: Any = torch.ops.aten
 
-Kind = Literal["matmul", "attention", "elementwise", "reduction", "copy", "optimizer", "collective"]
-KINDS: tuple[Kind, ...] = ("matmul", "attention", "elementwise", "reduction", "copy", "optimizer", "collective")
+OperatorKind = Literal["matmul", "attention", "elementwise", "reduction", "copy", "optimizer", "collective"]
+KINDS: tuple[OperatorKind, ...] = ("matmul", "attention", "elementwise", "reduction", "copy", "optimizer", "collective")
 
 MATMULS: dict[str, tuple[int, int]] = {
     "mm": (0, 1),
@@ -125,7 +125,7 @@ class AttentionShape:
 
 
 @cache
-def kind_of(function: Any) -> Kind | None:
+def kind_of(function: Any) -> OperatorKind | None:
     """Return the kind of kernel that an operator runs; None for views, allocations and bookkeeping, which run no
     kernel."""
     name = plain_name(function)
@@ -133,7 +133,7 @@ def kind_of(function: Any) -> Kind | None:
         return "collective"
     if function.namespace in ("prim", "prims", "_dtensor") or name in NO_KERNEL or function.is_view:
         return None
-    tables: Sequence[tuple[Iterable[str], Kind]] = (
+    tables: Sequence[tuple[Iterable[str], OperatorKind]] = (
         (MATMULS, "matmul"),
         (ATTENTION, "attention"),
         (OPTIMIZER, "optimizer"),

@@ -19,7 +19,7 @@ PLAIN = frozenset({int, float, bool, str, type(None), torch.dtype, torch.device,
 TENSORS = frozenset({Tensor, torch.nn.Parameter})
 Question = tuple[object, ...]
 """Everything that a result depends on."""
-Recipe = Callable[[Sequence[Any]], tuple[Any, list[Tensor]]]
+ResultRecipe = Callable[[Sequence[Any]], tuple[Any, list[Tensor]]]
 """Function from an operator's arguments to its result, and to the tensors in it that have memory of their own."""
 
 
@@ -47,7 +47,7 @@ def _described(parts: list[object], values: Iterable[Any]) -> bool:
     return True
 
 
-def remembered(arguments: Sequence[Any], result: Any) -> Recipe | None:
+def remembered(arguments: Sequence[Any], result: Any) -> ResultRecipe | None:
     """Return the recipe for ``result``, for an operator whose results depend on its ``arguments`` alone.
     Return None if the result has values, as on the host, has a gradient, or is a view."""
     kind = type(result) if type(result) in (tuple, list) else None

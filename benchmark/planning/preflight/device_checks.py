@@ -12,9 +12,9 @@ from benchmark.config.accelerators import ACCELERATORS
 from benchmark.planning.preflight.preflight_check import (
     GPU,
     CheckingProcess,
+    CheckOutcome,
     CheckResult,
     Measurements,
-    Outcome,
     PreflightCheck,
 )
 from benchmark.training.machine.gpus import DeviceReading, all_gpus, new_faults
@@ -24,7 +24,7 @@ OCCUPIED_GB = 3.0
 """GB in use on a device that still count as its driver's and this process's own context."""
 SIZE = {"cuda": 8192, "cpu": 512}
 SECONDS = 1.0
-SLOW: dict[Outcome, float] = {"FAILED": 0.90, "warning": 0.95}
+SLOW: dict[CheckOutcome, float] = {"FAILED": 0.90, "warning": 0.95}
 """Least share of the median speed, by outcome. One device that is 5 % slow slows the whole run by as much
 (docs/facts/peers.md 1.5, BLOOM)."""
 EXPECTED_OF_PEAK = 0.6

@@ -12,8 +12,8 @@ from benchmark.training.engine.distributed import World
 from benchmark.training.engine.rank_environment import Environment
 from foundation.errors import InputError
 
-Outcome = Literal["ok", "skipped", "warning", "FAILED"]
-SEVERITY: tuple[Outcome, ...] = ("ok", "skipped", "warning", "FAILED")
+CheckOutcome = Literal["ok", "skipped", "warning", "FAILED"]
+SEVERITY: tuple[CheckOutcome, ...] = ("ok", "skipped", "warning", "FAILED")
 Need = Literal["run", "world", "gpu"]
 """Conditions that a check may need: a benchmark's run, several processes, a system with GPUs."""
 RUN: frozenset[Need] = frozenset({"run"})
@@ -27,7 +27,7 @@ NAMED = 3
 class CheckResult:
     """Result of a check, and how to mend the fault."""
 
-    outcome: Outcome
+    outcome: CheckOutcome
     text: str
     mend: str = ""
 

@@ -44,7 +44,7 @@ MOST_LOST = 0.3
 """Largest share of a step's time that may be lost; a slower slice has another fault."""
 Size = Annotated[int, msgspec.Meta(ge=1, le=1 << 50)]
 """Number of anything counted: tokens, bytes, devices."""
-Number = Annotated[float, msgspec.Meta(ge=0)]
+MeasuredNumber = Annotated[float, msgspec.Meta(ge=0)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 """Positive duration in seconds."""
 MatmulRole = Literal["forward", "input gradient", "weight gradient"]
@@ -115,9 +115,9 @@ class ElementwiseTime:
 class LaunchTime:
     """Time of a kernel that does next to nothing."""
 
-    host_s: Number
+    host_s: MeasuredNumber
     """Seconds that queueing one kernel takes on the host, Python and PyTorch's dispatcher included."""
-    device_s: Number
+    device_s: MeasuredNumber
     """Seconds from one kernel to the next on the device while many are queued."""
 
 
@@ -148,16 +148,16 @@ class SliceStep:
     recompute: Recompute
     step_s: Seconds
     """Median seconds of a step."""
-    tflops_per_device: Number
-    by_kind_s: Mapping[str, Number]
+    tflops_per_device: MeasuredNumber
+    by_kind_s: Mapping[str, MeasuredNumber]
     """Rank 0's seconds of kernels by kind, named as in
     benchmark/planning/slice/step_times.py; empty on a CPU."""
-    exposed_communication_s: Number | None
+    exposed_communication_s: MeasuredNumber | None
     """Rank 0's seconds in which only communication ran."""
-    host_s_per_micro_batch: Number | None
-    clock_mhz: Number | None
+    host_s_per_micro_batch: MeasuredNumber | None
+    clock_mhz: MeasuredNumber | None
     """Lowest clock in MHz seen while the steps ran."""
-    power_w: Number | None
+    power_w: MeasuredNumber | None
     """Highest power in watts seen while the steps ran."""
 
 

@@ -8,7 +8,7 @@ from benchmark.config.system_config import System
 from benchmark.planning.step_model.machine_constants import committed_constants
 from benchmark.planning.step_model.stacks import STACKS
 from benchmark.planning.step_model.what_if import require_what_ifs
-from benchmark.planning.step_model.workload import Number, Workload, workload_of
+from benchmark.planning.step_model.workload import NumberFormat, Workload, workload_of
 from foundation.errors import InputError
 
 StackName = Literal["ours", "megatron", "nemo", "torchtitan"]
@@ -24,7 +24,7 @@ class PlannedRun(RunConfig):
     """Precision of the computation; fp8 for stacks that have it."""
 
     @property
-    def number(self) -> Number:
+    def number(self) -> NumberFormat:
         """Number format of the linear layers' inputs; FP32 has no constants."""
         return "fp8" if self.precision == "fp8" else "bf16"
 

@@ -47,7 +47,7 @@ microseconds, but blocks when about a thousand kernels are queued."""
 MOST_NAMES = 5
 """Largest number of named kernels of no known kind."""
 
-Interval = tuple[float, float]
+TimeSpan = tuple[float, float]
 """Beginning and end of an interval."""
 
 
@@ -99,8 +99,8 @@ def gpu_times(events: Iterable[Any]) -> StepTimes:
         return StepTimes({})
     by_kind: Counter[str] = Counter()
     unknown: Counter[str] = Counter()
-    talking: list[Interval] = []
-    working: list[Interval] = []
+    talking: list[TimeSpan] = []
+    working: list[TimeSpan] = []
     for name, (begin, end) in kernels:
         kind = kind_of(name, KERNEL_KINDS)
         by_kind[kind] += (end - begin) * 1e-6
@@ -120,7 +120,7 @@ def gpu_times(events: Iterable[Any]) -> StepTimes:
     )
 
 
-def covered(intervals: Iterable[Interval]) -> float:
+def covered(intervals: Iterable[TimeSpan]) -> float:
     """Return the time that intervals cover together."""
     total, until = 0.0, -math.inf
     for begin, end in sorted(intervals):
@@ -129,5 +129,5 @@ def covered(intervals: Iterable[Interval]) -> float:
     return total
 
 
-def _span(intervals: list[Interval]) -> float:
+def _span(intervals: list[TimeSpan]) -> float:
     return max(end for _, end in intervals) - min(begin for begin, _ in intervals)

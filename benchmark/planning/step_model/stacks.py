@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Attention = Literal["flash", "cudnn"]
+AttentionKernel = Literal["flash", "cudnn"]
 """Kernels of attention: FlashAttention 2 (flash); cuDNN's kernels or FlashAttention 3 (cudnn)."""
-Feature = Literal["tp-overlap", "dp-overlap", "p2p-overlap"]
+OverlapFeature = Literal["tp-overlap", "dp-overlap", "p2p-overlap"]
 """Messages that a stack hides behind computation: tensor-parallel, data-parallel, between pipeline stages."""
 Sharding = Literal["zero1", "fsdp"]
 """State sharded over the data-parallel devices: the optimizer's (zero1), or everything, gathered while in use
@@ -25,7 +25,7 @@ class Stack:
     title: str
     source: str
     """Source of the description."""
-    attention: Attention
+    attention: AttentionKernel
     own: bool = False
     """True for this repository: products and bytes of kernels are those that model/decoder_sizes.py gives."""
     merged_slots: bool = False
@@ -37,7 +37,7 @@ class Stack:
     async_backward: bool = True
     """True if four of the six messages of a block's backward pass are always hidden: the input's gather beside the
     product for the input's gradient, its scatter beside the product for the weight's."""
-    unmeasured: tuple[Feature, ...] = ()
+    unmeasured: tuple[OverlapFeature, ...] = ()
     """Messages that the code means to hide, though nobody has measured it yet."""
     separate_projections: bool = False
     """True if query, key and value, and the MLP's gate, are separate products that each read the same input."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import get_args
 
 from benchmark.planning.step_model.machine_constants import Constant, Rates
-from benchmark.planning.step_model.stacks import Feature
+from benchmark.planning.step_model.stacks import OverlapFeature
 from benchmark.planning.step_model.workload import Workload
 from foundation.errors import InputError
 
@@ -25,7 +25,7 @@ OVERHEADS: Mapping[str, str] = {
     "jitter": "stacks.{stack}.jitter",
 }
 """Names of overheads that can be switched off, and the constant of each one."""
-FEATURES: tuple[Feature, ...] = get_args(Feature)
+FEATURES: tuple[OverlapFeature, ...] = get_args(OverlapFeature)
 LARGEST_FACTOR = 100.0
 IDEAS = (
     "tp-overlap=full",

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from benchmark.config.system_config import System
-from benchmark.planning.step_model.stacks import STACKS, Feature, Sharding, Stack
+from benchmark.planning.step_model.stacks import STACKS, OverlapFeature, Sharding, Stack
 from model.decoder_sizes import DecoderSizes, Recompute
 
-Number = Literal["bf16", "fp8"]
+NumberFormat = Literal["bf16", "fp8"]
 """Number format of the linear layers' inputs; FP16 is computed at BF16's speed."""
 
 
@@ -52,14 +52,14 @@ class Workload:
 
     model: DecoderSizes
     layout: Layout
-    precision: Number
+    precision: NumberFormat
     accelerator: str
     """Name in the table of machine constants."""
     stack: str
     """Name in stacks.py."""
     network_gbit_s: float | None = None
     """Gbit/s of a device's card to other nodes, each way; None means the accelerator's usual rate."""
-    without: tuple[Feature, ...] = ()
+    without: tuple[OverlapFeature, ...] = ()
     """Messages that the stack can hide, but does not hide here."""
 
     @property
@@ -103,7 +103,7 @@ def workload_of(
     system: System,
     *,
     stack: str,
-    precision: Number,
+    precision: NumberFormat,
     network_gbit_s: float | None = None,
 ) -> Workload:
     """Return the step of a model on a system."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-Kind = Literal["POINT_IN_TIME", "INTERVAL_START", "INTERVAL_END"]
+EventKind = Literal["POINT_IN_TIME", "INTERVAL_START", "INTERVAL_END"]
 
 
 @dataclass(frozen=True)
@@ -12,7 +12,7 @@ class Event:
     """One thing that happened."""
 
     key: str
-    kind: Kind
+    kind: EventKind
     value: Any
     """A JSON value of plain Python numbers, strings, lists and dicts."""
     metadata: Mapping[str, Any]

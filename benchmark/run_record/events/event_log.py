@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.run_record.events.background_sink import Background
-from benchmark.run_record.events.event import Event, Kind, Sink
+from benchmark.run_record.events.event import Event, EventKind, Sink
 from benchmark.run_record.events.run_clock import RunClock
 from foundation.git import REPOSITORY
 
@@ -52,7 +52,7 @@ class EventLog:
         for sink in self._sinks:
             sink.close()
 
-    def _emit(self, key: str, kind: Kind, value: Any, metadata: Mapping[str, Any], mlperf: bool) -> None:
+    def _emit(self, key: str, kind: EventKind, value: Any, metadata: Mapping[str, Any], mlperf: bool) -> None:
         if not self._sinks:
             return
         caller = sys._getframe(2)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
-from benchmark.run_record.status.wall_time import MEANINGS, Kind, TimeMarks
+from benchmark.run_record.status.wall_time import MEANINGS, TimeKind, TimeMarks
 from foundation.plain_text import shortened
 from foundation.sizes import duration, significant
 
@@ -35,7 +35,7 @@ class AttemptRow:
     steps: int
     steps_lost: int
     """Steps among them that were done again later, or are in no checkpoint."""
-    by_kind: Mapping[Kind, float]
+    by_kind: Mapping[TimeKind, float]
     """Milliseconds of the attempt, and of the time since the attempt before, by kind."""
     cost_ms: float
     """Cost of the attempt's end: its own lost time, hang and stop, and all time until the next attempt was ready,
@@ -82,7 +82,7 @@ class RunStatus:
     """Remarks that a reader has to know to judge the figures."""
 
     @cached_property
-    def by_kind(self) -> dict[Kind, float]:
+    def by_kind(self) -> dict[TimeKind, float]:
         """Milliseconds of each kind, in the order of MEANINGS; they add up to ``whole_ms``."""
         return {kind: sum(row.by_kind[kind] for row in self.attempts) for kind in MEANINGS}
 

@@ -20,7 +20,7 @@ from benchmark.run_record.status.wall_time import (
     MEANINGS,
     OWN,
     Attempt,
-    Kind,
+    TimeKind,
     TimeMark,
     TimeMarks,
     attempts_of,
@@ -127,7 +127,7 @@ def _beyond_checkpoint(events: RecordedEvents, marks: TimeMarks) -> list[int]:
 class _AttemptTimes:
     """The time and the steps of one attempt."""
 
-    by_kind: dict[Kind, float] = field(default_factory=lambda: dict.fromkeys(MEANINGS, 0.0))
+    by_kind: dict[TimeKind, float] = field(default_factory=lambda: dict.fromkeys(MEANINGS, 0.0))
     begun_ms: float | None = None
     ended_ms: float | None = None
     steps: int = 0

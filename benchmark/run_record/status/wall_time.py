@@ -16,12 +16,12 @@ from benchmark.run_record.events.recorded_events import RecordedEvents
 from benchmark.run_record.file_names import attempt_path, attempts_folder
 from benchmark.run_record.incidents import Incident, first_cause, read_incidents
 
-Kind = Literal[
+TimeKind = Literal[
     "queue", "start", "init", "productive", "evaluation", "audit", "checkpoint", "lost", "hang", "stop", "idle",
     "other", "unknown",
 ]  # fmt: skip
 
-MEANINGS: Mapping[Kind, str] = {
+MEANINGS: Mapping[TimeKind, str] = {
     "queue": "a job was submitted, and nothing was launched yet",
     "start": "from the launch until the run's folder is open: processes, imports",
     "init": "processes meet, weights and moments are read, samples are put in order",
@@ -37,14 +37,14 @@ MEANINGS: Mapping[Kind, str] = {
     "unknown": "from the last trace of an attempt to the first of the next: nobody wrote down when it ended",
 }
 
-GAPS: tuple[Kind, ...] = ("queue", "idle", "unknown")
+GAPS: tuple[TimeKind, ...] = ("queue", "idle", "unknown")
 """Kinds of time between attempts."""
-OWN: tuple[Kind, ...] = ("lost", "hang", "stop")
-AFTER: tuple[Kind, ...] = ("idle", "unknown", "start", "init")
+OWN: tuple[TimeKind, ...] = ("lost", "hang", "stop")
+AFTER: tuple[TimeKind, ...] = ("idle", "unknown", "start", "init")
 """Kinds of time that the end of an attempt costs: of its own time (OWN), and of the next attempt's (AFTER). The queue
 is counted separately, because no device stands still in it."""
 
-DURATIONS: dict[str, tuple[str, Kind]] = {
+DURATIONS: dict[str, tuple[str, TimeKind]] = {
     "step": ("step_s", "productive"),
     "evaluation": ("seconds", "evaluation"),
     "audit": ("seconds", "audit"),
@@ -117,7 +117,7 @@ class TimeMark(NamedTuple):
 
     time_ms: float
     """Milliseconds since the epoch."""
-    kind: Kind
+    kind: TimeKind
     attempt: int
     """Index of the attempt."""
     key: str = ""
@@ -195,7 +195,7 @@ def _marks(attempts: Sequence[Attempt], index: int, next_begin_ms: float | None)
     attempt = attempts[index]
     previous = attempts[index - 1] if index else None
     opened = attempt.events[0].time_ms if attempt.events else None
-    gap: Kind = "idle" if previous is None or previous.end is not None else "unknown"
+    gap: TimeKind = "idle" if previous is None or previous.end is not None else "unknown"
     start = attempt.start
     if start is not None:
         same_job = (
@@ -208,7 +208,7 @@ def _marks(attempts: Sequence[Attempt], index: int, next_begin_ms: float | None)
         gap = "start"
     if opened is not None:
         yield TimeMark(opened, gap, index)
-    doing: Kind = "init" if attempt.events else "start"
+    doing: TimeKind = "init" if attempt.events else "start"
     for event in attempt.events[1:].of(*MARKED):
         if event.key in DURATIONS:
             field, kind = DURATIONS[event.key]
@@ -231,13 +231,13 @@ def _marks(attempts: Sequence[Attempt], index: int, next_begin_ms: float | None)
     yield from _leaving(attempt, index, doing, next_begin_ms)
 
 
-def _leaving(attempt: Attempt, index: int, doing: Kind, after_ms: float | None) -> Iterator[TimeMark]:
+def _leaving(attempt: Attempt, index: int, doing: TimeKind, after_ms: float | None) -> Iterator[TimeMark]:
     """Yield the marks from the last event of an attempt to its end, as far as that is known.
 
     No mark is later than the next attempt's first event, ``after_ms``.
     """
     cause, ended = attempt.cause, attempt.end
-    cut_off: Kind = "lost" if doing == "other" else doing
+    cut_off: TimeKind = "lost" if doing == "other" else doing
     if cause is None:
         if attempt.events:
             yield TimeMark(attempt.events[-1].time_ms, doing, index)

@@ -15,12 +15,12 @@ from data_prep.sample_order.token_windows import PADDING, TokenWindows
 from foundation.errors import InputError
 from model.passes.chunk_pass import MicroBatch
 
-Ids = npt.NDArray[np.int64]
+TokenIds = npt.NDArray[np.int64]
 
 
 def training_sample_ids(
     consumed_samples: int, *, micro_batch_size: int, num_microbatches: int, rank: int, world_size: int
-) -> Ids:
+) -> TokenIds:
     """Return one rank's samples in the step that begins at ``consumed_samples``: [num_microbatches, micro_batch_size].
 
     The step reads consecutive samples, distributed to the ranks micro-batch by micro-batch.
@@ -29,7 +29,7 @@ def training_sample_ids(
     return consumed_samples + step.reshape(num_microbatches, world_size, micro_batch_size)[:, rank]
 
 
-def evaluation_sample_ids(num_samples: int, *, micro_batch_size: int, rank: int, world_size: int) -> Ids:
+def evaluation_sample_ids(num_samples: int, *, micro_batch_size: int, rank: int, world_size: int) -> TokenIds:
     """Return one rank's part of the whole validation set, distributed as in training: [micro-batches,
     micro_batch_size].
 
@@ -42,7 +42,7 @@ def evaluation_sample_ids(num_samples: int, *, micro_batch_size: int, rank: int,
     return ids.reshape(-1, world_size, micro_batch_size)[:, rank]
 
 
-def micro_batch(windows: Ids, does_not_count: npt.NDArray[np.bool_], *, labels_last: bool = False) -> MicroBatch:
+def micro_batch(windows: TokenIds, does_not_count: npt.NDArray[np.bool_], *, labels_last: bool = False) -> MicroBatch:
     """Make the labels and loss mask of token windows [B, S] in which missing tokens are -1.
 
     The label of a position is the next token of the same window, so the last position has none; with ``labels_last``
@@ -61,7 +61,7 @@ def micro_batch(windows: Ids, does_not_count: npt.NDArray[np.bool_], *, labels_l
 
 
 def read_micro_batch(
-    windows: TokenWindows, ids: Ids, vocab_size: int, *, pinned: bool = False, labels_last: bool = False
+    windows: TokenWindows, ids: TokenIds, vocab_size: int, *, pinned: bool = False, labels_last: bool = False
 ) -> MicroBatch:
     """Read samples [B]; for a negative id, read some sample that does not count. ``pinned``: for a copy to a GPU;
     ``labels_last``: as :func:`micro_batch`.

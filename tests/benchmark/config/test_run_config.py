@@ -13,6 +13,7 @@ from benchmark.config.run_sections import DataOptions, DebugSwitches
 from benchmark.config.systems import DEFAULT_SYSTEM, LAYOUTS, SYSTEMS, system_called
 from data_prep.sample_order.training_orders import TRAINING_ORDERS
 from foundation.errors import InputError
+from tests.support import changed
 
 DGX = dataclasses.replace(SYSTEMS["dgxh100_n64"], micro_batch_size=1)
 
@@ -102,7 +103,7 @@ def test_values_that_are_refused(owner: Any, change: dict[str, Any], complaint: 
 )
 def test_runs_that_are_refused(change: dict[str, Any], complaint: str) -> None:
     with pytest.raises(InputError, match=complaint):
-        RunConfig(benchmark=GPT3_175B, system=DGX).changed(**change)
+        changed(RunConfig(benchmark=GPT3_175B, system=DGX), **change)
 
 
 def test_steps_to_profile() -> None:

@@ -16,7 +16,7 @@ from benchmark.training.train import train
 from checkpoint_convert.formats import stored_array
 from tests.benchmark.runs import command_line, events, loaded_state, system_of
 from tests.benchmark.tiny import SHORT, TINY, Inputs, in_processes
-from tests.support import command
+from tests.support import changed, command
 
 
 @pytest.mark.slow
@@ -24,7 +24,7 @@ def test_evaluate_gives_the_same_value_for_a_runs_checkpoint(inputs: Inputs, tmp
     config = inputs.config(tmp_path / "run", SHORT, save_interval=3)
     in_processes(1, train, config)
     evaluations = [event["log_perplexity"] for event in events(tmp_path / "run", "evaluation")]
-    own = config.changed(checkpoint=checkpoint_path(config.run_dir, 6))
+    own = changed(config, checkpoint=checkpoint_path(config.run_dir, 6))
     (quality,) = in_processes(1, evaluate_checkpoint, own)
     assert quality.log_perplexity == pytest.approx(evaluations[-1], rel=1e-6)
     assert quality.expected is None

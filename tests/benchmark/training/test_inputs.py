@@ -25,6 +25,7 @@ from foundation.errors import InputError
 from foundation.outputs.manifest import Recipe, made_by, manifest_path, read_manifest, record_of, write_manifest
 from tests.benchmark.llama import TINY_LLAMA
 from tests.benchmark.tiny import TINY, Inputs
+from tests.support import changed
 
 
 @pytest.mark.parametrize(
@@ -37,7 +38,7 @@ from tests.benchmark.tiny import TINY, Inputs
     ],
 )
 def test_missing_inputs_are_named(change: dict[str, Any], complaint: str, inputs: Inputs, tmp_path: Path) -> None:
-    config = inputs.config(tmp_path).changed(**change)
+    config = changed(inputs.config(tmp_path), **change)
     with pytest.raises(InputError, match=complaint):
         require_inputs(config.data, config.benchmark)
 
@@ -61,7 +62,7 @@ def test_token_files_that_no_manifest_describes_are_looked_at(
 ) -> None:
     with IndexedDatasetWriter(tmp_path / "more", np.dtype("<u2")) as writer:
         writer.append(np.array(ids), [len(ids)])
-    config = inputs.config(tmp_path).changed(valid_data_path=(str(tmp_path / "more"),))
+    config = changed(inputs.config(tmp_path), valid_data_path=(str(tmp_path / "more"),))
     with pytest.raises(InputError, match=rf"more\.bin: {complaint}"):
         require_inputs(config.data, config.benchmark)
 
@@ -69,8 +70,8 @@ def test_token_files_that_no_manifest_describes_are_looked_at(
 def test_what_a_command_does_not_need_may_be_missing(inputs: Inputs, tmp_path: Path) -> None:
     config = inputs.config(tmp_path)
     require_inputs(config.data, config.benchmark)
-    require_inputs(config.changed(train_data_path=()).data, TINY, trains=False)
-    require_inputs(config.changed(checkpoint=None).data, TINY, begins=False)
+    require_inputs(changed(config, train_data_path=()).data, TINY, trains=False)
+    require_inputs(changed(config, checkpoint=None).data, TINY, begins=False)
 
 
 def test_no_run_trains_on_its_validation_set(inputs: Inputs, tmp_path: Path) -> None:
@@ -79,7 +80,7 @@ def test_no_run_trains_on_its_validation_set(inputs: Inputs, tmp_path: Path) -> 
         (tmp_path / f"more.{ending}").write_bytes((inputs.folder / f"valid.{ending}").read_bytes())
     config = inputs.config(tmp_path)
     for prefix in (inputs.folder / "valid", tmp_path / "more"):
-        blended = config.changed(train_data_path=(*inputs.training, "0.1", str(prefix)))
+        blended = changed(config, train_data_path=(*inputs.training, "0.1", str(prefix)))
         with pytest.raises(InputError, match=f"--train-data-path {prefix}: has the tokens of --valid-data-path"):
             require_inputs(blended.data, TINY)
         require_inputs(blended.data, TINY, trains=False)
@@ -91,7 +92,7 @@ def test_no_run_trains_on_its_validation_set(inputs: Inputs, tmp_path: Path) -> 
 def test_changed_files_are_refused(inputs: Inputs, tmp_path: Path) -> None:
     for name in ("valid.bin", "valid.idx", "valid.manifest.json"):
         (tmp_path / name).write_bytes((inputs.folder / name).read_bytes())
-    config = inputs.config(tmp_path).changed(valid_data_path=(str(tmp_path / "valid"),))
+    config = changed(inputs.config(tmp_path), valid_data_path=(str(tmp_path / "valid"),))
     require_inputs(config.data, config.benchmark)
     with (tmp_path / "valid.bin").open("ab") as file:
         file.write(b"more")
@@ -114,7 +115,7 @@ def checkpoint(tmp_path: Path) -> Path:
 def test_each_file_is_asked_for_once(
     checkpoint: Path, inputs: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = inputs.config(tmp_path).changed(checkpoint=checkpoint)
+    config = changed(inputs.config(tmp_path), checkpoint=checkpoint)
     asked: list[str] = []
     ask = foundation.outputs.manifest._stats_of
 
@@ -144,7 +145,7 @@ def test_samples_of_a_run(inputs: Inputs, tmp_path: Path) -> None:
 
 
 def test_provenance_names_each_input_with_its_sums(checkpoint: Path, inputs: Inputs, tmp_path: Path) -> None:
-    config = inputs.config(tmp_path).changed(checkpoint=checkpoint)
+    config = changed(inputs.config(tmp_path), checkpoint=checkpoint)
     sets = [inputs.folder / name for name in ("train_0", "train_1", "valid")]
     assert input_paths(config.data) == [*sets, checkpoint]
     found = provenance(config.data)
@@ -155,8 +156,8 @@ def test_provenance_names_each_input_with_its_sums(checkpoint: Path, inputs: Inp
         assert found[str(path)]["manifest"] == str(manifest_path(path))
         assert found[str(path)]["md5"] == {record.name: record.md5 for record in manifest.outputs}
     without = inputs.whole_chunks
-    assert provenance(config.changed(checkpoint=without).data)[str(without)] is None
-    assert input_paths(config.changed(train_data_path=(), checkpoint=None).data) == [sets[2]]
+    assert provenance(changed(config, checkpoint=without).data)[str(without)] is None
+    assert input_paths(changed(config, train_data_path=(), checkpoint=None).data) == [sets[2]]
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -17,6 +17,7 @@ from benchmark.training.engine.rank_environment import Environment, read_environ
 from benchmark.training.train import train
 from tests.benchmark.runs import events, figures, mlperf, system_of
 from tests.benchmark.tiny import SHORT, Inputs, in_processes
+from tests.support import changed
 
 pytestmark = pytest.mark.slow
 
@@ -92,11 +93,11 @@ def test_damaged_checkpoint_is_set_aside_and_the_next_older_one_taken(
 def test_initial_checkpoint_is_taken_where_none_is_left(killed: RunConfig, finished: RunConfig) -> None:
     for steps in (2, 4):
         flip_a_bit(checkpoint_path(killed.run_dir, steps) / "__1_0.distcp")
-    without = killed.changed(run_dir=killed.run_dir.with_name("without"), checkpoint=None)
+    without = changed(killed, run_dir=killed.run_dir.with_name("without"), checkpoint=None)
     shutil.copytree(killed.run_dir, without.run_dir)
     with pytest.raises(RuntimeError, match=r"InputError: .*no sound checkpoint is left; name the initial one"):
         in_processes(2, train, without)
-    assert in_processes(2, train, killed.changed(seed=None)) == ["success"] * 2
+    assert in_processes(2, train, changed(killed, seed=None)) == ["success"] * 2
     the_same_in_the_end(killed, finished, 0)
 
 
@@ -120,7 +121,7 @@ def _train_in_launch(config: RunConfig, launch: str | None) -> str:
 
 
 def test_an_older_checkpoint_is_gone_back_to_once_in_a_launch(killed: RunConfig, finished: RunConfig) -> None:
-    config = killed.changed(resume_from=2)
+    config = changed(killed, resume_from=2)
     assert in_processes(2, _train_in_launch, config, "job 7") == ["success"] * 2
     the_same_in_the_end(config, finished, 2)
     aside = [path.relative_to(config.run_dir).as_posix() for path in config.run_dir.rglob("set_aside/*/*")]
@@ -135,8 +136,8 @@ def test_one_that_was_asked_for_is_not_replaced_by_another(killed: RunConfig) ->
     flip_a_bit(checkpoint_path(killed.run_dir, 2) / "__1_0.distcp")
     log = (killed.run_dir / "result_0.txt").read_bytes()
     with pytest.raises(RuntimeError, match=r"step_00000002: __1_0\.distcp damaged or missing"):
-        in_processes(2, train, killed.changed(resume_from=2))
+        in_processes(2, train, changed(killed, resume_from=2))
     with pytest.raises(RuntimeError, match="no checkpoint of 3 steps; there are: 2, 4"):
-        in_processes(1, train, killed.changed(resume_from=3))
+        in_processes(1, train, changed(killed, resume_from=3))
     assert whole_checkpoints(killed.run_dir) == [2, 4]
     assert (killed.run_dir / "result_0.txt").read_bytes().startswith(log)

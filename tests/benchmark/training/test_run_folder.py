@@ -29,11 +29,12 @@ from benchmark.training.same_run import ContentIdentity, InputIdentities, as_jso
 from foundation.errors import InputError
 from tests.benchmark.runs import events, mlperf
 from tests.benchmark.tiny import CPU, SHORT, TINY, Inputs
+from tests.support import changed
 
 
 def configured(run_dir: Path, **fields: Any) -> RunConfig:
     system = dataclasses.replace(CPU, micro_batch_size=2)
-    return RunConfig(benchmark=SHORT, system=system, run_dir=run_dir).changed(**{"seed": 17, **fields})
+    return changed(RunConfig(benchmark=SHORT, system=system, run_dir=run_dir), **{"seed": 17, **fields})
 
 
 def resumed_at(log: RunLog) -> int | None:
@@ -144,10 +145,10 @@ def test_folder_in_use_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_another_run_is_not_continued(change: dict[str, Any], complaint: str, tmp_path: Path) -> None:
     config = configured(tmp_path, train_data_path=("a",))
     run_to_checkpoint(config, steps=2, lost_steps=0)
-    with pytest.raises(InputError, match=complaint), open_run_folder(config.changed(**change), rank=0):
+    with pytest.raises(InputError, match=complaint), open_run_folder(changed(config, **change), rank=0):
         pass
     system = dataclasses.replace(config.system, micro_batch_size=1)
-    with open_run_folder(config.changed(system=system, save_interval=7, seed=None), rank=0) as log:
+    with open_run_folder(changed(config, system=system, save_interval=7, seed=None), rank=0) as log:
         assert resumed_at(log) is not None
 
 
@@ -159,7 +160,7 @@ def test_a_run_of_a_version_with_another_order_is_not_continued(tmp_path: Path) 
     (tmp_path / "config.json").write_text(json.dumps(written))
     shuffled = dataclasses.replace(SHORT, shuffle_documents=True)
     refused = pytest.raises(InputError, match="version that read other training windows, for it did not shuffle")
-    with refused, open_run_folder(config.changed(benchmark=shuffled), rank=0):
+    with refused, open_run_folder(changed(config, benchmark=shuffled), rank=0):
         pass
     with open_run_folder(config, rank=0) as log:
         assert resumed_at(log) is not None
@@ -171,11 +172,11 @@ def test_what_it_reads_is_compared_by_contents_once_that_is_noted(tmp_path: Path
 
     config = configured(tmp_path, train_data_path=("a",))
     run_to_checkpoint(config, steps=2, lost_steps=0, inputs=reading("1"))
-    moved = config.changed(train_data_path=("elsewhere/a",))
+    moved = changed(config, train_data_path=("elsewhere/a",))
     with open_run_folder(moved, rank=0, inputs=reading("1")) as log:
         assert resumed_at(log) is not None
-    changed = pytest.raises(InputError, match=r"--train-data-path a: not the contents .* \(lengths_md5 1, now 2\)")
-    with changed, open_run_folder(config, rank=0, inputs=reading("2")):
+    moved_data = pytest.raises(InputError, match=r"--train-data-path a: not the contents .* \(lengths_md5 1, now 2\)")
+    with moved_data, open_run_folder(config, rank=0, inputs=reading("2")):
         pass
     shutil.rmtree(tmp_path / "checkpoints")
     with open_run_folder(config, rank=0, inputs=reading("2")) as log:
@@ -199,7 +200,7 @@ def test_continued_run_has_the_log_of_its_checkpoint(tmp_path: Path) -> None:
     killed = mlperf(tmp_path)
     assert [event["key"] for event in killed].count("run_stop") == 1
     steps_logged = len(events(tmp_path, "tracked_stats"))
-    with open_run_folder(config.changed(seed=None), rank=0) as log:
+    with open_run_folder(changed(config, seed=None), rank=0) as log:
         assert resumed_at(log) is not None
         assert (log.progress.steps, log.progress.restarts, log.progress.seed) == (2, 1, 17)
         assert log.progress.evaluations == [Evaluation(384, 4.5)]

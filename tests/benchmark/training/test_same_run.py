@@ -19,6 +19,7 @@ from benchmark.training.same_run import (
 from foundation.errors import InputError
 from foundation.outputs.manifest import manifest_path
 from tests.benchmark.tiny import CPU, TINY, Inputs
+from tests.support import changed
 
 
 @pytest.fixture
@@ -43,7 +44,8 @@ def elsewhere(config: RunConfig, folder: Path) -> RunConfig:
     def moved(data_path: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(str(folder / Path(part).name) if "/" in part else part for part in data_path)
 
-    return config.changed(
+    return changed(
+        config,
         train_data_path=moved(config.data.train_data_path),
         valid_data_path=moved(config.data.valid_data_path),
         checkpoint=folder / "checkpoint",
@@ -57,9 +59,9 @@ def test_moved_linked_and_copied_data_are_the_same(config: RunConfig, tmp_path: 
     continued(elsewhere(config, tmp_path / "link"), begun)
     shutil.copytree(here, tmp_path / "copy", ignore=shutil.ignore_patterns("copy", "link", "*.manifest.json"))
     continued(elsewhere(config, tmp_path / "copy"), begun)
-    gone = config.changed(checkpoint=tmp_path / "gone")
+    gone = changed(config, checkpoint=tmp_path / "gone")
     continued(gone, begun)  # it goes on from its own
-    continued(config.changed(checkpoint=None), begun)
+    continued(changed(config, checkpoint=None), begun)
     assert config.data.checkpoint is not None
     flip(config.data.checkpoint / "metadata.json")  # small files of a checkpoint may differ
     continued(config, begun)
@@ -109,9 +111,9 @@ def test_other_contents_in_the_same_place_are_refused(
 def test_weights_count_by_their_ratio(config: RunConfig) -> None:
     begun = input_identities(config.data)
     first, second = config.data.train_data_path[1::2]
-    continued(config.changed(train_data_path=("3", first, "3.0", second)), begun)
+    continued(changed(config, train_data_path=("3", first, "3.0", second)), begun)
     with pytest.raises(InputError, match=r"began with --train-data-path 0\.5 .*, now it is 0\.666667 "):
-        continued(config.changed(train_data_path=("0.5", first, "0.25", second)), begun)
+        continued(changed(config, train_data_path=("0.5", first, "0.25", second)), begun)
 
 
 def test_order_number_and_kind_of_the_datasets_count(config: RunConfig) -> None:
@@ -119,8 +121,8 @@ def test_order_number_and_kind_of_the_datasets_count(config: RunConfig) -> None:
     first, second = config.data.train_data_path[1::2]
     for other in (("0.5", second, "0.5", first), ("1.0", first), (first,), ("1", first, "1", second, "1", second)):
         with pytest.raises(InputError, match="--train-data-path"):
-            continued(config.changed(train_data_path=other), begun)
-    alone = config.changed(valid_data_path=config.data.valid_data_path[1:])
+            continued(changed(config, train_data_path=other), begun)
+    alone = changed(config, valid_data_path=config.data.valid_data_path[1:])
     with pytest.raises(InputError, match="--valid-data-path"):  # a blend of one has a margin, and another order
         continued(alone, begun)
 

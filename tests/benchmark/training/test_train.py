@@ -20,7 +20,7 @@ from benchmark.training.observers import summary_file
 from benchmark.training.train import train
 from tests.benchmark.runs import command_line, events, figures, mlperf, run, system_of
 from tests.benchmark.tiny import SHORT, Inputs, in_processes
-from tests.support import assert_refused, command
+from tests.support import assert_refused, changed, command
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def test_interrupted_run_continues_where_it_was(
     assert mlperf(tmp_path / "run")[-4]["metadata"]["status"] == "aborted"
     system = system_of(continued_on)
     system = inputs.config(tmp_path, system=system).system
-    again = interrupted.changed(run_dir=tmp_path / "run", system=system, seed=None, checkpoint=None)
+    again = changed(interrupted, run_dir=tmp_path / "run", system=system, seed=None, checkpoint=None)
     assert in_processes(continued_on, train, again) == ["success"] * continued_on
     found, due = figures(tmp_path / "run"), figures(whole)
     if continued_on == 2:
@@ -154,7 +154,7 @@ def test_train_as_a_program(target: str, status: int, inputs: Inputs, tmp_path: 
 def test_continuing_with_other_data_is_refused(interrupted: RunConfig, tmp_path: Path) -> None:
     shutil.copytree(interrupted.run_dir, tmp_path / "run")
     config = dataclasses.replace(interrupted, run_dir=tmp_path / "run")
-    other = config.changed(train_data_path=config.data.train_data_path[1:2])
+    other = changed(config, train_data_path=config.data.train_data_path[1:2])
     with pytest.raises(RuntimeError, match="began with --train-data-path"):
         in_processes(2, train, other)
 

@@ -27,7 +27,7 @@ NOISE = re.compile(
 
 OfficialScores = Mapping[str, Mapping[str, float | str]]
 """Columns of the summarizer by system and benchmark."""
-Outcome = Literal["passed", "excused", "failed", "did not run"]
+ToolOutcome = Literal["passed", "excused", "failed", "did not run"]
 """Outcome of a tool. It is excused if it failed on something that the round accepts, such as the one run of three that
 may fail."""
 
@@ -39,7 +39,7 @@ class ToolVerdict:
     tool: str
     subject: str
     """Path that was checked."""
-    outcome: Outcome
+    outcome: ToolOutcome
     complaints: tuple[str, ...]
     """The tool's own lines, or the reason why it does not count as run."""
     notes: tuple[str, ...] = ()
@@ -123,7 +123,7 @@ def _content(path: Path) -> str:
     return path.read_text("utf-8") if path.is_file() else ""
 
 
-def _judged(task: Task, ran: ToolRun, wrong: list[str]) -> tuple[Outcome, list[str]]:
+def _judged(task: Task, ran: ToolRun, wrong: list[str]) -> tuple[ToolOutcome, list[str]]:
     """Return the outcome of a tool's process, and complaints; ``wrong`` are errors in the scores that it wrote."""
     text, status = ran.output, ran.status
     complaints = _complaints(text)

@@ -27,7 +27,7 @@ from benchmark.judging.review.findings import Deviation, Run, at
 from benchmark.judging.review.rules.key_rules import single_runs
 from benchmark.judging.review.rules.naming_rules import like_name
 
-Array = np.ndarray[Any, np.dtype[np.float64]]
+FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
 MOST_EVALUATIONS = 400
 """Largest number of evaluations compared; the longest published run has 29."""
@@ -252,7 +252,7 @@ def _same_times(times: Sequence[float], originals: Sequence[float]) -> bool:
     return least > LEAST_SPREAD * unit and apart <= unit
 
 
-def _pair(values: Sequence[float], originals: Sequence[float]) -> tuple[Array, Array]:
+def _pair(values: Sequence[float], originals: Sequence[float]) -> tuple[FloatArray, FloatArray]:
     """Return the numbers of the evaluations for which both runs have one."""
     count = min(len(values), len(originals))
     curve, original = np.array(values[:count], dtype=np.float64), np.array(originals[:count], dtype=np.float64)

@@ -37,7 +37,7 @@ MOST_APART = 0.02
 
 
 @dataclass(frozen=True)
-class Feature:
+class CurveFeature:
     """One measure of a curve's distance from the reference: its spread, and the distance that counts as far."""
 
     words: str
@@ -47,9 +47,9 @@ class Feature:
     """Distance in deviations, either way, from which a curve is far."""
 
 
-FIRST = Feature("the first value", 1.3e-3, 4)  # published: at most 2.5 deviations
-LEVEL = Feature("the middle of all values after the second", 6.2e-4, 5)  # 3.8
-LAST = Feature("the last value", 6.9e-4, 5)  # 2.9
+FIRST = CurveFeature("the first value", 1.3e-3, 4)  # published: at most 2.5 deviations
+LEVEL = CurveFeature("the middle of all values after the second", 6.2e-4, 5)  # 3.8
+LAST = CurveFeature("the last value", 6.9e-4, 5)  # 2.9
 
 
 def values(run: Run) -> Iterator[Deviation]:

@@ -23,6 +23,7 @@ from benchmark.run_record.events.mlperf_log import (
     logged_progress,
     progress_fields,
 )
+from tests.support import changed
 
 Record = dict[str, Any]
 START_MS = 1_728_500_000_000
@@ -134,7 +135,7 @@ def records_of(made: MadeUp, seed: int) -> list[Record]:
     values = list(made.curve(benchmark.global_batch_size, made.evaluations, noise))
     jitter_ms = [round(noise.gauss(0, 60)) for _ in values]
     log: Any = _Recorder(START_MS + seed % 100 * 10_000_000)
-    config = RunConfig(benchmark, made.system).changed(submission_org=ORG, submission_status="onprem")
+    config = changed(RunConfig(benchmark, made.system), submission_org=ORG, submission_status="onprem")
     log.point("cache_clear", True)
     log.start("init_start")
     log.now_ms += 199_999

@@ -10,7 +10,7 @@ from benchmark.config.benchmarks import GPT3_175B, REHEARSAL
 from benchmark.judging.results.score import Score, score
 from benchmark.judging.results.subjects import ResultSet, find_subjects
 from benchmark.judging.review.findings import STOPPED, Finding
-from benchmark.judging.review.official.tool_verdicts import Outcome, ToolVerdict
+from benchmark.judging.review.official.tool_verdicts import ToolOutcome, ToolVerdict
 from benchmark.judging.review.verdict import excused, own_findings, review
 from tests.benchmark.judging.review.fixture import made_up, records, summary_of, write_run
 from tests.benchmark.judging.review.honest_submissions import abort
@@ -33,7 +33,7 @@ CURVE = [2.751, 2.728, 2.716, 2.708, 2.701, 2.69]
     ],
 )
 def test_one_aborted_run_of_three_need_not_comply(
-    name: str, verdicts: tuple[Outcome, ...], expected: tuple[Outcome, ...]
+    name: str, verdicts: tuple[ToolOutcome, ...], expected: tuple[ToolOutcome, ...]
 ) -> None:
     logs = made_up().logs
     if name == "aborted":

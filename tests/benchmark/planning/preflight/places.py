@@ -8,6 +8,7 @@ from benchmark.config.run_config import RunConfig
 from benchmark.config.systems import SYSTEMS
 from benchmark.planning.preflight.preflight_check import CheckingProcess
 from benchmark.training.engine.rank_environment import Environment
+from tests.support import changed
 
 
 def alone(config: RunConfig | None) -> CheckingProcess:
@@ -15,4 +16,4 @@ def alone(config: RunConfig | None) -> CheckingProcess:
 
 
 def large(run_dir: Path, system: str = "dgxh100_n64", **fields: Any) -> RunConfig:
-    return RunConfig(benchmark=GPT3_175B, system=SYSTEMS[system], run_dir=run_dir).changed(**fields)
+    return changed(RunConfig(benchmark=GPT3_175B, system=SYSTEMS[system], run_dir=run_dir), **fields)

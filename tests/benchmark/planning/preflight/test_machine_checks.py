@@ -12,6 +12,7 @@ from benchmark.planning.preflight import machine_checks
 from benchmark.training.checkpoints.save_policy import checkpoint_bytes
 from tests.benchmark.planning.preflight.places import alone, large
 from tests.benchmark.tiny import Inputs
+from tests.support import changed
 
 
 @pytest.mark.slow
@@ -22,7 +23,7 @@ def test_inputs_as_train_would_check_them(inputs: Inputs, tmp_path: Path) -> Non
     finding = machine_checks.inputs(alone(Inputs(copies, inputs.whole_chunks).config(tmp_path / "run")))
     assert (finding.outcome, "train_1.bin" in finding.text) == ("FAILED", True)
     assert machine_checks.inputs(alone(large(tmp_path))).outcome == "skipped"
-    half = inputs.config(tmp_path / "run").changed(checkpoint=None)
+    half = changed(inputs.config(tmp_path / "run"), checkpoint=None)
     assert "--checkpoint is missing" in machine_checks.inputs(alone(half)).text
 
 

@@ -16,6 +16,7 @@ from benchmark.run_record.phases import PhaseLog
 from benchmark.training import loop
 from benchmark.training.run_folder import open_run_folder
 from benchmark.training.step import EvaluationResult, StepFlags, StepResult
+from tests.support import changed
 
 CURVE = [2.751, 2.728, 2.716, 2.708, 2.701, 2.69]
 
@@ -29,7 +30,7 @@ def write_log(
 ) -> tuple[Ending | None, list[dict[str, Any]]]:
     """The log of a run whose steps do nothing and whose evaluations give ``values``."""
     system = SYSTEMS[DEFAULT_SYSTEM[benchmark.name]]
-    config = RunConfig(benchmark, system, run_dir=run_dir).changed(log_interval=10**9)
+    config = changed(RunConfig(benchmark, system, run_dir=run_dir), log_interval=10**9)
     supplied = iter(values)
     ending: Ending | None = None
     with open_run_folder(config, rank=0) as log, pytest.MonkeyPatch.context() as patch:

@@ -23,7 +23,7 @@ from foundation.errors import InputError
 from foundation.outputs.digest import md5_file
 from tests.benchmark.runs import events, figures, loaded_state, system_of
 from tests.benchmark.tiny import SHORT, Inputs, in_processes
-from tests.support import command
+from tests.support import changed, command
 
 ONE = system_of(1, micro_batch_size=2)
 PIPELINE = system_of(2, pipeline_parallel=2, micro_batch_size=6)
@@ -42,7 +42,7 @@ def begun(inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> RunConfig
 
 def continue_from(begun: RunConfig, run_dir: Path, **fields: Any) -> RunConfig:
     shutil.copytree(begun.run_dir, run_dir)
-    return begun.changed(run_dir=run_dir, checkpoint=None, **fields)
+    return changed(begun, run_dir=run_dir, checkpoint=None, **fields)
 
 
 @pytest.mark.slow

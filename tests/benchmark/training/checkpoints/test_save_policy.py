@@ -11,11 +11,12 @@ from benchmark.config.run_config import RunConfig
 from benchmark.config.systems import SYSTEMS
 from benchmark.training.checkpoints.save_policy import SaveInterval, SavePolicy, estimated_pause_s, save_interval
 from tests.benchmark.tiny import CPU, SHORT
+from tests.support import changed
 
 
 def large(system: str = "dgxh100_n64", batch_size: int = 1536, **fields: Any) -> RunConfig:
     benchmark = dataclasses.replace(GPT3_175B, global_batch_size=batch_size)
-    return RunConfig(benchmark=benchmark, system=SYSTEMS[system]).changed(**fields)
+    return changed(RunConfig(benchmark=benchmark, system=SYSTEMS[system]), **fields)
 
 
 def interval_of(config: RunConfig, **measured: float | None) -> SaveInterval:

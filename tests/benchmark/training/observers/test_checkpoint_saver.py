@@ -30,6 +30,7 @@ from benchmark.training.step import NO_FLAGS, StepFlags, StepResult
 from benchmark.training.train import train
 from tests.benchmark.runs import events, mlperf, system_of
 from tests.benchmark.tiny import CPU, SHORT, Inputs, in_processes
+from tests.support import changed
 
 
 def messages(run_dir: Path) -> list[str]:
@@ -217,7 +218,7 @@ def saves_of(
     monkeypatch.setattr(checkpoint_saver, "STEP_PATIENCE_S", patience_s)
     monkeypatch.setattr(checkpoint_saver, "STOP_PATIENCE_S", patience_s)
     monkeypatch.setattr(checkpoint_saver.CheckpointSaver, "_any_of", lambda _, *values: values)
-    config = RunConfig(SHORT, dataclasses.replace(CPU, micro_batch_size=2)).changed(**fields)
+    config = changed(RunConfig(SHORT, dataclasses.replace(CPU, micro_batch_size=2)), **fields)
     other = Observer()
     monkeypatch.setattr(other, "about_to_save", lambda: veto)
     observer: Any = checkpoint_saver.CheckpointSaver(config.run_dir, config.checkpoints, state, EventLog(), PhaseLog())

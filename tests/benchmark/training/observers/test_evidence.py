@@ -30,6 +30,7 @@ from benchmark.run_record.file_names import EVIDENCE_FILE, checkpoint_path
 from benchmark.training.train import train
 from tests.benchmark.runs import mlperf, system_of
 from tests.benchmark.tiny import SHORT, Inputs, in_processes
+from tests.support import changed
 
 
 @pytest.fixture
@@ -116,7 +117,7 @@ def test_a_continued_run_continues_its_chain(kept: int, finished: RunConfig, tmp
     shutil.rmtree(checkpoint_path(tmp_path / "run", 6))
     evidence.write_bytes(evidence.read_bytes()[:-10] if kept else b"mine\n")
     system = dataclasses.replace(system_of(2), micro_batch_size=finished.system.micro_batch_size)
-    config = finished.changed(run_dir=tmp_path / "run", checkpoint=None, system=system)
+    config = changed(finished, run_dir=tmp_path / "run", checkpoint=None, system=system)
     assert in_processes(2, train, config) == ["success"] * 2
     chain = chain_of(config)
     place, resumed = list(by_step(chain.links, BeginRecord).values())[-1]

@@ -20,6 +20,7 @@ from benchmark.training.train import train
 from foundation.errors import CheckFailed
 from tests.benchmark.runs import events, mlperf, system_of
 from tests.benchmark.tiny import TINY, Inputs, in_processes
+from tests.support import changed
 
 pytestmark = pytest.mark.slow
 
@@ -95,7 +96,7 @@ def _train_into_a_wall(config: RunConfig) -> str:
 
 
 def test_wall_of_skipped_steps_is_explained_and_ends_the_run(inputs: Inputs, tmp_path: Path) -> None:
-    config = configured(inputs, tmp_path / "run", system=system_of(2)).changed(log_interval=1)
+    config = changed(configured(inputs, tmp_path / "run", system=system_of(2)), log_interval=1)
     host = socket.gethostname()
     for failure in in_processes(2, _train_into_a_wall, config):
         assert failure.startswith("10 steps in a row without finite gradients, from step 5 on: weights and")
