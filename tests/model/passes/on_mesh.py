@@ -53,36 +53,36 @@ def spread(plain: nn.Module, mesh: DeviceMesh, architecture: Architecture = GPT3
 
 
 def whole_parameters(parameters: Mapping[str, DTensor], dtype: torch.dtype) -> dict[str, WholeParameter]:
-    """By name, with their values gathered."""
-    found = {name: WholeParameter(parameter, dtype) for name, parameter in parameters.items()}
-    gather(found.values())
-    return found
+    """Return the parameters by name, with their values gathered."""
+    gathered = {name: WholeParameter(parameter, dtype) for name, parameter in parameters.items()}
+    gather(gathered.values())
+    return gathered
 
 
 def gather(parameters: Iterable[WholeParameter]) -> None:
     """Values of all shards."""
-    together = ParameterGroup(list(parameters))
-    together.begin_gather()
-    together.end_gather()
+    group = ParameterGroup(list(parameters))
+    group.begin_gather()
+    group.end_gather()
 
 
 def sum_over_ranks(parameters: Iterable[WholeParameter]) -> None:
-    """The gradients of what tensor-parallel ranks have whole."""
+    """Sum the gradients of parameters that each tensor-parallel rank has in whole."""
     ParameterGroup(list(parameters)).begin_reduce()
 
 
 def reduce(parameters: Iterable[WholeParameter]) -> None:
-    """The gradients over all ranks; they become those of the DTensors."""
-    together = ParameterGroup(list(parameters))
-    together.begin_reduce()
-    together.begin_reduce_replicas()
-    together.end_reduce()
+    """Sum the gradients over all ranks; the sums become the gradients of the DTensors."""
+    group = ParameterGroup(list(parameters))
+    group.begin_reduce()
+    group.begin_reduce_replicas()
+    group.end_reduce()
 
 
 def own_part(whole: Tensor, parameter: WholeParameter, mesh: DeviceMesh) -> Tensor:
-    """What this tensor-parallel rank has of a tensor of the parameter's shape."""
-    for axis, (ours, all_of_it) in enumerate(zip(parameter.value.shape, whole.shape, strict=True)):
-        if ours != all_of_it:
+    """Return this tensor-parallel rank's part of a tensor of the parameter's shape."""
+    for axis, (part_length, length) in enumerate(zip(parameter.value.shape, whole.shape, strict=True)):
+        if part_length != length:
             return whole.chunk(mesh["tensor"].size(), axis)[mesh["tensor"].get_local_rank()]
     return whole
 

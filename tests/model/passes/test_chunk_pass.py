@@ -1,4 +1,4 @@
-"""Passes through parts of a model: the whole by autograd against one part, two and three.
+"""Passes through chunks of a model: the whole by autograd against one chunk, two and three.
 
 With tensor parallelism: tests/benchmark/training/engine/test_pipeline.py.
 """
@@ -62,17 +62,17 @@ def by_autograd(sizes: DecoderSizes = SIZES) -> tuple[list[float], dict[str, Ten
         loss = mean_loss(token_losses(model(batch.tokens), batch.labels), batch.loss_mask) / MICRO_BATCHES
         loss.backward()  # type: ignore[no-untyped-call]
         losses.append(loss.item())
-    gradients = {name: one.grad for name, one in model.named_parameters() if one.grad is not None}
+    gradients = {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
     return losses, gradients
 
 
-class _Cut:
-    """The model on this rank of a mesh, cut into parts, all of which are in this process."""
+class _DividedModel:
+    """The model on this rank of a mesh, divided into chunks of this process."""
 
     def __init__(
         self,
         mesh: DeviceMesh,
-        parts: int,
+        chunks: int,
         recompute: Recompute = "none",
         *,
         bf16: bool = False,
@@ -81,37 +81,37 @@ class _Cut:
     ) -> None:
         names, row = [name for name, _ in plain_model(sizes).named_parameters()], architecture_of(sizes)
         self.states = []
-        for number in range(parts):  # each with a copy of its own
-            every = spread(plain_model(sizes), mesh, row)
-            here = names_of_chunk(names, row, sizes.num_layers, number, parts)
-            self.states.append({name: every[name] for name in here})
+        for number in range(chunks):  # each with a copy of its own
+            parameters = spread(plain_model(sizes), mesh, row)
+            chunk_names = names_of_chunk(names, row, sizes.num_layers, number, chunks)
+            self.states.append({name: parameters[name] for name in chunk_names})
         group = TensorGroup(mesh["tensor"])
-        self.parts = [
+        self.chunks = [
             ChunkPass(state, sizes, group, bf16=bf16, batch=B, recompute=recompute, least_weights=least_weights)
             for state in self.states
         ]
         self.gather()
 
     def gather(self) -> None:
-        for part in self.parts:
-            part.begin_gather()
+        for chunk in self.chunks:
+            chunk.begin_gather()
 
-    def for_part(self, part: ChunkPass, batch: MicroBatch) -> MicroBatch | None:
-        """What it needs: nothing between the ends."""
-        return batch if part in (self.parts[0], self.parts[-1]) else None
+    def for_chunk(self, chunk: ChunkPass, batch: MicroBatch) -> MicroBatch | None:
+        """Return the micro-batch for the first and the last chunk."""
+        return batch if chunk in (self.chunks[0], self.chunks[-1]) else None
 
     def train(self, batch: MicroBatch, *, last: bool = False) -> Passing[Tensor]:
         """The loss of a micro-batch, the ``last`` of a step."""
         out: Tensor | None = None
         kept = []
-        for part in self.parts:
-            out, of_part = yield from part.forward_to_train(out, self.for_part(part, batch), 1 / MICRO_BATCHES)
-            kept.append(of_part)
+        for chunk in self.chunks:
+            out, of_chunk = yield from chunk.forward_to_train(out, self.for_chunk(chunk, batch), 1 / MICRO_BATCHES)
+            kept.append(of_chunk)
         handed_on: list[Tensor] = []
         gradient: Tensor | None = None
-        for part in reversed(self.parts):
-            yield from part.backward(kept.pop(), gradient, handed_on.append, last=last)
-            gradient = handed_on.pop() if part is not self.parts[0] else None
+        for chunk in reversed(self.chunks):
+            yield from chunk.backward(kept.pop(), gradient, handed_on.append, last=last)
+            gradient = handed_on.pop() if chunk is not self.chunks[0] else None
         assert not handed_on
         assert out is not None
         return out
@@ -119,25 +119,25 @@ class _Cut:
     def evaluate(self, batch: MicroBatch) -> Passing[Tensor]:
         """Losses [T]."""
         out: Tensor | None = None
-        for part in self.parts:
-            out = yield from part.forward(out, self.for_part(part, batch))
+        for chunk in self.chunks:
+            out = yield from chunk.forward(out, self.for_chunk(chunk, batch))
         assert out is not None
         return out
 
     def step(self, *, together: bool = False) -> tuple[list[float], dict[str, Tensor]]:
         """Losses, and gradients whole, summed over both copies of the table."""
         passes = [self.train(batch_of(number), last=number == MICRO_BATCHES - 1) for number in range(MICRO_BATCHES)]
-        losses = run_together(*passes) if together else [run_together(one)[0] for one in passes]
+        losses = run_together(*passes) if together else [run_together(micro_batch)[0] for micro_batch in passes]
         gradients: dict[str, Tensor] = {}
-        for part in self.parts:
-            for group in part.groups:
+        for chunk in self.chunks:
+            for group in chunk.groups:
                 group.begin_reduce_replicas()
-            for group in part.groups:
+            for group in chunk.groups:
                 group.end_reduce()
         for state in self.states:
-            for name, one in state.items():
-                assert isinstance(one.grad, DTensor)
-                gradient = one.grad.full_tensor().clone()
+            for name, parameter in state.items():
+                assert isinstance(parameter.grad, DTensor)
+                gradient = parameter.grad.full_tensor().clone()
                 gradients[name] = gradients[name] + gradient if name in gradients else gradient
         return [loss.item() for loss in losses], gradients
 
@@ -157,23 +157,23 @@ def mesh() -> Iterator[DeviceMesh]:
         yield mesh
 
 
-@pytest.mark.parametrize("parts", [1, 2, 3])
+@pytest.mark.parametrize("chunks", [1, 2, 3])
 @pytest.mark.parametrize("recompute", ["none", "full"])
 @BOTH
 def test_losses_and_gradients_are_those_of_autograd(
-    sizes: DecoderSizes, parts: int, recompute: Recompute, mesh: DeviceMesh
+    sizes: DecoderSizes, chunks: int, recompute: Recompute, mesh: DeviceMesh
 ) -> None:
-    cut = _Cut(mesh, parts, recompute, sizes=sizes, least_weights=None if parts == 2 else 1000)
-    assert_as_by_autograd(cut.step(), sizes)
-    cut.gather()
-    assert_as_by_autograd(cut.step(together=True), sizes)
+    divided = _DividedModel(mesh, chunks, recompute, sizes=sizes, least_weights=None if chunks == 2 else 1000)
+    assert_as_by_autograd(divided.step(), sizes)
+    divided.gather()
+    assert_as_by_autograd(divided.step(together=True), sizes)
 
 
-@pytest.mark.parametrize("parts", [1, 2])
-def test_losses_of_an_evaluation_are_those_of_training(parts: int, mesh: DeviceMesh) -> None:
-    cut, batch = _Cut(mesh, parts), batch_of(0)
-    (loss,) = run_together(cut.train(batch))
-    (losses,) = run_together(cut.evaluate(batch))
+@pytest.mark.parametrize("chunks", [1, 2])
+def test_losses_of_an_evaluation_are_those_of_training(chunks: int, mesh: DeviceMesh) -> None:
+    divided, batch = _DividedModel(mesh, chunks), batch_of(0)
+    (loss,) = run_together(divided.train(batch))
+    (losses,) = run_together(divided.evaluate(batch))
     mask_T = sequence_first(batch.loss_mask)
     assert losses.shape == (B * S,)
     assert ((losses * mask_T).sum() / mask_T.sum()).item() / MICRO_BATCHES == pytest.approx(loss.item(), abs=1e-6)
@@ -181,16 +181,16 @@ def test_losses_of_an_evaluation_are_those_of_training(parts: int, mesh: DeviceM
 
 def test_values_are_read_after_they_have_been_gathered(mesh: DeviceMesh) -> None:
     """Changed weights, and with them the gains that are kept beside them, count from the next gathering on."""
-    cut, batch = _Cut(mesh, 2, bf16=True), batch_of(0)
-    before, again = (run_together(cut.evaluate(batch))[0] for _ in range(2))
+    divided, batch = _DividedModel(mesh, 2, bf16=True), batch_of(0)
+    before, again = (run_together(divided.evaluate(batch))[0] for _ in range(2))
     with torch.no_grad():
-        for state in cut.states:
+        for state in divided.states:
             for name, parameter in state.items():
                 if "norm" in name:
                     parameter.to_local().add_(1)
-    not_yet = run_together(cut.evaluate(batch))[0]
-    cut.gather()
-    after = run_together(cut.evaluate(batch))[0]
+    not_yet = run_together(divided.evaluate(batch))[0]
+    divided.gather()
+    after = run_together(divided.evaluate(batch))[0]
     assert torch.equal(before, again)
     assert torch.equal(before, not_yet)
     model = copy.deepcopy(plain_model())
@@ -205,5 +205,5 @@ def test_values_are_read_after_they_have_been_gathered(mesh: DeviceMesh) -> None
 
 def test_a_micro_batch_in_which_nothing_counts_has_no_loss(mesh: DeviceMesh) -> None:
     """As by autograd: the mean of no losses is not a number."""
-    (loss,) = run_together(_Cut(mesh, 1).train(batch_of(0, all_masked=True)))
+    (loss,) = run_together(_DividedModel(mesh, 1).train(batch_of(0, all_masked=True)))
     assert loss.isnan()
