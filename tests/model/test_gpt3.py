@@ -39,12 +39,14 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tensor]:
     of_weights = groups("fp32")[0]
     stored = {array: read(source / of_weights.paxml_name(array)) for array in ARRAYS}
     axes = paxml_axis_sizes("sane", {array: values.shape for array, values in stored.items()})
-    found = dict[str, Tensor]()
+    results = dict[str, Tensor]()
     for array, values in stored.items():
         shape = array.megatron_shape(axes)
-        whole = torch.from_numpy(values.transpose(array.permutation()).reshape(-1, *shape[1:])[: shape[0]].copy())
-        found |= {array.parameter(layer): whole[layer] if array.stacked else whole for layer in range(axes["L"])}
-    return found
+        gathered = torch.from_numpy(values.transpose(array.permutation()).reshape(-1, *shape[1:])[: shape[0]].copy())
+        results |= {
+            array.parameter(layer): gathered[layer] if array.stacked else gathered for layer in range(axes["L"])
+        }
+    return results
 
 
 @pytest.fixture(scope="module")

@@ -89,8 +89,8 @@ def test_layer_norm_and_its_gradients_are_those_of_autograd(dtype: torch.dtype, 
     wide = [one.double().requires_grad_() for one in (x, gain, bias)]
     expected = F.layer_norm(wide[0], (16,), wide[1], wide[2], 1e-5)
     out, state = kernels.layer_norm_forward(x, gain, bias)
-    found = kernels.layer_norm_backward(upstream, x, state, gain, bias)
-    for ours, theirs in zip(found, torch.autograd.grad(expected, wide, upstream.double()), strict=True):
+    results = kernels.layer_norm_backward(upstream, x, state, gain, bias)
+    for ours, theirs in zip(results, torch.autograd.grad(expected, wide, upstream.double()), strict=True):
         assert ours.dtype == dtype
         torch.testing.assert_close(ours.double(), theirs, rtol=tolerance, atol=tolerance)
     torch.testing.assert_close(out.double(), expected, rtol=tolerance, atol=tolerance)

@@ -60,11 +60,11 @@ def test_logits_and_gradients_are_those_of_hugging_face() -> None:
     tokens = torch.randint(SIZES.vocab_size, (3, SIZES.seq_length), generator=torch.Generator().manual_seed(2))
     labels, mask = tokens.roll(-1, 1), torch.ones(tokens.shape)
     mask[:, -1] = 0
-    found, due_logits = ours(tokens), theirs(input_ids=tokens).logits
+    results, due_logits = ours(tokens), theirs(input_ids=tokens).logits
     largest = due_logits.detach().abs().max().item()
     assert largest > 1
-    torch.testing.assert_close(found, due_logits, rtol=0, atol=2e-6 * largest)
-    for logits in (found, due_logits):
+    torch.testing.assert_close(results, due_logits, rtol=0, atol=2e-6 * largest)
+    for logits in (results, due_logits):
         mean_loss(token_losses(logits, labels), mask).backward()  # type: ignore[no-untyped-call]
     due = dict(theirs.named_parameters())
     for name, parameter in ours.named_parameters():

@@ -32,9 +32,9 @@ def _chunks(rank: int = 0, **topology: int) -> list[Chunk]:
     _clear_sharding_prop_cache()  # type: ignore[no-untyped-call] # as in tests/model/passes/on_mesh.py
     system = dataclasses.replace(EIGHT, **topology)  # type: ignore[arg-type]
     with fake_world(system, rank) as world:
-        found = empty_chunks(SIZES, world.mesh, system.pipeline_chunks)
-        assert all(value.dtype == torch.float32 for chunk in found for value in chunk.values())
-        return [{name: (tuple(one.shape), one.to_local().numel()) for name, one in chunk.items()} for chunk in found]
+        results = empty_chunks(SIZES, world.mesh, system.pipeline_chunks)
+        assert all(value.dtype == torch.float32 for chunk in results for value in chunk.values())
+        return [{name: (tuple(one.shape), one.to_local().numel()) for name, one in chunk.items()} for chunk in results]
 
 
 def _in_every_topology() -> None:
@@ -54,9 +54,9 @@ def _in_every_topology() -> None:
     for ranks, per_rank in ((4, 1), (2, 2)):  # a rank has every so many stages
         layers = layers_of_chunks(SIZES.num_layers, ranks * per_rank)
         for rank in (0, ranks - 1):
-            found = _chunks(8 // ranks * rank, pipeline_parallel=ranks, pipeline_chunks=per_rank)
-            assert [_layers(chunk) for chunk in found] == [set(some) for some in layers[rank::ranks]]
-            assert WORDS in found[0 if rank == 0 else -1]
+            results = _chunks(8 // ranks * rank, pipeline_parallel=ranks, pipeline_chunks=per_rank)
+            assert [_layers(chunk) for chunk in results] == [set(some) for some in layers[rank::ranks]]
+            assert WORDS in results[0 if rank == 0 else -1]
 
 
 def test_what_a_process_holds_in_every_topology() -> None:

@@ -78,22 +78,22 @@ def proved(monkeypatch: pytest.MonkeyPatch, *kinds: type[CpuFlash], config: Deco
 
 
 def test_a_kernel_that_is_right_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = proved(monkeypatch, AlsoRight, CpuFlash)
-    assert said == (
+    message = proved(monkeypatch, AlsoRight, CpuFlash)
+    assert message == (
         "attention by AlsoRight: at most 0 from CpuFlash (2 x 3 heads, 8 x 8), with large logits 0; its output's "
         "strides are (24, 8, 48, 1)"
     )
-    said = proved(monkeypatch, AlsoRight, CpuFlash, config=LLAMA, ranks=2)
-    assert said.startswith("attention by AlsoRight: at most 0 from CpuFlash (2 x 4 heads, 2 of keys, 8 x 8), with ")
+    message = proved(monkeypatch, AlsoRight, CpuFlash, config=LLAMA, ranks=2)
+    assert message.startswith("attention by AlsoRight: at most 0 from CpuFlash (2 x 4 heads, 2 of keys, 8 x 8), with ")
 
 
 @pytest.mark.parametrize("wrong", [LeavesNan, WrongKeys, FailsOnLarge])
 def test_a_kernel_that_is_wrong_is_refused_and_the_next_one_taken(
     wrong: type[CpuFlash], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = proved(monkeypatch, wrong, AlsoRight)
-    assert said.startswith(f"attention NOT by {wrong.__name__}, which is wrong here: ")
-    assert "; attention by AlsoRight: at most 0 from CpuFlash" in said
+    message = proved(monkeypatch, wrong, AlsoRight)
+    assert message.startswith(f"attention NOT by {wrong.__name__}, which is wrong here: ")
+    assert "; attention by AlsoRight: at most 0 from CpuFlash" in message
     assert type(choose_kernel("cpu", torch.bfloat16, 8, 8, False)) is AlsoRight
 
 
@@ -103,8 +103,8 @@ def test_where_all_are_wrong_there_is_no_run(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_what_no_other_can_be_held_against_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = proved_attention(CPU, torch.float32, GPT3, ranks=1, batch=2)
-    assert said == "attention by CpuFlash, which was compared with no other"
+    message = proved_attention(CPU, torch.float32, GPT3, ranks=1, batch=2)
+    assert message == "attention by CpuFlash, which was compared with no other"
 
 
 def test_random_numbers_of_the_run_stay_what_they_are(monkeypatch: pytest.MonkeyPatch) -> None:

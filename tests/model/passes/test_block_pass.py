@@ -88,10 +88,10 @@ class _Passed:
     def pass_through(self, micro_batch: int) -> Passing[tuple[Tensor, Tensor]]:
         """Forward and backward: output and input gradient, of all tokens."""
         x_tH, upstream_tH = map(self.own_rows, example(self._batch, self._sequence, micro_batch, self._width))
-        out, kept = yield from self.block.forward(x_tH, keep=True)
-        assert kept is not None
+        out, activations = yield from self.block.forward(x_tH, keep=True)
+        assert activations is not None
         whole = self.group.gather(upstream_tH)
-        gradient, handed_on = yield from self.block.backward(kept, upstream_tH, whole, self.group.gather)
+        gradient, handed_on = yield from self.block.backward(activations, upstream_tH, whole, self.group.gather)
         whole_gradient = yield from result_of(handed_on)
         rows = whole_gradient.chunk(self.group.size)[self.group.rank]
         assert torch.equal(rows, gradient)
@@ -153,23 +153,23 @@ def test_the_backward_pass_frees_each_tensor_after_its_last_use(sizes: DecoderSi
     """With everything kept, before attention's backward pass only what it and the first norm need is alive."""
     passed = _Passed(mesh, "none", 2, sizes=sizes)
     x_tH, upstream_tH = map(passed.own_rows, example(2, S, 0, sizes.hidden_size))
-    ((_, kept),) = run_together(passed.block.forward(x_tH, keep=True))
-    assert kept is not None and kept.heads is not None
+    ((_, activations),) = run_together(passed.block.forward(x_tH, keep=True))
+    assert activations is not None and activations.heads is not None
     names = ("normed_x_TH", "normed_y_TH", "y_tH", "before_activation_TF", "after_activation_TF")
-    alive = {name: weakref.ref(getattr(kept, name)) for name in names}
+    alive = {name: weakref.ref(getattr(activations, name)) for name in names}
     whole = upstream_tH.clone()
     alive["whole gradient"] = weakref.ref(whole)
     at_attention: list[str] = []
-    attention_backward: Callable[[Tensor], Tensor] = kept.heads.backward
+    attention_backward: Callable[[Tensor], Tensor] = activations.heads.backward
 
     def note_alive(gradient: Tensor) -> Tensor:
         at_attention.extend(name for name, reference in alive.items() if reference() is not None)
         return attention_backward(gradient)
 
-    watched: Any = SimpleNamespace(backward=note_alive, out=kept.heads.out)
-    kept.heads = watched
-    arguments: list[Any] = [kept, upstream_tH, Pending(whole)]
-    del kept, whole
+    watched: Any = SimpleNamespace(backward=note_alive, out=activations.heads.out)
+    activations.heads = watched
+    arguments: list[Any] = [activations, upstream_tH, Pending(whole)]
+    del activations, whole
     block: Any = passed.block
     run_together(block.backward(*(arguments.pop(0) for _ in range(3)), passed.group.gather))
     assert at_attention == ["normed_x_TH"]
@@ -194,10 +194,10 @@ def _told(passed: _Passed) -> list[str]:
     """What a watch is told during a forward pass that takes turns with a backward pass, which makes values again."""
     passed.block.watch = watch = _CallLog()
     x_tH, upstream_tH = map(passed.own_rows, example(2, S, 0))
-    _, kept = run_together(passed.block.forward(x_tH, keep=True))[0]
+    _, activations = run_together(passed.block.forward(x_tH, keep=True))[0]
     watch.calls.clear()
     whole = passed.group.gather(upstream_tH)
-    backward = passed.block.backward(kept, upstream_tH, whole, passed.group.gather)
+    backward = passed.block.backward(activations, upstream_tH, whole, passed.group.gather)
     run_together(passed.block.forward(x_tH, keep=True), backward)
     return watch.calls
 
@@ -220,20 +220,20 @@ class _CallLog(ForwardWatch):
 
 def test_two_ranks_compute_what_one_does(mesh: DeviceMesh) -> None:
     """And a watch is told of forward passes alone, with the two ends of each wait for a block's four collectives."""
-    due = ["begin", *["mark"] * 8, "end"]
+    expected = ["begin", *["mark"] * 8, "end"]
     for on_rank in in_processes(RANKS, _on_two_ranks):
         for name, found in on_rank.items():
             if name.endswith("told"):
-                assert found == due, name
+                assert found == expected, name
             else:
                 assert_close(found)
-    assert all(_told(_Passed(mesh, recompute, 2)) == due for recompute in RECOMPUTE)
+    assert all(_told(_Passed(mesh, recompute, 2)) == expected for recompute in RECOMPUTE)
 
 
 def test_the_gradient_is_handed_on_before_the_last_weight_gradient(mesh: DeviceMesh) -> None:
     passed = _Passed(mesh, "none", 1)
     x_tH, upstream_tH = map(passed.own_rows, example(1, S, 0))
-    _, kept = run_together(passed.block.forward(x_tH, keep=True))[0]
+    _, activations = run_together(passed.block.forward(x_tH, keep=True))[0]
     still_zero: list[str] = []
     given: list[Tensor] = []
 
@@ -242,7 +242,7 @@ def test_the_gradient_is_handed_on_before_the_last_weight_gradient(mesh: DeviceM
         still_zero.extend(name for name, parameter in passed.parameters.items() if not parameter.gradient.any())
         return Pending(gradient)
 
-    backward = passed.block.backward(kept, upstream_tH, Pending(upstream_tH), hand_on)
+    backward = passed.block.backward(activations, upstream_tH, Pending(upstream_tH), hand_on)
     gradient, handed_on = run_together(backward)[0]
     assert set(still_zero) == {LAST_GRADIENT, LAST_GRADIENT.replace("weight", "bias")}
     assert passed.parameters[LAST_GRADIENT].gradient.any()
@@ -250,7 +250,7 @@ def test_the_gradient_is_handed_on_before_the_last_weight_gradient(mesh: DeviceM
     assert handed_on.result is gradient
 
 
-def _bytes_of(kept: BlockActivations) -> int:
+def _bytes_of(activations: BlockActivations) -> int:
     """Of the memory that it holds, each piece counted once."""
     storages: dict[int, int] = {}
 
@@ -264,7 +264,7 @@ def _bytes_of(kept: BlockActivations) -> int:
             for one in value:
                 visit(one)
 
-    visit(kept)
+    visit(activations)
     return sum(storages.values())
 
 
@@ -276,8 +276,8 @@ def test_what_is_kept_for_the_backward_pass(mesh: DeviceMesh) -> None:
     for recompute in RECOMPUTE:
         passed = _Passed(mesh, recompute, batch)
         x_tH = passed.own_rows(example(batch, S, 0)[0])
-        _, kept = run_together(passed.block.forward(x_tH, keep=True))[0]
-        widths[recompute] = _bytes_of(kept) / 8 / (S * batch)
+        _, activations = run_together(passed.block.forward(x_tH, keep=True))[0]
+        widths[recompute] = _bytes_of(activations) / 8 / (S * batch)
         assert run_together(passed.block.forward(x_tH, keep=False))[0][1] is None
     selective = H * (1 + 3 + 1 + 1 + 4) + HEADS
     assert widths == {"full": H, "selective": selective, "none": selective + H * (1 + 1 + 4) + 2 * 2}

@@ -103,14 +103,14 @@ class _DividedModel:
     def train(self, batch: MicroBatch, *, last: bool = False) -> Passing[Tensor]:
         """The loss of a micro-batch, the ``last`` of a step."""
         out: Tensor | None = None
-        kept = []
+        activations = []
         for chunk in self.chunks:
             out, of_chunk = yield from chunk.forward_to_train(out, self.for_chunk(chunk, batch), 1 / MICRO_BATCHES)
-            kept.append(of_chunk)
+            activations.append(of_chunk)
         handed_on: list[Tensor] = []
         gradient: Tensor | None = None
         for chunk in reversed(self.chunks):
-            yield from chunk.backward(kept.pop(), gradient, handed_on.append, last=last)
+            yield from chunk.backward(activations.pop(), gradient, handed_on.append, last=last)
             gradient = handed_on.pop() if chunk is not self.chunks[0] else None
         assert not handed_on
         assert out is not None
@@ -142,13 +142,13 @@ class _DividedModel:
         return [loss.item() for loss in losses], gradients
 
 
-def assert_as_by_autograd(found: tuple[list[float], dict[str, Tensor]], sizes: DecoderSizes = SIZES) -> None:
+def assert_as_by_autograd(results: tuple[list[float], dict[str, Tensor]], sizes: DecoderSizes = SIZES) -> None:
     losses, gradients = by_autograd(sizes)
-    assert found[0] == pytest.approx(losses, abs=TOLERANCE)
-    assert found[1].keys() == gradients.keys()
+    assert results[0] == pytest.approx(losses, abs=TOLERANCE)
+    assert results[1].keys() == gradients.keys()
     for name, gradient in gradients.items():
         atol = TOLERANCE * float(gradient.abs().max())
-        torch.testing.assert_close(found[1][name], gradient, rtol=0, atol=atol)
+        torch.testing.assert_close(results[1][name], gradient, rtol=0, atol=atol)
 
 
 @pytest.fixture(scope="module")

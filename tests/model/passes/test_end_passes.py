@@ -76,36 +76,36 @@ def weights_of(micro_batch: int) -> Tensor:
 
 
 def gradients_of(names: tuple[str, ...]) -> Numbers:
-    plain, found = dict(plain_model().named_parameters()), {}
+    plain, results = dict(plain_model().named_parameters()), {}
     for name in names:
         gradient = plain[name].grad
         assert gradient is not None
-        found[name] = gradient.clone()
-    return found
+        results[name] = gradient.clone()
+    return results
 
 
 def embedding_by_autograd() -> Numbers:
     plain_model().zero_grad()
-    found = {}
+    results = {}
     for number in range(MICRO_BATCHES):
         hidden = plain_model().embedding(tokens_of(number)[0])
         hidden.backward(draw(B, S, H, seed=100 + number))
-        found[f"hidden state {number}"] = sequence_first_rows(hidden.detach())
-    return found | gradients_of((WORDS, POSITIONS))
+        results[f"hidden state {number}"] = sequence_first_rows(hidden.detach())
+    return results | gradients_of((WORDS, POSITIONS))
 
 
 def output_by_autograd() -> Numbers:
     plain_model().zero_grad()
-    plain, found = plain_model(), {}
+    plain, results = plain_model(), {}
     for number in range(MICRO_BATCHES):
         x = draw(B, S, H, seed=200 + number).requires_grad_()
         logits = F.linear(plain.encoder.final_layernorm(x), plain.embedding.word_embeddings.weight)
         losses = F.cross_entropy(logits.flatten(0, 1), tokens_of(number)[1].flatten(), reduction="none").view(B, S)
         (losses * weights_of(number)).sum().backward()  # type: ignore[no-untyped-call]
         assert x.grad is not None
-        found[f"losses {number}"] = sequence_first(losses.detach())
-        found[f"input gradient {number}"] = sequence_first_rows(x.grad)
-    return found | gradients_of((WORDS, f"{FINAL_NORM}.weight", f"{FINAL_NORM}.bias"))
+        results[f"losses {number}"] = sequence_first(losses.detach())
+        results[f"input gradient {number}"] = sequence_first_rows(x.grad)
+    return results | gradients_of((WORDS, f"{FINAL_NORM}.weight", f"{FINAL_NORM}.bias"))
 
 
 class _Ends:
@@ -124,17 +124,17 @@ class _Ends:
 
     def embedding(self) -> tuple[Numbers, dict[str, WholeParameter]]:
         parameters = whole_parameters(self.model, torch.float64)
-        embedding, found = EmbeddingPass(parameters[WORDS], parameters[POSITIONS], self.group), Numbers()
+        embedding, results = EmbeddingPass(parameters[WORDS], parameters[POSITIONS], self.group), Numbers()
         for number in range(MICRO_BATCHES):
             tokens = tokens_of(number)[0]
-            (found[f"hidden state {number}"],) = run_together(embedding.forward(tokens))
+            (results[f"hidden state {number}"],) = run_together(embedding.forward(tokens))
             upstream = self.own_rows(draw(B, S, H, seed=100 + number))
             run_together(embedding.backward(tokens, upstream, self.group.gather(upstream)))
-        return found | self._summed(parameters, "embedding"), parameters
+        return results | self._summed(parameters, "embedding"), parameters
 
     def output(self, tiles: int, products: int = 1) -> tuple[Numbers, dict[str, WholeParameter]]:
         parameters = whole_parameters(self.model, torch.float64)
-        output, found = OutputPass(NormPass(parameters, FINAL_NORM), parameters[WORDS], self.group), Numbers()
+        output, results = OutputPass(NormPass(parameters, FINAL_NORM), parameters[WORDS], self.group), Numbers()
         output.refresh()
         for number in range(MICRO_BATCHES):
             x_tH = self.own_rows(draw(B, S, H, seed=200 + number))
@@ -145,8 +145,8 @@ class _Ends:
                 ((losses, gradient),) = run_together(output.losses_and_gradient(x_tH, labels_T, weights_T))
                 (alone,) = run_together(output.losses(x_tH, labels_T))
             torch.testing.assert_close(alone, losses, rtol=0 if products == 1 else 1e-14, atol=0)
-            found[f"losses {number}"], found[f"input gradient {number}"] = losses, gradient
-        return found | self._summed(parameters, "embedding.word", "encoder.final"), parameters
+            results[f"losses {number}"], results[f"input gradient {number}"] = losses, gradient
+        return results | self._summed(parameters, "embedding.word", "encoder.final"), parameters
 
     def _summed(self, parameters: dict[str, WholeParameter], *prefixes: str) -> Numbers:
         """Gradients of those whose names begin so."""
@@ -158,7 +158,7 @@ class _Ends:
     def differences(self, ours: Numbers, parameters: dict[str, WholeParameter], theirs: Numbers) -> dict[str, float]:
         """Largest ones, relative to the largest number."""
         assert ours.keys() == theirs.keys()
-        found = {}
+        results = {}
         for name, value in ours.items():
             expected = theirs[name]
             if name in parameters:
@@ -166,8 +166,8 @@ class _Ends:
             elif not name.startswith("losses"):
                 expected = expected.chunk(self.group.size)[self.group.rank]
             assert value.shape == expected.shape
-            found[name] = float((value - expected).abs().max() / expected.abs().max())
-        return found
+            results[name] = float((value - expected).abs().max() / expected.abs().max())
+        return results
 
 
 def assert_close(differences: dict[str, float]) -> None:
@@ -177,11 +177,11 @@ def assert_close(differences: dict[str, float]) -> None:
 
 def _compare(mesh: DeviceMesh) -> dict[str, dict[str, float]]:
     ends = _Ends(mesh)
-    found = {"embedding": ends.differences(*ends.embedding(), embedding_by_autograd())}
+    results = {"embedding": ends.differences(*ends.embedding(), embedding_by_autograd())}
     expected = output_by_autograd()
     for tiles, products in TILES:
-        found[f"{tiles} tiles, {products} products"] = ends.differences(*ends.output(tiles, products), expected)
-    return found
+        results[f"{tiles} tiles, {products} products"] = ends.differences(*ends.output(tiles, products), expected)
+    return results
 
 
 def _on_two_ranks() -> dict[str, dict[str, float]]:
@@ -249,10 +249,10 @@ def test_token_losses_and_their_gradient(dtype: torch.dtype, tolerance: float) -
     (gradient,) = torch.autograd.grad(expected, leaf, upstream)
     losses, softmax = softmax_losses(logits.clone(), labels, None)
     assert losses.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
-    found = softmax_gradient(softmax, upstream.to(losses.dtype))
-    assert found.dtype == dtype
+    results = softmax_gradient(softmax, upstream.to(losses.dtype))
+    assert results.dtype == dtype
     torch.testing.assert_close(losses.double(), expected.detach(), rtol=min(tolerance, 2e-6), atol=min(tolerance, 2e-6))
-    torch.testing.assert_close(found.double(), gradient, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(results.double(), gradient, rtol=tolerance, atol=tolerance)
 
 
 def test_losses_of_large_logits_do_not_overflow() -> None:

@@ -39,9 +39,9 @@ def _parameters(mesh: DeviceMesh, dtype: torch.dtype) -> dict[str, WholeParamete
     return whole_parameters(state, dtype)
 
 
-def _of_shard(whole: Tensor, parameter: WholeParameter, mesh: DeviceMesh) -> Tensor:
+def _of_shard(gathered: Tensor, parameter: WholeParameter, mesh: DeviceMesh) -> Tensor:
     """What this rank keeps of a tensor of the parameter's shape."""
-    part, shards = own_part(whole, parameter, mesh), mesh["shard"].size()
+    part, shards = own_part(gathered, parameter, mesh), mesh["shard"].size()
     rows = -(-part.shape[0] // shards)
     first = mesh["shard"].get_local_rank() * rows
     return part[first : first + rows]

@@ -95,16 +95,16 @@ def _look(system: System) -> dict[str, Any]:
 @pytest.mark.slow
 def test_each_process_knows_its_place() -> None:
     system = system_of(4, tensor_parallel=2, pipeline_parallel=2)
-    found = in_processes(4, _look, system)
-    assert [one["axes"]["pipeline"] for one in found] == [0, 0, 1, 1]
-    assert [one["axes"]["tensor"] for one in found] == [0, 1, 0, 1]
-    assert [one["data"] for one in found] == [(0, 1)] * 4
-    assert {one["loss copies"] for one in found} == {2}
-    assert {one["from rank 0"] for one in found} == {40}
-    assert {one["threads"] for one in found} == {max(1, len(os.sched_getaffinity(0)) // 4)}
-    assert all(one["memory"] for one in found)
+    results = in_processes(4, _look, system)
+    assert [one["axes"]["pipeline"] for one in results] == [0, 0, 1, 1]
+    assert [one["axes"]["tensor"] for one in results] == [0, 1, 0, 1]
+    assert [one["data"] for one in results] == [(0, 1)] * 4
+    assert {one["loss copies"] for one in results} == {2}
+    assert {one["from rank 0"] for one in results} == {40}
+    assert {one["threads"] for one in results} == {max(1, len(os.sched_getaffinity(0)) // 4)}
+    assert all(one["memory"] for one in results)
     limit = datetime.timedelta(seconds=TIMES_START_LIMIT * system.start_limit_s)
-    assert [one["timeouts"] for one in found] == [{limit}] * 4
+    assert [one["timeouts"] for one in results] == [{limit}] * 4
 
 
 def test_tensor_parallel_ranks_are_next_to_each_other_and_stages_farthest_apart(

@@ -38,11 +38,11 @@ def _drawn(config: RunConfig, world: World, seed: int) -> Weights:
     state = empty_state(config.benchmark, config.system, config.precision, world, progress)
     begin_state(state, None)
     assert audit_replicas(state) == []
-    found = {}
+    results = {}
     for name, tensor in state.tensors().items():
         assert isinstance(tensor, DTensor)
-        found[name] = tensor.full_tensor().numpy()
-    return found
+        results[name] = tensor.full_tensor().numpy()
+    return results
 
 
 def weights(system: System, *seeds: int, benchmark: Benchmark = TINY_LLAMA) -> list[Weights]:
@@ -50,7 +50,7 @@ def weights(system: System, *seeds: int, benchmark: Benchmark = TINY_LLAMA) -> l
     system = dataclasses.replace(system, micro_batch_size=2)
     config = RunConfig(benchmark=benchmark, system=system, run_dir=Path("unused"), precision="fp32")
     of_ranks = zip(*in_processes(system.num_devices, _weights, config, *seeds), strict=True)
-    return [{name: one for found in of_seed for name, one in found.items()} for of_seed in of_ranks]
+    return [{name: one for results in of_seed for name, one in results.items()} for of_seed in of_ranks]
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +65,9 @@ def alone() -> list[Weights]:
     ids=["shards", "tensor, pipeline", "tensor, replicas"],
 )
 def test_every_topology_draws_the_same(system: System, alone: list[Weights]) -> None:
-    (found,) = weights(system, 5)
-    assert found.keys() == alone[0].keys()
-    assert all(np.array_equal(found[name], value) for name, value in alone[0].items())
+    (results,) = weights(system, 5)
+    assert results.keys() == alone[0].keys()
+    assert all(np.array_equal(results[name], value) for name, value in alone[0].items())
 
 
 def test_weights_are_as_large_as_the_rules_have_them(alone: list[Weights]) -> None:
@@ -91,9 +91,9 @@ def test_another_seed_draws_others(alone: list[Weights]) -> None:
 
 
 def test_gpt3_begins_with_vectors_of_zero() -> None:
-    (found,) = weights(system_of(1), 5, benchmark=FROM_NOTHING)
-    assert not found["model/encoder.final_layernorm.weight"].any()
-    assert found["model/encoder.layers.0.self_attention.dense.weight"].std() == pytest.approx(
+    (results,) = weights(system_of(1), 5, benchmark=FROM_NOTHING)
+    assert not results["model/encoder.final_layernorm.weight"].any()
+    assert results["model/encoder.layers.0.self_attention.dense.weight"].std() == pytest.approx(
         0.02 / math.sqrt(8), rel=0.1
     )
 

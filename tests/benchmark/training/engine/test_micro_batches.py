@@ -33,8 +33,8 @@ def test_a_step_is_dealt_out_micro_batch_by_micro_batch() -> None:
 def test_evaluation_is_padded_so_that_all_ranks_have_as_many() -> None:
     ids = [evaluation_sample_ids(5, micro_batch_size=1, rank=rank, world_size=2) for rank in range(2)]
     assert [part.tolist() for part in ids] == [[[0], [2], [4]], [[1], [3], [-1]]]
-    whole = evaluation_sample_ids(8, micro_batch_size=2, rank=0, world_size=2)
-    assert whole.tolist() == [[0, 1], [4, 5]]
+    gathered = evaluation_sample_ids(8, micro_batch_size=2, rank=0, world_size=2)
+    assert gathered.tolist() == [[0, 1], [4, 5]]
 
 
 @needs_shared
@@ -47,18 +47,18 @@ def test_recorded_samplers_are_reproduced() -> None:
         ranks, micro_batches, size = expected.shape
         for rank in range(ranks):
             if name.startswith("evalpad"):
-                found = evaluation_sample_ids(numbers["total"], micro_batch_size=size, rank=rank, world_size=ranks)
-                np.testing.assert_array_equal(found, expected[rank][: len(found)], err_msg=name)
-                assert (expected[rank][len(found) :] < 0).all(), name  # the reference pads to whole global batches
+                results = evaluation_sample_ids(numbers["total"], micro_batch_size=size, rank=rank, world_size=ranks)
+                np.testing.assert_array_equal(results, expected[rank][: len(results)], err_msg=name)
+                assert (expected[rank][len(results) :] < 0).all(), name  # the reference pads to whole global batches
             else:
-                found = training_sample_ids(
+                results = training_sample_ids(
                     numbers["consumed"],
                     micro_batch_size=size,
                     num_microbatches=micro_batches,
                     rank=rank,
                     world_size=ranks,
                 )
-                np.testing.assert_array_equal(found, expected[rank], err_msg=f"{name} rank {rank}")
+                np.testing.assert_array_equal(results, expected[rank], err_msg=f"{name} rank {rank}")
 
 
 def test_last_position_and_missing_tokens_are_not_scored() -> None:
@@ -91,10 +91,10 @@ def test_batches_of_each_step_are_read_ahead_and_after_a_jump(inputs: Inputs, tm
     windows = open_data(config.data, config.benchmark, 17).training
     batches = TrainingBatches(windows, config.benchmark, config.system, rank=1)
     for consumed in (48_000, 48_012, 48_060, 48_012):  # the last step, then back again
-        found = batches.at(consumed)
+        results = batches.at(consumed)
         ids = training_sample_ids(consumed, micro_batch_size=2, num_microbatches=3, rank=1, world_size=2)
-        assert len(found) == 3
-        for batch, row in zip(found, ids, strict=True):
+        assert len(results) == 3
+        for batch, row in zip(results, ids, strict=True):
             expected = read_micro_batch(windows, row, 100)
             assert torch.equal(batch.tokens, expected.tokens)
             assert torch.equal(batch.loss_mask, expected.loss_mask)

@@ -50,20 +50,23 @@ def _passes(config: RunConfig) -> dict[str, Any]:
     parameter_group.LEAST_WEIGHTS = 1
     with joined_world(config.system, read_environment()) as world:
         state = loaded_state(config, world)
-        passes, found = state.pipeline, dict[str, Any]()
+        passes, results = state.pipeline, dict[str, Any]()
         for repeat in range(2):  # what is left of the first step must not reach into the second
             batches = _batches(config, world.data_rank, world.data_parallel, config.num_microbatches)
             loss = passes.train(batches, config.num_microbatches)
             torch.distributed.all_reduce(loss)
             state.tied_table.add_gradients(state.parameters)
             gradients = {name: _whole(gradient_of(value)) for name, value in state.parameters.items()}
-            found[f"step {repeat}"] = loss.item(), {name: value.numpy() for name, value in gradients.items()}
+            results[f"step {repeat}"] = loss.item(), {name: value.numpy() for name, value in gradients.items()}
             state.optimizer.clear_gradients()
         rows = _evaluated(config, world.data_parallel)
         total = passes.evaluate(_batches(config, world.data_rank, world.data_parallel, rows), rows)
         torch.distributed.all_reduce(total)
-        found["evaluation"], found["rows"] = total.tolist(), rows * config.system.micro_batch_size * world.data_parallel
-        return found
+        results["evaluation"], results["rows"] = (
+            total.tolist(),
+            rows * config.system.micro_batch_size * world.data_parallel,
+        )
+        return results
 
 
 def _whole(gradient: Tensor) -> Tensor:
@@ -107,17 +110,17 @@ def _evaluated(config: RunConfig, data_parallel: int) -> int:
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_gradients_are_those_of_autograd(name: str, inputs: Inputs, by_autograd: Expected, tmp_path: Path) -> None:
     system = SYSTEMS[name]
-    for found in in_processes(system.num_devices, _passes, inputs.config(tmp_path, system=system)):
+    for results in in_processes(system.num_devices, _passes, inputs.config(tmp_path, system=system)):
         expected = by_autograd.gradients
         for step in ("step 0", "step 1"):
-            assert found[step][0] == pytest.approx(by_autograd.loss, rel=1e-6)
-            assert set(found[step][1]) <= set(expected)
-            for parameter, value in found[step][1].items():
+            assert results[step][0] == pytest.approx(by_autograd.loss, rel=1e-6)
+            assert set(results[step][1]) <= set(expected)
+            for parameter, value in results[step][1].items():
                 largest = np.abs(expected[parameter]).max()
                 np.testing.assert_allclose(value, expected[parameter], rtol=0, atol=2e-6 * largest, err_msg=parameter)
-        assert found["evaluation"][1] == found["rows"] * 15
-        if found["rows"] == by_autograd.rows:
-            total, counted = found["evaluation"]
+        assert results["evaluation"][1] == results["rows"] * 15
+        if results["rows"] == by_autograd.rows:
+            total, counted = results["evaluation"]
             assert total / counted == pytest.approx(by_autograd.evaluation, rel=1e-6)
 
 
@@ -175,11 +178,11 @@ class _Living(torch.utils._python_dispatch.TorchDispatchMode):
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_number_of_micro_batches(inputs: Inputs, tmp_path: Path) -> None:
     system = system_of(4, pipeline_parallel=2, pipeline_chunks=2, tensor_parallel=2, micro_batch_size=1)
-    found = in_processes(4, _of_few_and_many, inputs.config(tmp_path, system=system))
+    results = in_processes(4, _of_few_and_many, inputs.config(tmp_path, system=system))
     scalars = 64 * 16  # of each of 16 more micro-batches the loss, and its share of small tables
     under_way = 2 * 16 * 40 * 4  # two messages, a quarter of what one of each micro-batch would be: kept until they are
     # sent, which depends on the other stage; the same with few and many
-    for (train, evaluate, left), (more_train, more_evaluate, more_left) in found:
+    for (train, evaluate, left), (more_train, more_evaluate, more_left) in results:
         assert more_train <= train + under_way + scalars
         assert more_evaluate <= evaluate + under_way + scalars
         assert more_left <= left + scalars

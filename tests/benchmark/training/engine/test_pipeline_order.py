@@ -25,25 +25,25 @@ def shapes(ranks: int, chunks: int, apart: bool = False) -> list[PipelineShape]:
 
 
 def sent_after(slot: Slot, shape: PipelineShape) -> set[Message]:
-    found = set()
+    results = set()
     if slot.forward is not None and not shape.is_last(slot.forward.chunk):
         stage = slot.forward.chunk * shape.ranks + shape.rank + 1
-        found.add(("hidden state", stage % shape.ranks, stage, slot.forward.micro_batch))
+        results.add(("hidden state", stage % shape.ranks, stage, slot.forward.micro_batch))
     if slot.backward is not None and not shape.is_first(slot.backward.chunk):
         stage = slot.backward.chunk * shape.ranks + shape.rank - 1
-        found.add(("gradient", stage % shape.ranks, stage, slot.backward.micro_batch))
-    return found
+        results.add(("gradient", stage % shape.ranks, stage, slot.backward.micro_batch))
+    return results
 
 
 def needed_before(slot: Slot, shape: PipelineShape) -> set[Message]:
-    found = set()
-    for kind, turn in (("hidden state", slot.forward), ("gradient", slot.backward)):
-        from_elsewhere = turn is not None and not (shape.is_first if turn is slot.forward else shape.is_last)(
-            turn.chunk
+    results = set()
+    for kind, scheduled in (("hidden state", slot.forward), ("gradient", slot.backward)):
+        from_elsewhere = scheduled is not None and not (shape.is_first if scheduled is slot.forward else shape.is_last)(
+            scheduled.chunk
         )
-        if turn is not None and from_elsewhere:
-            found.add((kind, shape.rank, turn.chunk * shape.ranks + shape.rank, turn.micro_batch))
-    return found
+        if scheduled is not None and from_elsewhere:
+            results.add((kind, shape.rank, scheduled.chunk * shape.ranks + shape.rank, scheduled.micro_batch))
+    return results
 
 
 def assert_exchanges_match(every: list[PipelineShape], slots: list[list[Slot]]) -> None:
@@ -98,9 +98,11 @@ def test_every_pass_is_done_once_and_backward_after_forward(ranks: int, apart: b
             backward = {slot.backward: number for number, slot in enumerate(slots) if slot.backward is not None}
             assert_each_once([slot.forward for slot in slots if slot.forward is not None], chunks, micro_batches)
             assert_each_once([slot.backward for slot in slots if slot.backward is not None], chunks, micro_batches)
-            assert all(number >= forward[turn] + apart for turn, number in backward.items())
+            assert all(number >= forward[scheduled] + apart for scheduled, number in backward.items())
             for passes, chunk in product((forward, backward), range(chunks)):
-                assert [turn.micro_batch for turn in passes if turn.chunk == chunk] == list(range(micro_batches))
+                assert [scheduled.micro_batch for scheduled in passes if scheduled.chunk == chunk] == list(
+                    range(micro_batches)
+                )
             ends = ((slot.forward is not None) - (slot.backward is not None) for slot in slots)
             before = [0, *itertools.accumulate(ends)]
             assert before[-1] == 0
@@ -115,7 +117,7 @@ def test_one_rank_does_both_passes_of_a_micro_batch_in_a_slot() -> None:
     """Unless they are to be apart."""
     passes = [ScheduledPass(0, number) for number in range(3)]
     together, apart = shapes(1, 1), shapes(1, 1, apart=True)
-    assert training_slots(together[0], 3) == [Slot(turn, turn) for turn in passes]
+    assert training_slots(together[0], 3) == [Slot(scheduled, scheduled) for scheduled in passes]
     assert training_slots(apart[0], 3) == [
         Slot(passes[0], None),
         Slot(passes[1], passes[0]),

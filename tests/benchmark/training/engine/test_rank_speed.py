@@ -112,15 +112,15 @@ Rows = list[list[float]] | None
 def _exchange(system: System) -> list[Rows]:
     with joined_world(system, read_environment()) as world:
         table = RankTable(world, 2)
-        found = [table.receive()]
+        results = [table.receive()]
         for sent in (1.0, 2.0):
             table.send([world.rank + sent, math.nan if world.rank == 1 else 1e-300])
             world.barrier()
-            found += [table.receive(), table.receive()]
-        return found
+            results += [table.receive(), table.receive()]
+        return results
 
 
 def test_every_rank_receives_what_all_have_sent() -> None:
     expected = [None, [[1.0, 1e-300], [2.0, math.nan]], None, [[2.0, 1e-300], [3.0, math.nan]], None]
-    for found in in_processes(2, _exchange, system_of(2)):
-        assert repr(found) == repr(expected)
+    for results in in_processes(2, _exchange, system_of(2)):
+        assert repr(results) == repr(expected)

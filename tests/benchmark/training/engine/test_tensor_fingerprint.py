@@ -106,5 +106,5 @@ def test_a_topology_of_many_processes_gives_the_same_as_one(inputs: Inputs, tmp_
     assert weights == alone
     assert moments not in (weights, "0" * 16)
     system = system_of(6, tensor_parallel=2, pipeline_parallel=3, micro_batch_size=3)
-    for found in in_processes(system.num_devices, _fingerprints, inputs.config(tmp_path, system=system)):
-        assert found[:2] == (weights, moments)
+    for results in in_processes(system.num_devices, _fingerprints, inputs.config(tmp_path, system=system)):
+        assert results[:2] == (weights, moments)

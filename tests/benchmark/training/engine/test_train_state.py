@@ -68,15 +68,15 @@ def _look(config: RunConfig) -> dict[str, Any]:
     ids=["one", "shards, replicas", "tensor, pipeline"],
 )
 def test_all_processes_together_have_it_once(system: Any, inputs: Inputs, tmp_path: Path) -> None:
-    found = in_processes(system.num_devices, _look, inputs.config(tmp_path, system=system))
+    results = in_processes(system.num_devices, _look, inputs.config(tmp_path, system=system))
     kinds = ("model", "exp_avg", "exp_avg_sq")
-    everywhere = {name: shape for one in found for name, shape in one["shapes"].items()}
+    everywhere = {name: shape for one in results for name, shape in one["shapes"].items()}
     assert everywhere == {f"{kind}/{name}": shape for kind in kinds for name, shape in SHAPES.items()}
     if system.pipeline_parallel == 2:
-        assert all(f"model/{WORDS}" in one["shapes"] for one in found)
-        assert "model/encoder.layers.3.mlp.dense_h_to_4h.bias" not in found[0]["shapes"]
+        assert all(f"model/{WORDS}" in one["shapes"] for one in results)
+        assert "model/encoder.layers.3.mlp.dense_h_to_4h.bias" not in results[0]["shapes"]
     parameters = sum(torch.Size(shape).numel() for shape in SHAPES.values())
-    assert [one["square sum"] for one in found] == pytest.approx([parameters] * system.num_devices, rel=1e-12)
+    assert [one["square sum"] for one in results] == pytest.approx([parameters] * system.num_devices, rel=1e-12)
 
 
 def test_checkpoint_of_another_model_or_another_start_is_refused(inputs: Inputs, tmp_path: Path) -> None:
@@ -116,10 +116,10 @@ def _add(system: System) -> dict[str, Any]:
 
 def test_first_and_last_stage_add_their_gradients_of_the_table() -> None:
     """Stages between have no copy of it."""
-    found = in_processes(3, _add, system_of(3, pipeline_parallel=3))
-    assert [one["other"] for one in found] == [2, None, 0]
-    assert [one["second"] for one in found] == [False, False, True]
-    assert [one["gradients"] for one in found] == [[101, 1], [10, 10], [101, 100]]
+    results = in_processes(3, _add, system_of(3, pipeline_parallel=3))
+    assert [one["other"] for one in results] == [2, None, 0]
+    assert [one["second"] for one in results] == [False, False, True]
+    assert [one["gradients"] for one in results] == [[101, 1], [10, 10], [101, 100]]
 
 
 def test_the_kernel_is_proved_on_the_shape_of_this_ranks_passes(monkeypatch: pytest.MonkeyPatch) -> None:
