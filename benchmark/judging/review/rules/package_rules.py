@@ -65,11 +65,15 @@ def layout(package: SubmissionPackage) -> Iterator[Deviation]:
 def code(package: SubmissionPackage) -> Iterator[Deviation]:
     """Check that the package holds the code that made the results: no official checker looks for it, but the submission
     rules ask for it."""
-    for name in dict.fromkeys(one.folder.name for one in package.sets if one.folder is not None):
+    for name in dict.fromkeys(results.folder.name for results in package.sets if results.folder is not None):
         root = package.path / "benchmarks" / name
-        files = (one for one in package.entries if one.kind == "file" and one.size and one.path.is_relative_to(root))
+        files = (entry for entry in package.entries if _is_code(entry, root))
         if not any(files):
             yield Deviation(root, None, "no code that made the results", f"benchmarks/{name}/implementations/NAME/")
+
+
+def _is_code(entry: Entry, root: Path) -> bool:
+    return entry.kind == "file" and entry.size > 0 and entry.path.is_relative_to(root)
 
 
 def twins(package: SubmissionPackage) -> Iterator[Deviation]:

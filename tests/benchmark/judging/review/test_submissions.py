@@ -91,6 +91,22 @@ def test_honest_submission_has_no_error(trial: Trial, tmp_path: Path) -> None:
         assert questions == ["runs.lost_time"]
 
 
+OF_GPT3 = ("keys of its own: keys of HPU",)
+"""Variants with a key whose value is that of gpt3."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "trial", [one for one in HONEST if not one.bases and one.name not in OF_GPT3], ids=lambda one: one.name
+)
+def test_honest_submission_of_llama_has_no_error(trial: Trial, tmp_path: Path) -> None:
+    one = made_up(LLAMA_N1)
+    trial.change(one)
+    found = findings(one.write(tmp_path / ORG), "6.1.0")
+    assert [(one.rule, one.observed) for one in found if one.severity == "error"] == []
+    assert len([one.rule for one in found if one.severity == "warning"]) <= 1
+
+
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda one: one.name)
 def test_fault_is_told_with_file_and_line(fault: Fault, tmp_path: Path) -> None:
     one = with_steps() if fault.steps else made_up()
