@@ -25,6 +25,7 @@ PUBLISHED_SECTIONS = (
 PUBLISHED_TEXTS = frozenset(
     (
         "precision", "name", "mlperf_name", "optimizer", "weight_decay", "progress", "training", "validation",
+        "lr_schedule", "validation_order",
         "device", "recompute", "accelerator", "platform", "copy_engines", "train_data_path", "valid_data_path",
         "checkpoint", "submission_org", "submission_division", "submission_status",
     )

@@ -1,17 +1,21 @@
 """Private files and texts that a package must not publish."""
 
+import dataclasses
 import json
 import os
+import typing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmark.config.run_config import RunConfig
 from benchmark.judging.results.recorded_run import RecordedRun, read_recorded_run
 from benchmark.judging.submission.package import copy_code, copy_evidence, write_configs, write_manifests
 from benchmark.judging.submission.package_inputs import read_results
 from benchmark.judging.submission.published_files import (
     LEFT_OUT,
+    PUBLISHED_TEXTS,
     copy_inside,
     json_inside,
     published_config,
@@ -19,6 +23,8 @@ from benchmark.judging.submission.published_files import (
 )
 from benchmark.run_record.input_manifests import copied_manifests, copy_manifests
 from foundation.errors import InputError
+from model.gpt3_config import GPT3Config
+from model.llama31_config import Llama31Config
 from tests.benchmark.judging.report.runs import MadeRun
 
 SECRET = "hf_abcdefgh0123"
@@ -153,3 +159,29 @@ def test_links_in_the_code_are_left_out(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("benchmark.judging.submission.package.REPOSITORY", repository)
     copy_code(tmp_path / "package", [Path("link.py"), Path("code.py")])
     assert [path.name for path in (tmp_path / "package").iterdir()] == ["code.py"]
+
+
+PRIVATE_TEXTS = {
+    "run_dir", "data_folder", "after_checkpoint", "prometheus_textfile", "wandb", "profile", "nccl_debug",
+}  # fmt: skip
+
+
+def text_fields(kind: Any) -> set[str]:
+    """The names of the fields below a type whose values can be texts."""
+    names: set[str] = set()
+    for inner in typing.get_args(kind):
+        names |= text_fields(inner)
+    if dataclasses.is_dataclass(kind):
+        for name, hint in typing.get_type_hints(kind).items():
+            leaves = str(hint)
+            if any(word in leaves for word in ("str", "Path", "Literal")) and not dataclasses.is_dataclass(hint):
+                names.add(name)
+            names |= text_fields(hint)
+    return names
+
+
+def test_each_text_of_a_configuration_is_published_or_private() -> None:
+    """A field that is new must be put into one of the two lists."""
+    fields = text_fields(RunConfig) | text_fields(GPT3Config) | text_fields(Llama31Config)
+    assert fields >= {"after_checkpoint", "precision", "train_data_path", "lr_schedule", "copy_engines"}
+    assert fields - PUBLISHED_TEXTS - PRIVATE_TEXTS == set()
