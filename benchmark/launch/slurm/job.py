@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 
 from benchmark.launch.keep_running import Refused, RunMachines, alone_in, environment_of, keep_running, patiently, say
 from benchmark.launch.next_attempt import INTERRUPTED, Decision
+from benchmark.launch.slurm.end_signs import signs_of_the_end
 from benchmark.launch.slurm.job_options import JobOptions
 from benchmark.launch.slurm.job_steps import JobSteps, UnfitInterpreter
 from benchmark.launch.slurm.nodes import (
@@ -32,7 +32,6 @@ from benchmark.launch.slurm.nodes import (
 from benchmark.launch.slurm.queue import cancel_waiting, go_on_later, queue_next_job
 from benchmark.launch.slurm.snapshot import run_from_snapshot
 from benchmark.run_record.checkpoint_list import newest_checkpoint
-from benchmark.run_record.file_names import ALARM_FILE, STOP_NOTE_FILE, summary_path
 from benchmark.run_record.small_files import StoppedWaiting
 
 LOOK_S = 1.0
@@ -134,7 +133,7 @@ class SlurmJob(RunMachines):
         say(f"attempt {attempt}: {' '.join(self._used)}")
         with patiently(lambda: log.open("ab"), self) as errors:
             self._launch(attempt, errors)
-            signs = _signs_of_the_end(self.run_dir if self.trains else None, log)
+            signs = signs_of_the_end(self.run_dir if self.trains else None, log)
             ending_s, asked_s = 0.0, time.monotonic()
             assert self._srun is not None
             while True:
@@ -295,24 +294,3 @@ def _keep_running(job: SlurmJob) -> Decision:
             sbatch_options += [f"--nodes={len(job.nodes.names)}", *options.chain_options]
             queue_next_job(number, job.run_dir, script, sbatch_options)
         return keep_running(job.run_dir, job)
-
-
-def _signs_of_the_end(run_dir: Path | None, log: Path) -> Iterator[bool]:
-    """Yield, each time it is asked, whether an attempt's processes failed, or ended as the run's files say.
-
-    ``run_dir``: None if the command leaves no such files. ``log``: the attempt's, which was just opened.
-    """
-    notes = [] if run_dir is None else [run_dir / STOP_NOTE_FILE, summary_path(run_dir)]
-    began_s = _changed_s(log) or 0.0
-    while True:
-        failed = _changed_s(log.with_name(ALARM_FILE)) is not None
-        yield failed or any((_changed_s(note) or 0.0) > began_s for note in notes)
-
-
-def _changed_s(path: Path) -> float | None:
-    """Return the time of the last change; None if there is no file. An error of the disk counts as none, because the
-    caller asks again."""
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return None
