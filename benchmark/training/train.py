@@ -7,8 +7,11 @@ evaluations and checkpoints too.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 
+from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.run_config import RunConfig
+from benchmark.config.run_sections import DataOptions
 from benchmark.run_record.checkpoint_list import newest_checkpoint
 from benchmark.run_record.endings import Ending
 from benchmark.run_record.file_names import attempt_path
@@ -73,7 +76,7 @@ def train(config: RunConfig, environment: Environment | None = None, phases: Pha
             state = _resumed_state(config, environment, world, log, phases, hosts)
             datasets = open_data(data, benchmark, state.progress.seed)
             if world.rank == 0:
-                _note_inputs(config, log)
+                _note_inputs(log, run_dir, data, benchmark)
             batches = TrainingBatches(
                 datasets.training, benchmark, system, rank=world.data_rank, reads=world.reads_tokens
             )
@@ -81,6 +84,8 @@ def train(config: RunConfig, environment: Environment | None = None, phases: Pha
             observers = observers_of(
                 config, state, log, phases, requests, attempt=environment.attempt, hosts=hosts, identities=identities
             )
+            if config.deterministic:
+                log.events.note("message", "only kernels that give the same bits each time (--deterministic)")
             if report := warm_up(state, phases):
                 log.events.note("message", report)
             for observer in observers:
@@ -118,11 +123,9 @@ def _resumed_state(
     return state
 
 
-def _note_inputs(config: RunConfig, log: RunLog) -> None:
+def _note_inputs(log: RunLog, run_dir: Path, data: DataOptions, benchmark: Benchmark) -> None:
     """Note the contents and the windows that the run reads, on rank 0."""
-    log.events.note("inputs", provenance(config.data))
-    copy_manifests(config.run_dir, map(manifest_path, input_paths(config.data)))
-    if windows := describe_validation(config.benchmark):
+    log.events.note("inputs", provenance(data))
+    copy_manifests(run_dir, map(manifest_path, input_paths(data)))
+    if windows := describe_validation(benchmark):
         log.events.note("message", windows)
-    if config.deterministic:
-        log.events.note("message", "only kernels that give the same bits each time (--deterministic)")
