@@ -28,7 +28,9 @@ from benchmark.commands.run_commands import (
     StatusCommand,
     TrainCommand,
 )
+from benchmark.config.run_config import RunConfig
 from benchmark.config.run_options import RunReader, named_run, parse_run, require_start, run_help
+from benchmark.planning.run_plan.plan_options import PlannedRun
 from foundation.cli import Command, choose, one_line_usage_error
 from foundation.command_help import HELP_ALL, help_text, wants_help
 
@@ -55,6 +57,8 @@ class CommandRow:
     """Sections that ``--help`` lists; ``--help-all`` lists the others, too. None: all that it reads."""
     needs_layout: bool = True
     """The model must fit the system's layout."""
+    run: type[RunConfig] = RunConfig
+    """Class of the run that the command takes."""
     needs_benchmark: bool = True
     """False: the command also does something without BENCHMARK."""
     trains: bool = False
@@ -62,7 +66,9 @@ class CommandRow:
 
     @property
     def reader(self) -> RunReader:
-        return RunReader(self.name, self.reads, (*self.reads, *self.accepts), needs_layout=self.needs_layout)
+        return RunReader(
+            self.name, self.reads, (*self.reads, *self.accepts), needs_layout=self.needs_layout, run=self.run
+        )
 
 
 COMMANDS: Sequence[CommandRow] = (
@@ -100,13 +106,14 @@ COMMANDS: Sequence[CommandRow] = (
     CommandRow(
         "plan",
         PlanCommand,
+        run=PlannedRun,
         flag="--search",
         reads=PLANNED,
         accepts=EVERY_SECTION,
         listed=("system",),
         needs_layout=False,
     ),
-    CommandRow("plan", PlanCommand, reads=PLANNED, accepts=EVERY_SECTION, listed=("system",)),
+    CommandRow("plan", PlanCommand, run=PlannedRun, reads=PLANNED, accepts=EVERY_SECTION, listed=("system",)),
     CommandRow("slice", SliceCommand),
     CommandRow("preflight", FirstContactCommand, flag="--first-contact"),
     CommandRow(

@@ -38,10 +38,6 @@ class PlanCommand:
     json: bool = False
     """Print JSON."""
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.config, PlannedRun):
-            object.__setattr__(self, "config", PlannedRun(**vars(self.config)))
-
     def run(self) -> int:
         if not self.search:
             require_possible(self.config, self.options)  # before the seconds that PyTorch takes to import

@@ -48,6 +48,8 @@ class RunReader:
     """Sections and options that are not refused."""
     needs_layout: bool
     """The model must fit the system's layout."""
+    run: type[RunConfig] = RunConfig
+    """Class of the run, which may have values that only this command knows."""
 
     def reads_option(self, option: Option) -> bool:
         return _belongs(option, self.reads)
@@ -75,7 +77,7 @@ def parse_run(prog: str, words: Sequence[str], command: Callable[..., Parsed], r
     """
     benchmark, system, overrides = named_run(prog, words)
     default = command(
-        config=RunConfig(benchmark=benchmark, system=system if reader.needs_layout else _undistributed(system))
+        config=reader.run(benchmark=benchmark, system=system if reader.needs_layout else _undistributed(system))
     )
     reader.require_read(words, list(options_of(type(default), default)))
     parsed = one_line_usage_error(
@@ -134,7 +136,7 @@ def run_help(
     system_name = _take_system(names)
     name = next((word for word in names if word in BENCHMARKS), next(iter(BENCHMARKS)))
     system = system_called(system_name or DEFAULT_SYSTEM[name], name)
-    default = command(config=RunConfig(benchmark=BENCHMARKS[name], system=system))
+    default = command(config=reader.run(benchmark=BENCHMARKS[name], system=system))
     offers_system = "system" in reader.reads
     usage = " BENCHMARK" + (f" [{SYSTEM_FLAG} NAME]" if offers_system else "")
     text = help_text(prog, type(default), defaults=default, sections=listed, more=usage, offered=reader.reads_option)
