@@ -98,7 +98,8 @@ class ToolProcess:
     @property
     def account(self) -> str:
         """Return in one line what the tools could not reach, and how many were not asked again."""
-        reused = f"{self.stored.reused} outcomes of the same bytes by earlier reviews" if self.stored.reused else ""
+        count = self.stored.reused
+        reused = f"{count} outcome{'s' * (count > 1)} of the same bytes by earlier reviews" if count else ""
         return "; ".join(filter(None, (self.sandbox if self._process is not None else "", reused)))
 
     @cached_property
