@@ -192,7 +192,7 @@ class PackageCommand:
     def run(self) -> int:
         from benchmark.judging.submission.package import make_package
 
-        summary = make_package(
+        _, summary = make_package(
             self.org,
             self.system_json,
             self.results,

@@ -10,7 +10,7 @@ import tyro
 from benchmark.config.benchmarks import REHEARSALS
 from benchmark.config.run_options import RunOptions
 from foundation.cli import choose
-from foundation.errors import CheckFailed
+from foundation.errors import CheckFailed, InputError
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,8 @@ class StatusCommand:
 class RehearseCommand:
     """Run the whole benchmark at a small size on this machine, from the corpus to review and report. Valid outputs of
     earlier calls are used again; a killed run is continued; otherwise each call is a new run with a new seed.
-    rehearsal_llama has no checkpoint.
+    rehearsal_llama has no checkpoint. With --package the command makes the runs of a result, three of rehearsal or
+    ten of rehearsal_llama, then packages and reviews them; finished runs in the folder count.
 
     Example: python -m benchmark rehearse rehearsal_llama --work-dir runs/rehearsal_llama
     """
@@ -133,12 +134,23 @@ class RehearseCommand:
     """Seed of the run's data order; drawn at random by default."""
     master_port: int | None = None
     """Port for the processes to meet at; a free one by default."""
+    package: bool = False
+    """Make the runs of a result, package and review them; the package is no submission."""
 
     def run(self) -> int:
         from benchmark.rehearsal.rehearse import rehearse
 
         benchmark = REHEARSALS[choose(self.benchmark, REHEARSALS, "rehearsal")]
         work_dir = self.work_dir or Path("runs") / benchmark.name
+        if self.package:
+            from benchmark.planning.machine.describe_system import describe_this_machine
+            from benchmark.rehearsal.rehearsal_package import rehearse_package
+
+            if self.c4_path is not None or self.seed is not None:
+                raise InputError(
+                    "--package: other text has no target, and seeds must differ; leave out --c4-path and --seed"
+                )
+            return rehearse_package(benchmark, work_dir, describe_this_machine, master_port=self.master_port)
         return rehearse(benchmark, work_dir, c4_path=self.c4_path, seed=self.seed, master_port=self.master_port)
 
 

@@ -4,7 +4,7 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -124,6 +124,16 @@ class SubmissionPackage:
     path: Path
     ruleset: str
     references: ReferenceChoice = USUAL_REFERENCES
+    rehearsal: Judged | None = None
+    """The rehearsed benchmark of a package that ``rehearse --package`` makes, which is no submission; None for a
+    submission."""
+
+    @cached_property
+    def benchmarks(self) -> Mapping[str, Judged]:
+        """Return the judged benchmarks that the package may have results of, by name."""
+        if self.rehearsal is not None:
+            return {self.rehearsal.name: self.rehearsal}
+        return {name: OFFICIAL[name] for name in names_in(self.ruleset)}
 
     @property
     def results(self) -> Path:
@@ -146,9 +156,9 @@ class SubmissionPackage:
     @cached_property
     def sets(self) -> Sequence[ResultSet]:
         """Return the results of the benchmarks that the ruleset has, one set per system and benchmark."""
-        result_sets, names = [], names_in(self.ruleset)
+        result_sets = []
         for folder in self.result_folders:
-            if folder.name in names:
+            if folder.name in self.benchmarks:
                 system = self.systems / f"{folder.parent.name}.json"
                 files = result_files(folder)
                 path = system if is_regular(system) else None

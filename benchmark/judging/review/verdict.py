@@ -19,7 +19,13 @@ from benchmark.judging.review.findings import (
     stopped,
     without_consequences,
 )
-from benchmark.judging.review.official.official_checkers import COMPLIANCE, REPOSITORY, inapplicable, run_checkers
+from benchmark.judging.review.official.official_checkers import (
+    COMPLIANCE,
+    REPOSITORY,
+    inapplicable,
+    inapplicable_to_rehearsals,
+    run_checkers,
+)
 from benchmark.judging.review.official.stored_runs import usual_folder
 from benchmark.judging.review.official.tool_process import tool_process
 from benchmark.judging.review.official.tool_verdicts import ToolVerdict
@@ -44,6 +50,8 @@ class SubjectReview:
     sets: tuple[ResultSet, ...]
     scores: tuple[Score, ...]
     """Scores, one per set."""
+    is_rehearsal: bool = False
+    """Whether it is the package of a rehearsal, which is no submission."""
 
     @property
     def verdict(self) -> Verdict:
@@ -79,6 +87,8 @@ class SubjectReview:
     @property
     def declined(self) -> dict[str, str]:
         """Return the official tools that have nothing to check here, and the reasons."""
+        if self.is_rehearsal:
+            return inapplicable_to_rehearsals()
         return {
             tool: why for results in self.sets if self.kind == "runs" for tool, why in inapplicable(results).items()
         }
@@ -110,10 +120,14 @@ def review(paths: Sequence[Path], ruleset: str | None = None, references: Refere
     Raises InputError for a path without results, a ruleset without the benchmark and a file without valid custom
     reference points; faults in the files are findings.
     """
-    started = time.perf_counter()
     if references.custom is not None:
         custom_points(references.custom)
-    subjects = find_subjects(paths, ruleset, references)
+    return review_of(find_subjects(paths, ruleset, references))
+
+
+def review_of(subjects: Sequence[Subject]) -> Review:
+    """Review these subjects."""
+    started = time.perf_counter()
     with tool_process(usual_folder()) as tools, progress("official checkers", len(subjects), "results") as done:
         checked, sandbox = run_checkers(subjects, tools, lambda: done(1)), tools.account
     reviews = [subject_review(subject, checks) for subject, checks in zip(subjects, checked, strict=True)]
@@ -168,7 +182,8 @@ def subject_review(subject: Subject, checks: Sequence[ToolVerdict]) -> SubjectRe
     A fault of ours in the review of one subject becomes an error of this subject, and the others are still reviewed.
     """
     kind: Literal["package", "runs"] = "package" if isinstance(subject, SubmissionPackage) else "runs"
-    bare = SubjectReview(kind, str(subject.path), subject.ruleset, tuple(checks), (), (), ())
+    is_rehearsal = isinstance(subject, SubmissionPackage) and subject.rehearsal is not None
+    bare = SubjectReview(kind, str(subject.path), subject.ruleset, tuple(checks), (), (), (), is_rehearsal)
     try:
         sets, findings = _sets(subject), own_findings(subject)
         scores = tuple(score(results) for results in sets)

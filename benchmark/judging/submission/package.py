@@ -12,18 +12,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmark.config.benchmark_config import Benchmark
 from benchmark.judging.results.recorded_run import RecordedRun, settings
+from benchmark.judging.results.subjects import SubmissionPackage
 from benchmark.judging.review.findings import Finding
-from benchmark.judging.review.verdict import SubjectReview, review
+from benchmark.judging.review.verdict import SubjectReview, review_of
 from benchmark.judging.submission.package_documents import Contents, write_documents
 from benchmark.judging.submission.package_inputs import (
     IMPLEMENTATION,
     PLAIN_NAME,
+    SUBMITTED,
     benchmark_of,
     notes_on_origin,
     precision_of,
     read_description,
     read_results,
+    rehearsed,
     require_evidence_holds,
     require_same_origin,
     require_same_submitter,
@@ -54,11 +58,13 @@ def make_package(
     ruleset: str | None = None,
     precision: str | None = None,
     other_code: bool = False,
-) -> str:
-    """Make the folder ``output``; return the review's verdict on it, with a line for each warning and note.
+    rehearsal: Benchmark | None = None,
+) -> tuple[SubjectReview, str]:
+    """Make the folder ``output``; return its review, and lines that tell the verdict, each warning and each note.
 
     The ruleset is the newest that has the benchmark, unless given. The precision, fp32 or bf16, is needed for logs
     outside their run folders, which tell it. With ``other_code``, code other than this repository's made the results.
+    With ``rehearsal``, the results are those of this rehearsal, and the package is no submission.
     Raises InputError for input that makes no submission, and then leaves nothing behind.
     """
     if output.exists():
@@ -66,23 +72,26 @@ def make_package(
     if not PLAIN_NAME.fullmatch(org):
         raise InputError(f"--org {org!r}: expected letters, digits and _.+- as in a folder's name")
     description = read_description(system_json)
-    runs, commit, code = read_results(results), commit_of(), tracked_files()
+    packaged = SUBMITTED if rehearsal is None else rehearsed(rehearsal)
+    runs, commit, code = read_results(results, packaged), commit_of(), tracked_files()
     require_same_origin(runs, commit, code, other_code=other_code)
     run_precision = precision_of(runs, precision)
     require_same_submitter(org, system_json, description, runs)
     evidence = require_evidence_holds(runs)
-    benchmark, judged = benchmark_of(runs)
+    benchmark, judged = benchmark_of(runs, packaged)
     contents = Contents(org, benchmark, judged, IMPLEMENTATION, commit, description, runs, run_precision, other_code)
     with published_folder(output) as folder:
         assemble(folder, system_json, contents, code)
         origins = {**_origins_of(folder.absolute(), system_json, contents), str(folder.absolute()): str(output)}
-        accepted, warnings = require_accepted(folder, ruleset or judged.rulesets[-1], origins)
+        review_ruleset = ruleset or judged.rulesets[-1]
+        subject = SubmissionPackage(folder.absolute(), review_ruleset, rehearsal=judged if rehearsal else None)
+        accepted, warnings = require_accepted(subject, origins)
     files = sum(entry.kind == "file" for entry in walk(output))
     tools = ", ".join(dict.fromkeys(check.tool for check in accepted.checks))
     passed = f"{len(accepted.checks)} official checks ({tools}), ruleset {accepted.ruleset}"
     lines = [f"{output}: {files} files; review passed: {passed}", *(f"  warning: {text}" for text in warnings)]
     notes = (*notes_on_origin(runs, commit, other_code=other_code), *evidence)
-    return "\n".join([*lines, *(f"  note: {text}" for text in notes)])
+    return accepted, "\n".join([*lines, *(f"  note: {text}" for text in notes)])
 
 
 def assemble(folder: Path, system_json: Path, contents: Contents, code: Sequence[Path]) -> None:
@@ -175,7 +184,7 @@ def _origins_of(folder: Path, system_json: Path, contents: Contents) -> dict[str
     return origins
 
 
-def require_accepted(folder: Path, ruleset: str, origins: Mapping[str, str]) -> tuple[SubjectReview, list[str]]:
+def require_accepted(package: SubmissionPackage, origins: Mapping[str, str]) -> tuple[SubjectReview, list[str]]:
     """Return the review of a package that it passes, and its warnings.
 
     ``origins`` maps paths in the folder to the user's paths. Raises InputError unless ``review`` passes the
@@ -187,7 +196,7 @@ def require_accepted(folder: Path, ruleset: str, origins: Mapping[str, str]) -> 
             text = text.replace(packaged_path, origin)
         return " ".join(text.split())
 
-    (subject,) = review([folder], ruleset).subjects
+    (subject,) = review_of([package]).subjects
     problems = [_problem(finding) for finding in subject.of("error")]
     if not problems:  # complaints of the official tools, where none of our rules explains them better
         failed = [check for check in subject.checks if not check.passed]

@@ -35,11 +35,15 @@ class Prepared:
     """Folder of the token files in C4_FOLDER."""
     data: str
     """Template of the commands that make it."""
+    checkpoint: str = ""
+    """Folder of the initial checkpoint in C4_FOLDER, ``PRECISION`` in the place of its precision; empty without one."""
 
 
 PREPARED = {
-    "gpt3": Prepared("GPT-3 175B", "preprocessed_c4_spm", "gpt3_data.sh.j2"),
+    "gpt3": Prepared("GPT-3 175B", "preprocessed_c4_spm", "gpt3_data.sh.j2", "ckpt4000_PRECISION"),
     "llama31_8b": Prepared("Llama 3.1 8B", "preprocessed_c4_llama31", "llama31_data.sh.j2"),
+    "gpt3_rehearsal": Prepared("GPT-3, a rehearsal", "dataset", "rehearsal_data.sh.j2", "checkpoint_megatron_bf16"),
+    "llama31_rehearsal": Prepared("Llama 3.1, a rehearsal", "dataset", "rehearsal_data.sh.j2"),
 }
 """By the name in logs."""
 
@@ -76,9 +80,11 @@ def write_documents(folder: Path, contents: Contents, manifests: Sequence[str]) 
     system_file = None if system is None else f"{re.sub(NOT_PLAIN, '_', system.name)}{SUFFIX}"
     if system is not None and system_file is not None:
         (folder / system_file).write_text(system_text(system), encoding="utf-8")
+    prepared = PREPARED[contents.judged.name]
     content = {
         **vars(contents),
-        **vars(PREPARED[contents.judged.name]),
+        **vars(prepared),
+        "checkpoint": prepared.checkpoint.replace("PRECISION", contents.precision),
         "has_checkpoint": contents.benchmark.start_iterations > 0,
         "config_filename": CONFIG_FILE,
         "system_file": system_file,

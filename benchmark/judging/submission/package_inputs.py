@@ -9,7 +9,7 @@ from typing import Any
 from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.benchmarks import BENCHMARKS
 from benchmark.config.description_fields import marked_fields
-from benchmark.judging.results.judged import OFFICIAL, Judged
+from benchmark.judging.results.judged import JUDGED, OFFICIAL, Judged
 from benchmark.judging.results.recorded_run import RecordedRun, read_recorded_run
 from benchmark.judging.results.system_description import MOST_BYTES
 from benchmark.judging.review.rules.naming_rules import like_name
@@ -21,13 +21,14 @@ from foundation.regular_files import UnfitFile, read_regular
 
 IMPLEMENTATION = "pytorch"
 """Name of the folder with the code."""
-SUBMITTED: Mapping[str, tuple[Benchmark, Judged]] = {
+Packaged = Mapping[str, tuple[Benchmark, Judged]]
+"""Benchmarks that may be packaged, as they are trained and as they are judged, by the name in logs."""
+SUBMITTED: Packaged = {
     benchmark.mlperf_name: (benchmark, OFFICIAL[benchmark.mlperf_name])
     for benchmark in BENCHMARKS.values()
     if benchmark.mlperf_name in OFFICIAL
 }
-"""The benchmarks that are trained here and submitted, as they are trained and as they are judged, by the name in
-logs."""
+"""The benchmarks that are trained here and submitted."""
 MOST_SHOWN = 200
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 """Pattern of a folder's name that is not hidden, is no path, and has no spaces, which the repository checker
@@ -54,7 +55,12 @@ def read_description(path: Path) -> dict[str, Any]:
     return description
 
 
-def read_results(paths: Sequence[Path]) -> list[RecordedRun]:
+def rehearsed(benchmark: Benchmark) -> Packaged:
+    """Return a rehearsal as a benchmark that may be packaged."""
+    return {benchmark.mlperf_name: (benchmark, JUDGED[benchmark.mlperf_name])}
+
+
+def read_results(paths: Sequence[Path], packaged: Packaged = SUBMITTED) -> list[RecordedRun]:
     """Read different logs of one benchmark, as many as its rules ask for. Raises InputError for anything else."""
     results = [read_recorded_run(path) for path in paths]
     for number, result in enumerate(results):
@@ -63,8 +69,8 @@ def read_results(paths: Sequence[Path]) -> list[RecordedRun]:
         if not result.summary.log.events:
             raise InputError(f"{result.path}: no MLLOG record in it; give the result_N.txt that a run wrote")
         name, first_name = result.summary.benchmark, results[0].summary.benchmark
-        if name not in SUBMITTED:
-            names = " and ".join(SUBMITTED)
+        if name not in packaged:
+            names = " and ".join(packaged)
             raise InputError(f"{result.path}: a run of {name!r}, but only runs of {names} make a submission")
         if name != first_name:
             raise InputError(
@@ -73,16 +79,16 @@ def read_results(paths: Sequence[Path]) -> list[RecordedRun]:
         for earlier in results[:number]:
             if result.path.read_bytes() == earlier.path.read_bytes():
                 raise InputError(f"{result.path}: the same log as {earlier.path}; give different runs")
-    counts = {name: judged.runs for name, (_, judged) in SUBMITTED.items()}
+    counts = {name: judged.runs for name, (_, judged) in packaged.items()}
     if not results or len(results) != counts[str(results[0].summary.benchmark)]:
         expected = ", or ".join(f"{count} of {name}" for name, count in counts.items())
         raise InputError(f"--results: {len(results)} runs given, but a submission has {expected}")
     return results
 
 
-def benchmark_of(results: Sequence[RecordedRun]) -> tuple[Benchmark, Judged]:
+def benchmark_of(results: Sequence[RecordedRun], packaged: Packaged = SUBMITTED) -> tuple[Benchmark, Judged]:
     """Return the benchmark of the results, as it is trained and as it is judged."""
-    return SUBMITTED[str(results[0].summary.benchmark)]
+    return packaged[str(results[0].summary.benchmark)]
 
 
 def precision_of(results: Sequence[RecordedRun], option: str | None) -> str:

@@ -41,6 +41,7 @@ PACKAGE = _module("package", "package_checker", "package_checker")
 REPOSITORY = _module("repository", "repo_checker", "repo_checker")
 SUMMARIZER = _module("summarizer", "result_summarizer", "result_summarizer")
 SEED = OfficialTool("seed", str(Path(seed_check.__file__)), "mlperf_logging.package_checker.seed_checker")
+UNOFFICIAL = "the benchmark is not an official one"
 NO_LOG = ("--log_output", "/dev/null")
 """Options that stop a tool from appending to a file in the current folder."""
 MOST_PARALLEL = 4
@@ -54,11 +55,16 @@ def inapplicable(runs: ResultSet) -> dict[str, str]:
         if runs.is_open:
             reasons[tool.name] = "the open division has no such rule"
         elif tool == RCP and not runs.judged.official:
-            reasons[tool.name] = "the benchmark is not an official one"
+            reasons[tool.name] = UNOFFICIAL
         elif few:
             reasons[tool.name] = "for 2 runs or more" if tool == SEED else f"for {runs.judged.runs} runs"
     of_packages = (DESCRIPTION, PACKAGE, REPOSITORY, SUMMARIZER)
     return reasons | dict.fromkeys((tool.name for tool in of_packages), "for submission folders")
+
+
+def inapplicable_to_rehearsals() -> dict[str, str]:
+    """Return the official tools that have nothing to check in the package of a rehearsal, and the reasons."""
+    return dict.fromkeys((tool.name for tool in (PACKAGE, SUMMARIZER, RCP)), UNOFFICIAL)
 
 
 def run_checkers(
@@ -160,15 +166,24 @@ def _compliance(runs: ResultSet, number: int, copies: SubjectCopies) -> Task:
 
 
 def package_tasks(package: SubmissionPackage, scratch: Path) -> list[Task]:
-    """Return the checks of a package: scores, the package checker, and the names and sizes of its files."""
+    """Return the checks of a package: scores, the package checker, and the names and sizes of its files.
+
+    Summarizer and package checker do not know a rehearsal; its package has the tools that the package checker consists
+    of.
+    """
     name = safe_name(package.path.name)
-    copies, skeleton = SubjectCopies(scratch / "scored"), SubjectCopies(scratch / "repository")
-    copies.add_package(package, name)
+    skeleton, passed = SubjectCopies(scratch / "repository"), {r"(?m)^INFO - ALL CHECKS PASSED\.$": 1}
     skeleton.add_repository(package, name)
     files, subject = max(1, sum(len(results.files) for results in package.sets)), str(package.path)
 
     def call(*options: str) -> list[str]:
         return [f"{FOLDER}/{name}", "training", package.ruleset, *options]
+
+    repository = Task(REPOSITORY, subject, call(*NO_LOG), skeleton, passed, ("CHECKS FAILED", "(?m)^ERROR"), logs=files)
+    if package.rehearsal is not None:
+        return [*_parts(package, scratch), repository]
+    copies = SubjectCopies(scratch / "scored")
+    copies.add_package(package, name)
 
     def scores(table: str) -> tuple[OfficialScores, list[str]]:
         official = official_scores(package, table, copies.renamed)
@@ -189,14 +204,14 @@ def package_tasks(package: SubmissionPackage, scratch: Path) -> list[Task]:
         "(?m)^INFO - PACKAGE CHECKER FOUND NO ERRORS, SUCCESS !": 1,
     }
     must_not = ("Skipping benchmark", "(?i)bypass", "PACKAGE CHECKER FOUND ERRORS", "(?m)^ERROR")
-    checked, passed = copies.copy_to(scratch / "checked"), {r"(?m)^INFO - ALL CHECKS PASSED\.$": 1}
+    checked = copies.copy_to(scratch / "checked")
     return [
         Task(
             SUMMARIZER, subject, call("--csv", "scores.csv"), copies, {}, ("ERROR:",),
             logs=files, table="scores_detailed.json", scores=scores,
         ),
         Task(PACKAGE, subject, call(*NO_LOG), checked, must, must_not, logs=files),
-        Task(REPOSITORY, subject, call(*NO_LOG), skeleton, passed, ("CHECKS FAILED", "(?m)^ERROR"), logs=files),
+        repository,
     ]  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from mlperf_logging.benchmark_meta import get_allowed_benchmarks
 
 from benchmark.judging.results.judged import OFFICIAL
-from benchmark.judging.results.subjects import SCALING, SubmissionPackage, names_in, subfolders
+from benchmark.judging.results.subjects import SCALING, SubmissionPackage, subfolders
 from benchmark.judging.review.findings import Deviation, at
 from benchmark.run_record.events.mllog import TOKEN
 from foundation.regular_files import Entry, is_folder, is_regular
@@ -35,27 +35,27 @@ def layout(package: SubmissionPackage) -> Iterator[Deviation]:
     for name in ("systems", "results"):
         if not is_folder(package.path / name):
             yield Deviation(package.path, None, f"no {name}/", "systems, benchmarks, results")
-    ours = names_in(package.ruleset)
+    ours = package.benchmarks
     if is_folder(package.results) and not package.sets:
-        expected = " or ".join(f"results/SYSTEM/{name}/{OFFICIAL[name].runs} result files" for name in ours)
+        expected = " or ".join(f"results/SYSTEM/{name}/{ours[name].runs} result files" for name in ours)
         yield Deviation(package.results, None, f"no {' or '.join(ours)} results", expected)
     for results in package.sets:
-        named = OFFICIAL[results.path.name if results.folder is None else results.folder.name]
+        named = ours[results.path.name if results.folder is None else results.folder.name]
         if len(results.files) != named.runs:
             yield Deviation(results.path, None, f"{len(results.files)} files named result_*.txt", f"{named.runs}")
         for run in results.runs:
-            if run.benchmark in OFFICIAL and run.benchmark != named.name:
+            if run.benchmark in (*OFFICIAL, *ours) and run.benchmark != named.name:
                 where = run.log.first("submission_benchmark")
                 yield at(run, where, f"a run of {run.benchmark}", f"runs of {named.name} in its folder")
     for system in subfolders(package.results):
         if not is_regular(package.systems / f"{system.name}.json"):
             yield Deviation(system, None, f"no description of system {system.name}", f"systems/{system.name}.json")
-    allowed = get_allowed_benchmarks("training", package.ruleset)
+    allowed = {*get_allowed_benchmarks("training", package.ruleset), *ours}
     for folder in package.result_folders:
         if folder.name not in allowed:
             expected = f"{' or '.join(ours)}, or another benchmark's name"
             yield Deviation(folder, None, f"folder {folder.name}", expected)
-    unjudged = sorted({folder.name for folder in package.result_folders} & {*allowed} - {*ours})
+    unjudged = sorted({folder.name for folder in package.result_folders} & allowed - {*ours})
     if unjudged:
         yield Deviation(
             package.results, None, f"not reviewed: {', '.join(unjudged)}", " or ".join(ours), "not reviewed"
@@ -150,7 +150,7 @@ def bypass(package: SubmissionPackage) -> Iterator[Deviation]:
         if entry.path.name != PARAMETERS or entry.kind != "file":
             continue
         parts = entry.path.relative_to(package.path).parts
-        elsewhere = parts[0] == "results" and len(parts) >= 4 and parts[2] not in names_in(package.ruleset)
+        elsewhere = parts[0] == "results" and len(parts) >= 4 and parts[2] not in package.benchmarks
         allowed = elsewhere or (package.ruleset.startswith("3.") and len(parts) == 1)
         for number, line in enumerate(_beginning(entry.path).decode("latin-1").splitlines(), 1):
             spelt = line.lower().replace("_", "-")

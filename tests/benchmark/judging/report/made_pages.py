@@ -10,7 +10,7 @@ from benchmark.judging.report.judgement import Judgement, ReportedRun, judge, re
 from benchmark.judging.report.page_content import make_page
 from benchmark.judging.report.page_parts import Page, Table
 from benchmark.judging.report.write_report import render
-from benchmark.judging.results.subjects import find_subjects
+from benchmark.judging.results.subjects import Subject, find_subjects
 from benchmark.judging.review.official.tool_verdicts import ToolVerdict
 from benchmark.judging.review.verdict import Review, subject_review, with_copies
 from tests.benchmark.judging.review.fixture import write_package
@@ -21,7 +21,10 @@ def own_review(
     paths: Sequence[Path], ruleset: str | None = None, *_: object, check: ToolVerdict | None = None
 ) -> Review:
     """What our own rules say; the official tools are to have passed."""
-    subjects = find_subjects(paths, ruleset)
+    return own_review_of(find_subjects(paths, ruleset), check)
+
+
+def own_review_of(subjects: Sequence[Subject], check: ToolVerdict | None = None) -> Review:
     return Review(with_copies([subject_review(one, [check or verdict()]) for one in subjects]), 0.0)
 
 

@@ -20,7 +20,7 @@ from benchmark.judging.submission.package_inputs import require_same_submitter
 from benchmark.training.same_run import as_json
 from foundation.errors import InputError
 from foundation.git import commit_of
-from tests.benchmark.judging.report.made_pages import own_review
+from tests.benchmark.judging.report.made_pages import own_review_of
 from tests.benchmark.judging.review.fixture import (
     GPT3_MADE,
     LLAMA_N1,
@@ -156,7 +156,8 @@ def asked(implementation: Path, folder: Path) -> tuple[str, set[str]]:
 def test_ten_runs_of_llama_make_a_package_that_three_rulesets_accept(tmp_path: Path) -> None:
     options = write_inputs(tmp_path, made=LLAMA_N1)
     output = tmp_path / "package" / ORG
-    first, *rest = make_package(ORG, Path(options[3]), [Path(path) for path in options[5:]], output).splitlines()
+    _, text = make_package(ORG, Path(options[3]), [Path(path) for path in options[5:]], output)
+    first, *rest = text.splitlines()
     assert first.endswith("review passed: 3 official checks (summarizer, package, repository), ruleset 6.1.0")
     assert not [line for line in rest if "warning" in line]
     here = output / "benchmarks" / "llama31_8b" / "implementations" / LLAMA_N1.name
@@ -173,7 +174,7 @@ def test_ten_runs_of_llama_make_a_package_that_three_rulesets_accept(tmp_path: P
 
 @pytest.mark.skipif(not PUBLISHED.is_dir(), reason="../shared/real_logs is not there")
 def test_published_results_make_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(package, "review", own_review)
+    monkeypatch.setattr(package, "review_of", own_review_of)
     org, name = "Google", "cloud-tpu-trillium-1024-maxtext"
     folder = PUBLISHED / org
     results = sorted((folder / "results" / name / "gpt3").glob("result_*.txt"))
@@ -182,7 +183,7 @@ def test_published_results_make_a_package(tmp_path: Path, monkeypatch: pytest.Mo
         make_package(*options)
     with pytest.raises(InputError, match="give --precision fp32 or --precision bf16 for logs alone"):
         make_package(*options, other_code=True)
-    told = make_package(*options, other_code=True, precision="bf16")
+    _, told = make_package(*options, other_code=True, precision="bf16")
     assert "note: no manifests of data and checkpoint" in told
     assert "note: the code packaged did not make these results" in told
     assert (tmp_path / org / "results" / name / "gpt3" / "result_0.txt").read_bytes() == results[0].read_bytes()
@@ -200,7 +201,7 @@ def set_value(key: str, value: Any) -> Callable[[list[Record]], None]:
 def test_what_review_refuses_is_refused_in_a_line_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(package, "review", own_review)
+    monkeypatch.setattr(package, "review_of", own_review_of)
     options = write_inputs(tmp_path, set_value("opt_base_learning_rate", 3e-5))
     description = tmp_path / f"{SYSTEM}.json"
     description.write_text(json.dumps(system_description() | {"status": "onprem"}, indent=1))
