@@ -53,14 +53,14 @@ def run_loop(run: TrainingRun, observers: Sequence[Observer]) -> StopReason:
 
 def _train(run: TrainingRun, observers: Sequence[Observer]) -> StopReason:
     benchmark, progress, step_seconds = run.benchmark, run.progress, list[float]()
-    if progress.steps == 0:
-        _start_block(run)
+    if progress.steps == 0:  # the log of a resumed run has the start of its interval already
+        _log_interval_start(run)
     while progress.iteration < benchmark.last_iteration:
         step = _step(run, observers)
         step_seconds.append(step.seconds())
         is_last = progress.iteration == benchmark.last_iteration
         if is_last or progress.steps % benchmark.eval_interval == 0:
-            _log_block(run, step.result.loss, step_seconds)
+            _log_interval(run, step.result.loss, step_seconds)
             evaluation = _evaluate(run)
             for observer in observers:
                 observer.evaluated(evaluation)
@@ -70,7 +70,7 @@ def _train(run: TrainingRun, observers: Sequence[Observer]) -> StopReason:
             ):
                 return StopReason("success", "target reached", reached_target=True)
             if not is_last:
-                _start_block(run)
+                _log_interval_start(run)
         if (end := between_steps(step, observers)) is not None:
             return end
         if step.result.flags.stop_by is not None:
@@ -95,7 +95,8 @@ def _step(run: TrainingRun, observers: Sequence[Observer]) -> FinishedStep:
 
 
 def between_steps(step: FinishedStep, observers: Sequence[Observer]) -> StopReason | None:
-    """Tell the observers that the run continues, and let them save; return how the run ends if an observer vetoes."""
+    """Tell the observers that the run continues, and announce a checkpoint that is due, which the last of them writes.
+    Return how the run ends if an observer vetoes."""
     for observer in observers:
         if (end := observer.between_steps(step)) is not None:
             return end
@@ -112,17 +113,17 @@ def _evaluate(run: TrainingRun) -> EvaluationResult:
     progress, events, benchmark = run.progress, run.events, run.benchmark
     tokens = progress.trained_tokens
     steps_before = (progress.steps - 1) // benchmark.eval_interval * benchmark.eval_interval
-    started_at = steps_before * benchmark.tokens_per_step
-    at = progress_fields(benchmark, tokens)
-    events.end("block_stop", **block_fields(benchmark, started_at, tokens - started_at, ended=True))
-    events.start("eval_start", **at)
+    start_tokens = steps_before * benchmark.tokens_per_step
+    fields = progress_fields(benchmark, tokens)
+    events.end("block_stop", **block_fields(benchmark, start_tokens, tokens - start_tokens, ended=True))
+    events.start("eval_start", **fields)
     run.enter("evaluation")
-    started = time.perf_counter()
+    began = time.perf_counter()
     result = evaluate(run.state, run.validation)
-    seconds = time.perf_counter() - started
+    seconds = time.perf_counter() - began
     progress.evaluations.append(Evaluation(tokens, result.log_perplexity))
-    events.point("eval_accuracy", result.log_perplexity, **at)
-    events.end("eval_stop", **at)
+    events.point("eval_accuracy", result.log_perplexity, **fields)
+    events.end("eval_stop", **fields)
     events.note(
         "evaluation",
         trained_tokens=tokens,
@@ -134,14 +135,14 @@ def _evaluate(run: TrainingRun) -> EvaluationResult:
     return result
 
 
-def _start_block(run: TrainingRun) -> None:
-    """Log the start of a block: the steps between two evaluations. The log's epochs are tokens since the checkpoint, or
-    samples."""
+def _log_interval_start(run: TrainingRun) -> None:
+    """Log the start of an interval between two evaluations, which MLPerf calls a block. The log counts tokens since the
+    checkpoint, or samples."""
     tokens = run.benchmark.eval_interval * run.benchmark.tokens_per_step
     run.events.start("block_start", **block_fields(run.benchmark, run.progress.trained_tokens, tokens, ended=False))
 
 
-def _log_block(run: TrainingRun, loss: float, step_seconds: list[float]) -> None:
+def _log_interval(run: TrainingRun, loss: float, step_seconds: list[float]) -> None:
     """Log the statistics of the steps since the last evaluation, then clear ``step_seconds``. ``loss``: the last
     step's."""
     mean_s = sum(step_seconds) / len(step_seconds)

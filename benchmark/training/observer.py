@@ -51,8 +51,8 @@ class Observer:
         return False
 
     def about_to_save(self) -> StopReason | None:
-        """A checkpoint is due; the last observer of the list that saves begins it. Returns how the run ends if its
-        state must not be saved; later observers are then left out."""
+        """A checkpoint is announced. Returns how the run ends if its state must not be saved; later observers, and so
+        the one that writes checkpoints (``observers/saves.py``), are then left out."""
         return None
 
     def end(self, end: StopReason) -> None:

@@ -148,7 +148,7 @@ def _tell(attempt: Path, incident: Incident) -> bool:
     telling = threading.Thread(target=tell, daemon=True)
     telling.start()
     telling.join(TELLING_S)
-    return alarms != [False]
+    return alarms != [False]  # another rank was first; a disk that did not answer in time says nothing of that
 
 
 def _words(incident: Incident, environment: Environment) -> str:

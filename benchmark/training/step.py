@@ -112,18 +112,22 @@ def train_step(
 
 
 def accumulate(
-    state: TrainState, batches: Sequence[MicroBatch], flags: StepFlags = NO_FLAGS, *, number: int | None = None
+    state: TrainState,
+    batches: Sequence[MicroBatch],
+    flags: StepFlags = NO_FLAGS,
+    *,
+    num_microbatches: int | None = None,
 ) -> Tensor:
     """Run the forward and backward passes and return their totals: [2 + flags], float64, equal on all processes.
 
     The totals are the sum of squares of the whole gradient, the loss, and for each flag the number of processes that
-    have set it. ``number``: micro-batches, a step's unless given.
+    have set it. ``num_microbatches``: a step's unless given.
     """
-    loss = state.pipeline.train(batches, number or state.num_microbatches)
+    loss = state.pipeline.train(batches, num_microbatches or state.num_microbatches)
     state.tied_table.add_gradients(state.parameters)
     square_sum = state.optimizer.gradient_square_sum()
     # Made on the device, for a copy from the host would wait.
-    raised = [torch.full_like(square_sum, number) for number in flags.numbers()]
+    raised = [torch.full_like(square_sum, flag) for flag in flags.numbers()]
     total = torch.stack([square_sum, loss.double(), *raised])
     torch.distributed.all_reduce(total)
     return total

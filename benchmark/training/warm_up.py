@@ -42,7 +42,7 @@ def warm_up(state: TrainState, phases: PhaseLog) -> str | None:
     batches = made_up_batches(state.benchmark.model, system, number)
     for _ in range(steps):
         phases.enter("warm-up", -1)
-        accumulate(state, batches, number=len(batches)).tolist()  # which waits for the device, as a step does
+        accumulate(state, batches, num_microbatches=len(batches)).tolist()  # which waits for the device, as a step does
         state.optimizer.scale_gradients(1.0)
         state.optimizer.clear_gradients()
         _update_scratch(state)
