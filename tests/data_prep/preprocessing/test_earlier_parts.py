@@ -81,7 +81,7 @@ def test_a_copy_with_another_time_is_the_same_input(
     with copies[1].open("r+b") as file:
         file.seek(500_000)
         file.write(b"~")
-    with pytest.raises(Exception, match=r"exists and was made otherwise \(the content of .*1\.json"):
+    with pytest.raises(Exception, match=r"was made otherwise \(the content or time of modification of .*1\.json"):
         preprocess(copies, tokenizer, prefix, workers=1)
 
 
