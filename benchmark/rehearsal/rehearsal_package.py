@@ -87,6 +87,8 @@ def filled_in(description: dict[str, Any], run: RecordedRun, org: str) -> dict[s
         "number_of_nodes": str(system["nodes"]),
         "accelerators_per_node": str(system["devices_per_node"]),
     }
+    if system["device"] == "cpu":
+        facts["accelerator_model_name"] = "a process on the CPU"
     substitutes = {field.name: "" if field.optional else FILLED_IN for field in FIELDS}
     substitutes["host_processors_per_node"] = "1"
     marked = [name for name, value in description.items() if isinstance(value, str) and value.startswith(MARK)]

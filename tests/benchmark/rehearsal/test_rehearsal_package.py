@@ -50,7 +50,7 @@ def test_finished_runs_become_a_package_that_the_official_tools_accept(
     write_runs(tmp_path, commit_of())
     assert rehearse_package(REHEARSAL, tmp_path, describe_this_machine) == 0
     text = capsys.readouterr().out
-    assert "=== rehearsal of a submission: acceptable" in text
+    assert "=== rehearsal of a submission: acceptable ===" in text
     assert "compliance, seed, system description, repository passed, ruleset 4.1.0" in text
     assert "not for a rehearsal: package, summarizer, RCP" in text
     assert "next step       the same with gpt3: its data, 3 runs" in text
