@@ -15,15 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from model.passes.block_pass import Norm
+from model.passes.pass_sizes import LARGEST_PRODUCT, LARGEST_TILE
 from model.passes.tensor_group import Passing, Pending, TensorGroup, result_of
 from model.passes.whole_parameter import WholeParameter
-
-LARGEST_TILE = 256 << 20
-"""Bytes of a logits tile in FP32. Softmax and losses are computed tile by tile: without tensor parallelism 2,048 tokens
-of 51,200 columns are 400 MiB."""
-LARGEST_PRODUCT = 1 << 30
-"""Bytes of logits whose products are made at once. Each product with the output's table reads or writes all of its FP32
-gradient: Llama 3.1's vocabulary, whose logits of 8,192 tokens are 2 GiB in BF16, has two instead of one per tile."""
 
 
 def sequence_first(values_BS: Tensor) -> Tensor:

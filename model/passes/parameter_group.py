@@ -14,12 +14,10 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import distributed_c10d
 
+from model.passes.pass_sizes import group_starts
 from model.passes.tensor_group import all_gather_single, reduce_scatter_single
 from model.passes.waits import data_parallel_collective, tensor_parallel_collective
 from model.passes.whole_parameter import Pair, WholeParameter
-
-LEAST_WEIGHTS = 1 << 26
-"""Weights from which a group is large enough for its messages to run at full speed: values of 128 MiB in BF16."""
 
 
 class ParameterGroup:
@@ -99,17 +97,10 @@ class GroupedLayer:
 def grouped(layers: Sequence[GroupedLayer], least_weights: int | None) -> list[ParameterGroup]:
     """Return the group of each layer. ``layers``: in the order of the forward pass.
 
-    A group has consecutive layers until they hold ``least_weights``; None: all layers are one group. Fewer weights at
-    the end join the group before them.
+    ``least_weights``: of a group, as in :func:`group_starts`.
     """
-    starts, weights = [0], 0
-    for number, layer in enumerate(layers):
-        if least_weights is not None and weights >= least_weights:
-            starts.append(number)
-            weights = 0
-        weights += sum(parameter.value.numel() for parameter in layer.parameters)
-    if least_weights is not None and weights < least_weights and len(starts) > 1:
-        starts.pop()
+    weights = [sum(parameter.value.numel() for parameter in layer.parameters) for layer in layers]
+    starts = group_starts(weights, least_weights)
     groups: list[ParameterGroup] = []
     for first, end in itertools.pairwise([*starts, len(layers)]):
         members = layers[first:end]

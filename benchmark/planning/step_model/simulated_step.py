@@ -13,6 +13,7 @@ from operator import add
 
 from benchmark.planning.step_model.block_times import ForwardBackward, block_passes, embedding_passes, output_passes
 from benchmark.planning.step_model.machine_constants import Constant, Rates
+from benchmark.planning.step_model.message_groups import group_weights
 from benchmark.planning.step_model.operation_times import elementwise_s, exposed_s, gather_s, send_s, sum_small_s
 from benchmark.planning.step_model.pipeline_events import Pipeline1F1B, pipeline_s
 from benchmark.planning.step_model.step_time import StepTime
@@ -162,20 +163,28 @@ def _data_messages(work: Workload, rates: Rates, passes: ForwardBackward) -> flo
     if layout.sharding == "fsdp" and ranks > 1 and layout.pipeline_parallel == 1:
         return _fsdp_messages(work, rates, ranks)
     numbers, per_node, stride = work.parameters_of_device, layout.devices_per_node, layout.tensor_parallel
-    summed_s = gather_s(rates, stack.gradient_bytes * numbers, ranks=copies, stride=stride, per_node=per_node)
-    gathered_s = gather_s(rates, 2 * numbers, ranks=copies, stride=stride, per_node=per_node)
+    groups = group_weights(work) if stack.own else [1.0]
+
+    def moved_s(size: float) -> float:
+        """Return the seconds of a message per group, of ``size`` bytes together."""
+        sizes = (size * weights / sum(groups) for weights in groups)
+        return sum(gather_s(rates, part, ranks=copies, stride=stride, per_node=per_node) for part in sizes)
+
+    summed_s, gathered_s = moved_s(stack.gradient_bytes * numbers), moved_s(2 * numbers)
     ends_s = 0.0
     if layout.pipeline_parallel > 1 and work.model.tied:
         size = 2 * stack.gradient_bytes * work.table_weights / layout.tensor_parallel
         ends_s = gather_s(rates, size, ranks=2, stride=per_node, per_node=per_node)
     if "dp-overlap" in work.without:
         return summed_s + gathered_s + ends_s
-    # all but the last chunk's travel beside the passes that are still to come, of as many micro-batches as the
-    # schedule takes in a group; the last chunk's beside the rest of its own pass, block after block
+    # beside the passes that are still to come, of as many micro-batches as the schedule takes in a group
     chunks, group = layout.pipeline_chunks, layout.pipeline_parallel if layout.pipeline_chunks > 1 else 1
     group = min(group, layout.micro_batches)
-    beside = (chunks - 1) / chunks * group + 1 / chunks
-    share = rates.stack.data_hidden * (1 - 1 / (4 * chunks))  # at least a bucket of the last part is exposed
+    if stack.own:
+        exposed_share, beside = groups[0] / sum(groups), (len(groups) - 1) / len(groups) * group
+    else:  # the last chunk's travel beside the rest of its own pass, block after block; a bucket of it is exposed
+        exposed_share, beside = 1 / (4 * chunks), (chunks - 1) / chunks * group + 1 / chunks
+    share = rates.stack.data_hidden * (1 - exposed_share)
     return (
         exposed_s(rates, summed_s, share=share, beside_s=passes[1].total * beside)
         + exposed_s(rates, gathered_s, share=share, beside_s=passes[0].total * beside)

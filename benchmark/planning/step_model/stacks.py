@@ -61,8 +61,8 @@ class Stack:
     """True if a block without recomputation keeps the inputs of its products as gathered, not its part of them."""
     keeps_summed: bool = False
     """True if a device keeps its share of the summed gradients beside the gradients themselves."""
-    logits_in_turns: bool = False
-    """True if the logits of a micro-batch are never there all at once."""
+    logits_tiles: bool = False
+    """True if losses are computed in logits tiles, and the logits of a micro-batch are never there all at once."""
     temporary_bytes: float = 0.0
     """Bytes at the peak besides those that the memory formula counts."""
     dropout: bool = True
@@ -81,7 +81,7 @@ STACKS = {
         ends_count=False,
         keeps_gathered=True,
         keeps_summed=True,
-        logits_in_turns=True,
+        logits_tiles=True,
         temporary_bytes=1.0 * 2**30,  # by dry runs of dgxh100_n64 and of Llama 3.1 on dgxh100_n1
         dropout=False,
     ),

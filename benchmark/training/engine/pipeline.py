@@ -26,7 +26,7 @@ from benchmark.training.engine.pipeline_order import (
 )
 from model.cpu_bf16 import Bf16ByFp32, cpu_has_bf16
 from model.decoder_sizes import DecoderSizes
-from model.passes import parameter_group
+from model.passes import pass_sizes
 from model.passes.block_pass import ForwardWatch
 from model.passes.chunk_pass import ChunkActivations, ChunkPass, MicroBatch
 from model.passes.end_passes import sequence_first
@@ -71,7 +71,7 @@ class Pipeline:
                 recompute=system.recompute,
                 # In a pipeline a chunk's messages travel beside the passes of other chunks and ranks; several of them
                 # would hold up its last backward pass, for whose gradients other ranks wait.
-                least_weights=parameter_group.LEAST_WEIGHTS if mesh.size() == 1 else None,
+                least_weights=pass_sizes.LEAST_WEIGHTS if mesh.size() == 1 else None,
             )
             for parameters in chunks
         ]

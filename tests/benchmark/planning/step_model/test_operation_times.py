@@ -10,7 +10,7 @@ from benchmark.planning.step_model.memory_formula import kept_per_block, memory_
 from benchmark.planning.step_model.operation_times import attention_s, matmul_s
 from benchmark.planning.step_model.stacks import STACKS
 from foundation.errors import InputError
-from tests.benchmark.planning.step_model.works import gpt3_work
+from tests.benchmark.planning.step_model.works import decoder, gpt3_work
 
 TABLE = committed_constants()
 H100, A100 = (TABLE.rates(accelerator, "nemo") for accelerator in ("H100 SXM", "A100-80GB"))
@@ -66,6 +66,19 @@ def test_memory_is_the_papers() -> None:
     assert sharded.weights < kept.weights / 20  # those of two blocks
     assert sharded.total < kept.total
     assert sharded.total == pytest.approx(sum(dataclasses.astuple(sharded)))
+
+
+def test_the_loss_needs_a_product_of_logits_and_a_tile_at_most() -> None:
+    tokens, hidden = 8192, 4096
+
+    def workspace(vocabulary: int) -> float:
+        model = decoder(32, hidden, 32, tokens, vocabulary, kv_heads=8, ffn=14336, gated=True)
+        work = gpt3_work("ours", micro_batch_size=1, tensor_parallel=1, pipeline_parallel=1, pipeline_chunks=1)
+        return memory_need(dataclasses.replace(work, model=model)).workspace - work.code.temporary_bytes
+
+    assert workspace(128256) == workspace(2 * 128256) == 6 * tokens * hidden + 2**30 + 2**28
+    assert workspace(50000) == 6 * tokens * hidden + 2 * tokens * 50000 + 2**28
+    assert workspace(1024) == 8 * tokens * hidden + 4 * tokens * 14336  # of a block
 
 
 def test_every_constant_has_a_source_and_a_range() -> None:

@@ -10,7 +10,7 @@ from benchmark.planning.fake_device.fake_world import fake_world
 from benchmark.run_record.run_progress import starting_progress
 from benchmark.training.engine.train_state import empty_state
 from benchmark.training.step import accumulate
-from model.passes import parameter_group
+from model.passes import pass_sizes
 from model.passes.chunk_pass import MicroBatch
 from tests.benchmark.runs import system_of
 from tests.benchmark.tiny import TINY
@@ -74,7 +74,7 @@ def _handed_over(system: System, rank: int, copied: bool) -> list[Command]:
     ids=["tensor 2, pipeline 2 x 2, data 2", "tensor 2, pipeline 3, copied gathers", "tensor 2, data 2 x 2"],
 )
 def test_no_rank_waits_for_ever(system: System, copied: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parameter_group, "LEAST_WEIGHTS", 1)
+    monkeypatch.setattr(pass_sizes, "LEAST_WEIGHTS", 1)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # such small tensors take ten times as long with two
     ranks = [_handed_over(system, rank, copied) for rank in range(system.num_devices)]

@@ -19,7 +19,7 @@ from benchmark.training.engine.micro_batches import read_micro_batch
 from benchmark.training.engine.rank_environment import read_environment
 from benchmark.training.inputs import open_data
 from model.gpt3 import mean_loss, token_losses
-from model.passes import parameter_group
+from model.passes import pass_sizes
 from model.passes.chunk_pass import MicroBatch
 from tests.benchmark.runs import loaded_state, plain_model, system_of
 from tests.benchmark.tiny import Inputs, in_processes
@@ -47,7 +47,7 @@ def _batches(config: RunConfig, rank: int, parts: int, number: int) -> list[Micr
 def _passes(config: RunConfig) -> dict[str, Any]:
     """Twice the loss and the gradients of a step, and an evaluation of an odd number of micro-batches. Without a
     pipeline each layer is a group of parameters of its own; runs of this size have one (test_topologies.py)."""
-    parameter_group.LEAST_WEIGHTS = 1
+    pass_sizes.LEAST_WEIGHTS = 1
     with joined_world(config.system, read_environment()) as world:
         state = loaded_state(config, world)
         passes, results = state.pipeline, dict[str, Any]()

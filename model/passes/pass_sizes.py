@@ -1,0 +1,30 @@
+"""Sizes that the passes keep to, without PyTorch: plans compute with them too."""
+
+from collections.abc import Sequence
+
+LEAST_WEIGHTS = 1 << 26
+"""Weights from which a group of parameters is large enough for its messages to run at full speed: values of 128 MiB in
+BF16."""
+LARGEST_TILE = 256 << 20
+"""Bytes of a logits tile in FP32. Softmax and losses are computed tile by tile: without tensor parallelism 2,048 tokens
+of 51,200 columns are 400 MiB."""
+LARGEST_PRODUCT = 1 << 30
+"""Bytes of logits whose products are made at once. Each product with the output's table reads or writes all of its FP32
+gradient: Llama 3.1's vocabulary, whose logits of 8,192 tokens are 2 GiB in BF16, has two instead of one per tile."""
+
+
+def group_starts(weights: Sequence[float], least_weights: int | None) -> list[int]:
+    """Return the first layer of each group of parameters. ``weights``: of the layers, in the order of the forward pass.
+
+    A group has consecutive layers until they hold ``least_weights``; None: all layers are one group. Fewer weights at
+    the end join the group before them.
+    """
+    starts, group_weights = [0], 0.0
+    for number, layer_weights in enumerate(weights):
+        if least_weights is not None and group_weights >= least_weights:
+            starts.append(number)
+            group_weights = 0.0
+        group_weights += layer_weights
+    if least_weights is not None and group_weights < least_weights and len(starts) > 1:
+        starts.pop()
+    return starts
