@@ -99,12 +99,12 @@ def last_lines(review: SubjectReview, judged: Judged, output: Path) -> list[str]
     """Return the lines that end the rehearsal: score, verdict, official tools and the next step."""
     (score,) = review.scores
     minutes = score.why_no_score if score.minutes is None else f"{score.minutes:.3f} minutes"
-    left_out = ", ".join(review.declined)
+    inapplicable_tools = ", ".join(review.declined)
     tools = ", ".join(dict.fromkeys(check.tool for check in review.checks))
     return [
         f"\n=== rehearsal of a submission: {review.verdict} ===",
         f"  score           {minutes}: the mean of {judged.runs} runs without the fastest and the slowest",
-        f"  official tools  {tools} passed, ruleset {review.ruleset}; not for a rehearsal: {left_out}",
+        f"  official tools  {tools} passed, ruleset {review.ruleset}; not for a rehearsal: {inapplicable_tools}",
         f"  package         {output}, which is no submission: the commands package and review refuse it",
         f"  next step       the same with {judged.stands_for}: its data, {judged.runs} runs on the measured machine,",
         "                  describe-system with every mark filled in, review, package",
