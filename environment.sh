@@ -37,9 +37,11 @@ find_python() {
 # install_lock PYTHON REPOSITORY LOCK: make REPOSITORY/.venv, and show the names and sizes of what is downloaded
 install_lock() {
   local interpreter=$1 environment=$2/.venv lock=$3 torch at_hand build packages installer
-  torch=$(grep '^torch==' "$lock")
+  local locks=("${lock%/*}/requirements.lock") # the developers' lock adds to it
+  [[ $lock == "${locks[0]}" ]] || locks+=("$lock")
+  torch=$(grep -h '^torch==' "${locks[@]}")
   packages=$(mktemp)
-  grep -v '^torch==' "$lock" >"$packages"
+  grep -hvE '^(torch==|-r|--requirement)' "${locks[@]}" >"$packages"
   echo "Installing ${lock##*/} into .venv (once)"
   at_hand=$("$interpreter" -c "$TORCH_AT_HAND" 2>/dev/null || true)
   build=${TORCH_BUILD:-$(nvidia-smi -L >/dev/null 2>&1 && echo cuda || echo cpu)}

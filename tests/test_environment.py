@@ -42,7 +42,7 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def find_python(checkout: Path, **variables: str) -> "subprocess.CompletedProcess[str]":
+def find_python(checkout: Path, extra: str = "", **variables: str) -> "subprocess.CompletedProcess[str]":
     environment = {
         "PATH": f"{checkout / 'bin'}:/usr/bin:/bin",
         "CALLS": str(checkout / "calls"),
@@ -51,9 +51,15 @@ def find_python(checkout: Path, **variables: str) -> "subprocess.CompletedProces
         "HOME": os.environ.get("HOME", "/"),
         **variables,
     }
-    script = 'set -euo pipefail; source environment.sh; find_python "$PWD"; echo "PYTHON=$PYTHON"'
+    script = 'set -euo pipefail; source environment.sh; find_python "$PWD" %s; echo "PYTHON=$PYTHON"'
     return subprocess.run(
-        ["bash", "-c", script], cwd=checkout, env=environment, capture_output=True, text=True, timeout=60, check=False
+        ["bash", "-c", script % extra],
+        cwd=checkout,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
 
@@ -85,6 +91,13 @@ def test_the_build_is_the_machines_or_the_one_that_is_asked_for(
     assert ("torch==" in made[-1]) == ("TORCH_FOLDER" not in variables)
     at_hand = checkout / "site" / "torch_at_hand.pth"
     assert (at_hand.read_text() if at_hand.exists() else "") == (f"{variables.get('TORCH_FOLDER', '')}\n").lstrip()
+
+
+def test_developers_get_both_locks_and_the_build_once(checkout: Path) -> None:
+    process = find_python(checkout, "dev", NO_GPU="1")
+    assert "Installing requirements-dev.lock into .venv (once)" in process.stdout
+    first, second = pip_calls(checkout)
+    assert INDEX in first and "torch==" in second
 
 
 def test_an_environment_that_has_all_is_used(checkout: Path) -> None:
