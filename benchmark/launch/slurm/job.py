@@ -18,7 +18,7 @@ from typing import Any
 from benchmark.launch.keep_running import Refused, RunMachines, alone_in, environment_of, keep_running, patiently, say
 from benchmark.launch.next_attempt import INTERRUPTED, Decision
 from benchmark.launch.slurm.end_signs import signs_of_the_end
-from benchmark.launch.slurm.job_options import JobOptions
+from benchmark.launch.slurm.job_options import GPT3, JobOptions
 from benchmark.launch.slurm.job_steps import JobSteps, UnfitInterpreter
 from benchmark.launch.slurm.nodes import (
     ONE_PER_NODE,
@@ -227,20 +227,29 @@ def run_job(options: JobOptions) -> int:
         job.end()
 
 
+BOOKED_NODES = {GPT3: 64}
+"""Nodes that run_gpt3.sh books, by benchmark, where nothing can say how many its system has."""
+
+
 def preview(options: JobOptions) -> JobSteps:
     """Return the steps of a job that has as many nodes as it asks for, or else as its system has; check the options by
     the interpreter at hand. Raises Refused for what the run would refuse."""
     for folder in options.mounts:
         if not folder.is_dir():
             raise Refused(f"{folder}: no such folder; COM_DIR and EXTERNAL_MODEL_CHECKPOINT_DIR name folders")
-    local = JobSteps(replace(options, container="none"))
-    try:
-        of_system = local.check_options()
-        local.nodes_of_run = local.nodes_of_run or of_system
-    except UnfitInterpreter as unfit:
-        print(f"the options are not checked: {unfit}", file=sys.stderr)
-    steps = JobSteps(options)
-    steps.nodes_of_run = local.nodes_of_run or 1
+    # Where an image has the packages, python3 may lack them.
+    environment = options.repository / ".venv" / "bin" / "python"
+    steps, problem = JobSteps(options), None
+    for python in (options.python, *([str(environment)] if environment.exists() else [])):
+        checker = JobSteps(replace(options, container="none", python=python))
+        try:
+            of_system = checker.check_options()
+            steps.nodes_of_run = steps.nodes_of_run or of_system
+            return steps
+        except UnfitInterpreter as unfit:
+            problem = unfit
+    print(f"the options are not checked: {problem}", file=sys.stderr)
+    steps.nodes_of_run = steps.nodes_of_run or BOOKED_NODES.get(options.benchmark, 1)
     return steps
 
 
