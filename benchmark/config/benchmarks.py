@@ -128,8 +128,8 @@ LLAMA31_405B = Benchmark(
         hidden_size=16384,
         num_attention_heads=128,
         seq_length=8192,
-        vocab_size=128256,
-        padded_vocab_size=128256,
+        vocab_size=32000,  # Mixtral's, padded to 128 x tensor parallel (docs/facts/llama31_8b.md 7)
+        padded_vocab_size=32768,
         num_key_value_heads=8,
         ffn_hidden_size=53248,
     ),
