@@ -94,6 +94,18 @@ def test_newer_form_without_a_container_in_a_job_that_decides_about_processes(in
     assert (config.system.nodes, config.system.devices_per_node, config.precision) == (32, 4, "fp32")
 
 
+@pytest.mark.parametrize(
+    ("variables", "precision"),
+    [
+        ({"PRECISION": "bf16"}, "bf16"),
+        ({"PRECISION": "fp32", "USE_BF16": "false"}, "fp32"),
+        ({"PRECISION": "", "USE_BF16": "true"}, "bf16"),
+    ],
+)
+def test_precision_is_the_formats_name_and_agrees_with_use_bf16(variables: dict[str, str], precision: str) -> None:
+    assert train_command(JOB, **variables)[1].precision == precision
+
+
 def test_llama_starts_without_a_checkpoint_on_the_nodes_of_its_system(inputs: Path) -> None:
     variables = {"BENCHMARK": "llama31_8b", "LR": "2e-3", "GBS": "128"}
     words, config = train_command(JOB, **variables, EXTERNAL_MODEL_CHECKPOINT_DIR="")
@@ -198,6 +210,8 @@ def test_rehearsal_is_what_runs_without_arguments() -> None:
         (["/logs", "/bpe", "none"], {"COM_DIR": ""}, "COM_DIR is not set"),
         (["/logs", "/bpe", "none"], {"SLURM_JOB_ID": "7", "SLURM_SUBMIT_DIR": "/"}, "/ is not the repository"),
         (["/logs", "/bpe", "none"], {"USE_BF16": "bf16"}, "USE_BF16=bf16: expected true or false"),
+        (["/logs", "/bpe", "none"], {"PRECISION": "fp16"}, "PRECISION=fp16: expected bf16, fp32 or fp8"),
+        (["/logs", "/bpe", "none"], {"PRECISION": "fp8"}, "PRECISION=fp8, but USE_BF16=true asks for bf16; leave one"),
     ],
 )
 def test_bad_usage_is_one_line(arguments: list[str], variables: dict[str, str], complaint: str) -> None:

@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
+from benchmark.config.number_formats import Precision
 from foundation.errors import InputError
 
 
@@ -183,7 +184,7 @@ class PackageCommand:
     """Folder to make."""
     ruleset: str | None = None
     """Official ruleset, such as 4.1.0; by default the newest that has the benchmark."""
-    precision: Literal["fp32", "bf16"] | None = None
+    precision: Precision | None = None
     """Precision of the runs' computation. Needed only for logs outside of their runs' folders, whose config.json has
     it."""
     other_code: bool = False

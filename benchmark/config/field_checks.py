@@ -2,6 +2,7 @@
 
 import math
 
+from benchmark.config.number_formats import NUMBER_FORMATS, Precision
 from foundation.errors import InputError
 from model.decoder_sizes import DecoderSizes
 
@@ -30,15 +31,15 @@ def require_positive(config: object, *names: str) -> None:
             raise InputError(f"{name} {getattr(config, name)}: expected at least 1; change --{name.replace('_', '-')}")
 
 
-HEAD_SIZES = {"bf16": (8, 256), "fp32": (4, 65536)}
-"""Sizes of attention heads that a GPU's kernels take (model/passes/attention.py), by precision: a multiple of the first
+HEAD_SIZES = {"bfloat16": (8, 256), "float32": (4, 65536)}
+"""Sizes of attention heads that a GPU's kernels take (model/passes/attention.py), by type: a multiple of the first
 number, and at most the second. They are FlashAttention's, and those of the memory-efficient kernel, of which PyTorch
 2.11 has just the aligned ones for Ampere and newer. On a CPU any size does."""
 
 
-def require_head_size(model: DecoderSizes, precision: str, tensor_parallel: int) -> None:
+def require_head_size(model: DecoderSizes, precision: Precision, tensor_parallel: int) -> None:
     """Raise InputError for heads that no kernel of a GPU takes, with numbers of heads that would do."""
-    multiple, most = HEAD_SIZES["fp32" if precision == "fp32" else "bf16"]  # plans have FP8, whose attention is BF16's
+    multiple, most = HEAD_SIZES[NUMBER_FORMATS[precision].value_dtype]
     hidden, heads = model.hidden_size, model.num_attention_heads
 
     def is_taken(size: int) -> bool:

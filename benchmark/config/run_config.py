@@ -7,18 +7,17 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
 
 import tyro
 
 from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.field_checks import divisors, listed, require_head_size
+from benchmark.config.number_formats import NUMBER_FORMATS, Precision
 from benchmark.config.run_sections import DataOptions, DebugSwitches, GuardOptions, LoggingOptions, SaveOptions
 from benchmark.config.system_config import System
 from foundation.errors import InputError
 
 """File of a run's folder with its resolved configuration; the MLPerf log names it, and ``package`` takes it along."""
-Precision = Literal["bf16", "fp32"]
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,8 @@ class RunConfig:
     result_number: int = 0
     """This run's number among those submitted: it names result_N.txt."""
     precision: Precision = "bf16"
-    """bf16: BF16 compute, FP32 master weights, moments, gradient accumulation and reduction. fp32: all FP32."""
+    """bf16: BF16 compute, FP32 master weights, moments, gradient accumulation and reduction. fp32: all FP32.
+    fp8: as bf16, with FP8 in the linear layers of the blocks."""
     deterministic: bool = False
     """Use only kernels that give the same bits each time; on GPUs that costs speed."""
     time_limit_s: float | None = None
@@ -62,6 +62,7 @@ class RunConfig:
         """Raise InputError when model or global batch cannot be dealt out to the devices, with sizes that can, or when
         no kernel of the devices takes the model's heads."""
         model, system = self.benchmark.model, self.system
+        self.require_precision()
         for name in model.cut_by_tensor_parallelism:
             size = getattr(model, name)
             if size % system.tensor_parallel:
@@ -94,6 +95,11 @@ class RunConfig:
         if system.device == "cuda":
             require_head_size(model, self.precision, system.tensor_parallel)
 
+    def require_precision(self) -> None:
+        """Raise InputError for a number format that the engine does not have."""
+        if self.precision == "fp8":
+            raise InputError("--precision fp8: training does not have it yet; use bf16 or fp32")
+
     def require_rates(self) -> None:
         """Raise InputError for a final learning rate that the benchmark's rules do not allow in the closed division."""
         optimizer, ratio = self.benchmark.optimizer, self.benchmark.peak_over_final_rate
@@ -115,7 +121,8 @@ class RunConfig:
         benchmark, system, data = self.benchmark, self.system, self.data
         target = benchmark.target_log_perplexity
         goal = "all samples" if target is None else f"to log perplexity {target}"
-        yield f"{benchmark.name} in {self.precision.upper()}, {goal}, global batch size {benchmark.global_batch_size:,}"
+        title = NUMBER_FORMATS[self.precision].title
+        yield f"{benchmark.name} in {title}, {goal}, global batch size {benchmark.global_batch_size:,}"
         devices = f"{system.nodes} x {system.devices_per_node} {system.accelerator or system.device}"
         stages = f"{system.pipeline_parallel} x {system.pipeline_chunks}"
         yield (

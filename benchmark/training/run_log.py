@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from benchmark.config.benchmark_config import Benchmark
-from benchmark.config.run_config import Precision
+from benchmark.config.number_formats import Precision
 from benchmark.config.run_sections import LoggingOptions
 from benchmark.config.system_config import System
 from benchmark.run_record.attempt_folder import AttemptStart, all_attempts, read_ending, write_start

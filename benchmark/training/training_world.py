@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
 
-from benchmark.config.run_config import Precision
+from benchmark.config.number_formats import Precision
 from benchmark.config.runtime_variables import runtime_environment
 from benchmark.config.system_config import System
 from benchmark.run_record.phases import PhaseLog

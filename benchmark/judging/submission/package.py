@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.config.benchmark_config import Benchmark
+from benchmark.config.number_formats import Precision
 from benchmark.judging.results.recorded_run import RecordedRun, settings
 from benchmark.judging.results.subjects import SubmissionPackage
 from benchmark.judging.review.findings import Finding
@@ -56,13 +57,13 @@ def make_package(
     output: Path,
     *,
     ruleset: str | None = None,
-    precision: str | None = None,
+    precision: Precision | None = None,
     other_code: bool = False,
     rehearsal: Benchmark | None = None,
 ) -> tuple[SubjectReview, str]:
     """Make the folder ``output``; return its review, and lines that tell the verdict, each warning and each note.
 
-    The ruleset is the newest that has the benchmark, unless given. The precision, fp32 or bf16, is needed for logs
+    The ruleset is the newest that has the benchmark, unless given. The precision is needed for logs
     outside their run folders, which tell it. With ``other_code``, code other than this repository's made the results.
     With ``rehearsal``, the results are those of this rehearsal, and the package is no submission.
     Raises InputError for input that makes no submission, and then leaves nothing behind.

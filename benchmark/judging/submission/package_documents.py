@@ -13,6 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 import checksums
 from benchmark.config.benchmark_config import Benchmark
+from benchmark.config.number_formats import NUMBER_FORMATS, Precision
 from benchmark.config.system_config import SUFFIX, System, system_text
 from benchmark.judging.results.judged import Judged
 from benchmark.judging.results.recorded_run import RecordedRun, settings
@@ -36,11 +37,11 @@ class Prepared:
     data: str
     """Template of the commands that make it."""
     checkpoint: str = ""
-    """Folder of the initial checkpoint in C4_FOLDER, ``PRECISION`` in the place of its precision; empty without one."""
+    """Folder of the initial checkpoint in C4_FOLDER, ``DTYPE`` in the place of its type; empty without one."""
 
 
 PREPARED = {
-    "gpt3": Prepared("GPT-3 175B", "preprocessed_c4_spm", "gpt3_data.sh.j2", "ckpt4000_PRECISION"),
+    "gpt3": Prepared("GPT-3 175B", "preprocessed_c4_spm", "gpt3_data.sh.j2", "ckpt4000_DTYPE"),
     "llama31_8b": Prepared("Llama 3.1 8B", "preprocessed_c4_llama31", "llama31_data.sh.j2"),
     "gpt3_rehearsal": Prepared("GPT-3, a rehearsal", "dataset", "rehearsal_data.sh.j2", "checkpoint_megatron_bf16"),
     "llama31_rehearsal": Prepared("Llama 3.1, a rehearsal", "dataset", "rehearsal_data.sh.j2"),
@@ -64,8 +65,8 @@ class Contents:
     description: Mapping[str, Any]
     """Description of the system."""
     results: Sequence[RecordedRun]
-    precision: str
-    """Precision of the runs: fp32 or bf16."""
+    precision: Precision
+    """Precision of the runs."""
     other_code: bool
     """True if code other than this repository's made the results."""
 
@@ -80,11 +81,12 @@ def write_documents(folder: Path, contents: Contents, manifests: Sequence[str]) 
     system_file = None if system is None else f"{re.sub(NOT_PLAIN, '_', system.name)}{SUFFIX}"
     if system is not None and system_file is not None:
         (folder / system_file).write_text(system_text(system), encoding="utf-8")
-    prepared = PREPARED[contents.judged.name]
+    prepared, dtype = PREPARED[contents.judged.name], NUMBER_FORMATS[contents.precision].checkpoint
     content = {
         **vars(contents),
         **vars(prepared),
-        "checkpoint": prepared.checkpoint.replace("PRECISION", contents.precision),
+        "checkpoint": prepared.checkpoint.replace("DTYPE", dtype),
+        "dtype": dtype,
         "has_checkpoint": contents.benchmark.start_iterations > 0,
         "config_filename": CONFIG_FILE,
         "system_file": system_file,
@@ -179,7 +181,8 @@ def _variables(result: RecordedRun, contents: Contents) -> dict[str, Any]:
     values = {"GBS": size, "LR": rate, "MIN_LR": least}
     variables: dict[str, Any] = {"BENCHMARK": benchmark.name}
     variables |= {name: f"{value:.12g}" for name, value in values.items() if value is not None}
-    variables["USE_BF16"] = "true" if contents.precision == "bf16" else "false"
+    switch = NUMBER_FORMATS[contents.precision].use_bf16
+    variables |= {"PRECISION": contents.precision} if switch is None else {"USE_BF16": str(switch).lower()}
     options = [f"--submission-org={contents.org}"]
     usual, warm_up = benchmark.optimizer.lr_warmup_samples, _warm_up(result, benchmark)
     if warm_up is not None and warm_up != usual:

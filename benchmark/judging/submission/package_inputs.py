@@ -9,12 +9,13 @@ from typing import Any
 from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.benchmarks import BENCHMARKS
 from benchmark.config.description_fields import marked_fields
+from benchmark.config.number_formats import NUMBER_FORMATS, Precision
 from benchmark.judging.results.judged import JUDGED, OFFICIAL, Judged
 from benchmark.judging.results.recorded_run import RecordedRun, read_recorded_run
 from benchmark.judging.results.system_description import MOST_BYTES
 from benchmark.judging.review.rules.naming_rules import like_name
 from benchmark.run_record.evidence_chain import broken_links, read_chain
-from benchmark.run_record.file_names import EVIDENCE_FILE
+from benchmark.run_record.file_names import CONFIG_FILE, EVIDENCE_FILE
 from foundation.errors import InputError
 from foundation.plain_text import shortened
 from foundation.regular_files import UnfitFile, read_regular
@@ -91,17 +92,24 @@ def benchmark_of(results: Sequence[RecordedRun], packaged: Packaged = SUBMITTED)
     return packaged[str(results[0].summary.benchmark)]
 
 
-def precision_of(results: Sequence[RecordedRun], option: str | None) -> str:
+def precision_of(results: Sequence[RecordedRun], option: Precision | None) -> Precision:
     """Return the precision of the runs: from their configurations, or else from the user.
 
     Raises InputError if neither names it, or if they contradict each other.
     """
-    precisions = {option, *(result.config.get("precision") for result in results)} - {None}
+    precisions: set[Precision] = set() if option is None else {option}
+    for result in results:
+        recorded = result.config.get("precision")
+        named = next((name for name in NUMBER_FORMATS if name == recorded), None)
+        if named is None and recorded is not None:
+            words = f"precision {shortened(repr(recorded), MOST_SHOWN)} in {CONFIG_FILE}"
+            raise InputError(f"{result.path}: {words}; expected {' or '.join(NUMBER_FORMATS)}")
+        precisions |= set() if named is None else {named}
     if len(precisions) != 1:
-        words = " and ".join(sorted(map(str, precisions))) or "in no config.json of the runs"
-        mend = "package runs of one precision, and give --precision fp32 or --precision bf16 for logs alone"
+        words = " and ".join(sorted(precisions)) or "in no config.json of the runs"
+        mend = f"package runs of one precision, and give --precision {' or '.join(NUMBER_FORMATS)} for logs alone"
         raise InputError(f"{results[0].path}: the precision of the runs is {words}; {mend}")
-    return str(precisions.pop())
+    return precisions.pop()
 
 
 def require_same_submitter(

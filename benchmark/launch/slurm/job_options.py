@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from benchmark.config.number_formats import NUMBER_FORMATS, format_by_switch, format_named
 from benchmark.launch.keep_running import Refused, say
 
 GPT3 = "gpt3_175b"
@@ -104,6 +105,11 @@ def true_or_false(text: str) -> bool:
     return SWITCH[text.lower()]
 
 
+def precision_named(text: str) -> str:
+    format_named(text)
+    return text
+
+
 def words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
@@ -135,8 +141,14 @@ VARIABLES = (
         "USE_BF16",
         "true: BF16 with FP32 master weights; false: FP32",
         "gpt3_175b: false, with a warning; other benchmarks: true",
-        option="--precision",
         parse=true_or_false,
+    ),
+    JobVariable(
+        "PRECISION",
+        "; ".join(f"{name}: {row.meaning}" for name, row in NUMBER_FORMATS.items()),
+        "what USE_BF16 says",
+        option="--precision",
+        parse=precision_named,
     ),
     JobVariable(
         "GBS", "global batch size in samples", "benchmark's: 1536; Llama 3.1: 16", option="--global-batch-size"
@@ -230,15 +242,27 @@ def job_options(base: JobOptions, folder: Path, arguments: Sequence[str], variab
             texts[name] = str((folder / texts[name]).resolve())
     values = {row.name: _parsed(row, texts[row.name]) for row in VARIABLES if row.name in texts}
     fields = {row.sets: values[row.name] for row in VARIABLES if row.sets and row.name in values}
-    # GPT-3's reference wants BF16 asked for; who forgot to should not learn it from the bill.
-    if "USE_BF16" not in values and fields.get("benchmark", GPT3) == GPT3:
-        say(FP32_WARNING)
-    is_bf16 = values.get("USE_BF16", fields.get("benchmark", GPT3) != GPT3)
-    texts["USE_BF16"] = "bf16" if is_bf16 else "fp32"
+    texts["PRECISION"] = _precision(values, fields.get("benchmark", GPT3))
     options = [word for row in VARIABLES if row.option and row.name in texts for word in (row.option, texts[row.name])]
     mounts = [Path(texts[name]) for name in ("COM_DIR", "EXTERNAL_MODEL_CHECKPOINT_DIR") if name in texts]
     command_options = ("--run-dir", str(base.run_dir), *options, *values.get("TRAIN_OPTIONS", ()))
     return replace(base, command_options=command_options, mounts=tuple(mounts), **fields)
+
+
+def _precision(values: Mapping[str, Any], benchmark: str) -> str:
+    """Return the number format that PRECISION or USE_BF16 asks for, or the benchmark's. Raises Refused if the two
+    contradict each other."""
+    if "USE_BF16" not in values and "PRECISION" not in values:
+        # GPT-3's reference wants BF16 asked for; who forgot to should not learn it from the bill.
+        if benchmark == GPT3:
+            say(FP32_WARNING)
+        return format_by_switch(benchmark != GPT3)
+    switched = format_by_switch(values["USE_BF16"]) if "USE_BF16" in values else None
+    precision = str(values.get("PRECISION", switched))
+    if switched not in (None, precision):
+        value = str(values["USE_BF16"]).lower()
+        raise Refused(f"PRECISION={precision}, but USE_BF16={value} asks for {switched}; leave one of them out")
+    return precision
 
 
 def _parsed(row: JobVariable, text: str) -> Any:

@@ -16,7 +16,7 @@ from functools import partial
 from multiprocessing.connection import Connection
 
 from benchmark.config.benchmark_config import Benchmark
-from benchmark.config.run_config import Precision
+from benchmark.config.number_formats import Precision
 from benchmark.config.system_config import System
 from benchmark.planning.dry_run.examine_rank import examine, layers_of_rank
 from benchmark.planning.dry_run.rank_report import RankReport, messages_of_step

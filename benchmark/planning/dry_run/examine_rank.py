@@ -15,7 +15,7 @@ import torch
 from torch.distributed.tensor import DTensor
 
 from benchmark.config.benchmark_config import Benchmark
-from benchmark.config.run_config import Precision
+from benchmark.config.number_formats import NUMBER_FORMATS, Precision
 from benchmark.config.system_config import Collectives, System
 from benchmark.planning.dry_run.rank_report import RankReport, split, traffic_of_step
 from benchmark.planning.dry_run.tracker import OperatorCounts, Tracker
@@ -102,7 +102,7 @@ def examine(benchmark: Benchmark, system: System, precision: Precision, kind: st
     per_micro_batch, per_step = split(first.counts, second.counts, fewer, group)
     layers, beyond = layers_of_rank(system, model.num_layers, pipeline_rank), micro_batches - fewer
     peak_growth, growth = (second.peak - first.peak) // group, (second.after - first.after) // group
-    peak, values_bytes = first.peak + beyond * peak_growth, (2 if precision == "bf16" else 4) * gathered
+    peak, values_bytes = first.peak + beyond * peak_growth, NUMBER_FORMATS[precision].value_bytes * gathered
     has_output = pipeline_rank == system.pipeline_parallel - 1
     per_token = part_flops_per_token(
         model, num_layers=layers, output_columns=model.padded_vocab_size if has_output else 0

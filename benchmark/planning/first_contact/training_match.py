@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmark.config.run_config import Precision
+from benchmark.config.number_formats import Precision
 from benchmark.config.run_sections import SaveOptions
 from benchmark.planning.slice.made_up_state import made_up_batches, made_up_state
 from benchmark.planning.slice.slice_config import SliceOptions, slice_config

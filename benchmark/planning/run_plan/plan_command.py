@@ -16,6 +16,7 @@ from benchmark.planning.run_plan.plan_text import format_run_plan, format_search
 from benchmark.planning.run_plan.run_plan import make_plan
 from benchmark.planning.run_plan.search_layouts import candidates, cannot_run, memory_of_device_gb, search_layouts
 from benchmark.planning.step_model.machine_constants import Rates, committed_constants
+from benchmark.planning.step_model.workload import TIMED_FORMATS
 from foundation.errors import CheckFailed, InputError
 
 
@@ -40,7 +41,7 @@ def print_plan(
     examined = None
     if options.stack == "ours":
         _progress("running a step of each kind of rank on tensors without memory …")
-        examined = dry_run(benchmark, system, "fp32" if run.precision == "fp32" else "bf16")
+        examined = dry_run(benchmark, system, run.precision)
     plan = make_plan(run, options, rates, examined)
     if as_json:
         planned_for = {  # by which report --plan recognises the run
@@ -49,7 +50,7 @@ def print_plan(
             "accelerator": system.accelerator or system.device,
             "devices": system.num_devices,
             "global_batch_size": benchmark.global_batch_size,
-            "precision": "fp32" if run.precision == "fp32" else run.number,
+            "precision": run.precision,
         }
         print(json.dumps({**asdict(plan), "planned_for": planned_for}))
     else:
@@ -61,8 +62,9 @@ def print_plan(
 
 def print_search(run: PlannedRun, options: PlanOptions, *, as_json: bool, calibration: Path | None = None) -> int:
     """Print a search of layouts. Raises InputError if no layout can run or the device is not known."""
-    if run.precision == "fp32":
-        raise InputError("--search: there are no constants of matrix products in FP32; --precision may be bf16 or fp8")
+    if run.precision not in TIMED_FORMATS:
+        formats = " or ".join(TIMED_FORMATS)
+        raise InputError(f"--search: no constants of products in {run.precision}; --precision may be {formats}")
     memory_of_device_gb(run.system)
     systems = candidates(run.system, run.benchmark.model.num_layers)
     if any(cannot_run(run, system) is None for system in systems):

@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from benchmark.config.number_formats import NUMBER_FORMATS
 from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import System
 from benchmark.planning.step_model.machine_constants import committed_constants
 from benchmark.planning.step_model.stacks import STACKS
 from benchmark.planning.step_model.what_if import require_what_ifs
-from benchmark.planning.step_model.workload import NumberFormat, Workload, workload_of
+from benchmark.planning.step_model.workload import Workload, workload_of
 from foundation.errors import InputError
 
 StackName = Literal["ours", "megatron", "nemo", "torchtitan"]
@@ -18,15 +19,10 @@ NETWORK_GBIT_S = (0.1, 100_000.0)
 
 @dataclass(frozen=True)
 class PlannedRun(RunConfig):
-    """A run that may use other code than ours, with its precisions."""
+    """A run that may use other code than ours."""
 
-    precision: Literal["bf16", "fp32", "fp8"] = "bf16"  # type: ignore[assignment]
-    """Precision of the computation; fp8 for stacks that have it."""
-
-    @property
-    def number(self) -> NumberFormat:
-        """Number format of the linear layers' inputs; FP32 has no constants."""
-        return "fp8" if self.precision == "fp8" else "bf16"
+    def require_precision(self) -> None:
+        """Accept every number format: :func:`require_possible` asks the stack."""
 
     def workload(self, options: "PlanOptions", system: System | None = None) -> Workload:
         """Return the step that a plan is about, on the run's system or on another one."""
@@ -35,7 +31,7 @@ class PlannedRun(RunConfig):
             self.benchmark.global_batch_size,
             self.system if system is None else system,
             stack=options.stack,
-            precision=self.number,
+            precision=self.precision,
             network_gbit_s=options.network_gbit_s,
         )
 
@@ -60,13 +56,10 @@ class PlanOptions:
 
 def require_possible(run: PlannedRun, options: PlanOptions) -> None:
     """Raise InputError for options that cannot be planned, before anything long begins."""
-    stack, number, devices = STACKS[options.stack], run.number, committed_constants().accelerators
+    stack, number, devices = STACKS[options.stack], run.precision, committed_constants().accelerators
     accelerator = run.system.accelerator
     if run.system.device == "cpu" and accelerator:
         raise InputError(f"--device cpu: system {run.system.name} has {accelerator}; omit --device, or choose cpu_p2")
-    if run.precision == "fp32" and options.stack != "ours":
-        formats = " or ".join(stack.precisions)
-        raise InputError(f"--precision fp32: stack {options.stack} has {formats}; choose --precision")
     if accelerator not in devices and (options.stack != "ours" or options.what_if):
         raise InputError(
             f"--stack {options.stack}, --what-if: there are no constants for {accelerator or 'a CPU'}; --accelerator "
@@ -75,11 +68,12 @@ def require_possible(run: PlannedRun, options: PlanOptions) -> None:
     if number not in stack.precisions:
         stacks = ", ".join(name for name, code in STACKS.items() if number in code.precisions)
         raise InputError(
-            f"stack {options.stack} has no {number}, only {', '.join(stack.precisions)}; stacks with "
-            f"{number}: {stacks}; change --precision or --stack"
+            f"--precision {number}: stack {options.stack} has {' or '.join(stack.precisions)}; stacks with {number}: "
+            f"{stacks}; change --precision or --stack"
         )
-    if number == "fp8" and accelerator in devices:  # for a device without FP8 the table repeats its rate in BF16
+    # for a device without FP8 the table repeats its rate in BF16
+    if NUMBER_FORMATS[number].product_bits == 8 and accelerator in devices:
         with_fp8 = [name for name, rates in devices.items() if rates.matmul_fp8 > rates.matmul_bf16]
         if accelerator not in with_fp8:
             names = ", ".join(with_fp8)
-            raise InputError(f"--precision fp8: {accelerator} has no products in FP8; --accelerator may be {names}")
+            raise InputError(f"--precision {number}: {accelerator} has no FP8; --accelerator may be {names}")

@@ -7,6 +7,7 @@ stacks' memory is computed by formula.
 import dataclasses
 from dataclasses import dataclass
 
+from benchmark.config.number_formats import NUMBER_FORMATS
 from benchmark.config.system_config import System
 from benchmark.planning.dry_run.dry_run import MEMORY_PARTS, RESERVE, DryRun
 from benchmark.planning.run_plan.plan_options import PlannedRun, PlanOptions
@@ -31,7 +32,7 @@ from benchmark.planning.step_model.simulated_step import (
 from benchmark.planning.step_model.stacks import STACKS
 from benchmark.planning.step_model.step_time import StepTime
 from benchmark.planning.step_model.what_if import apply_what_if
-from benchmark.planning.step_model.workload import Workload
+from benchmark.planning.step_model.workload import TIMED_FORMATS, Workload
 from foundation.errors import InputError
 from model.flops import train_flops_per_token
 
@@ -118,15 +119,15 @@ def make_plan(run: PlannedRun, options: PlanOptions, rates: Rates | None, examin
         memory_bytes=memory,
         memory_fits=fits,
         stack=options.stack,
-        precision=run.number,
+        precision=run.precision,
         step_flops=flops,
         bubble=(system.pipeline_parallel - 1) / (run.num_microbatches * system.pipeline_chunks),
         assumptions=(),
         dry_run=examined,
     )
-    if run.precision == "fp32" or rates is None:
-        reason = "there are no constants of matrix products in FP32"
-        if run.precision != "fp32":
+    if run.precision not in TIMED_FORMATS or rates is None:
+        reason = f"there are no constants of matrix products in {NUMBER_FORMATS[run.precision].title}"
+        if run.precision in TIMED_FORMATS:
             names = ", ".join(committed_constants().accelerators)
             reason = f"no constants of {system.accelerator or system.device}, only of {names}"
         assumptions = tuple(filter(None, (f"no time estimated: {reason}", memory_text)))

@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from benchmark.config.run_config import Precision
+from benchmark.config.number_formats import Precision
 from benchmark.planning.run_plan.calibration import (
     AttentionTime,
     CollectiveKind,
@@ -27,6 +27,7 @@ from benchmark.planning.run_plan.calibration import (
     MatmulTime,
 )
 from benchmark.training.engine.distributed import World
+from benchmark.training.engine.rank_device import values_dtype
 from model.decoder_sizes import INTO_MLP, DecoderSizes
 from model.gpt3_config import GPT3Config
 from model.kernels import (
@@ -74,7 +75,7 @@ class MeasuredRates:
 
 def device_rates(model: DecoderSizes, samples: int, precision: Precision, device: torch.device) -> MeasuredRates:
     """Measure all rates, in the precision of the run and for micro-batches of ``samples``."""
-    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    dtype = values_dtype(precision)
     tokens = samples * model.seq_length
     return MeasuredRates(
         matmuls=tuple(matmul_times(model, tokens, device, dtype)),

@@ -7,7 +7,7 @@ import torch
 from torch.distributed.tensor import DTensor
 
 from benchmark.config.benchmark_config import Benchmark
-from benchmark.config.run_config import Precision
+from benchmark.config.number_formats import Precision
 from benchmark.config.system_config import System
 from benchmark.run_record.run_progress import starting_progress
 from benchmark.training.engine.distributed import World

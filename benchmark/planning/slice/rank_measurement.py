@@ -12,7 +12,7 @@ import msgspec
 import torch
 
 from benchmark.config.benchmark_config import Benchmark
-from benchmark.config.run_config import Precision
+from benchmark.config.number_formats import Precision
 from benchmark.config.system_config import System
 from benchmark.planning.run_plan.calibration import CollectiveTime
 from benchmark.planning.slice.device_rates import (

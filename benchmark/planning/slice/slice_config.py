@@ -9,6 +9,7 @@ import tyro
 
 from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.benchmarks import BENCHMARKS
+from benchmark.config.number_formats import Precision
 from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import Collectives, System
 from foundation.errors import InputError
@@ -49,7 +50,7 @@ class SliceOptions:
     """Timed steps; 2 untimed steps come before them."""
     recompute: Recompute = "selective"
     """Part of a block that the backward pass computes again."""
-    precision: Literal["bf16", "fp32"] = "bf16"
+    precision: Precision = "bf16"
     device: Literal["cuda", "cpu"] = "cuda"
     hidden_size: int | None = None
     """Hidden size instead of the benchmark's, for devices that cannot hold one layer; a multiple of the head size,

@@ -60,7 +60,7 @@ def _with_losses(time: StepTime, rates: Rates) -> StepTime:
 def _linear_layers(work: Workload, rates: Rates) -> tuple[dict[str, float], float, float]:
     """Return the seconds of the forward products by layer, of the backward products, and of separate kernels that add
     up gradients."""
-    stack, rows, fp8 = work.code, work.tokens, work.precision == "fp8"
+    stack, rows, fp8 = work.code, work.tokens, work.fp8
     forward: dict[str, float] = {}
     backward = accumulation = 0.0
     for name, (inputs, outputs) in _layer_sizes(work).items():
@@ -115,7 +115,7 @@ def _repeated_messages(work: Workload, rates: Rates, beside_s: float) -> float:
 def _weight_casts(work: Workload, rates: Rates) -> float:
     """Return the seconds of casting a block's weights for products in FP8: BF16 is read, FP8 and its transpose are
     written."""
-    if work.precision != "fp8":
+    if not work.fp8:
         return 0.0
     moved = 4 * work.model.layer_matrix_weights / work.layout.tensor_parallel
     return rates.common.fp8_weight_casts * elementwise_s(rates, moved, 0)
@@ -137,7 +137,7 @@ def _attention(work: Workload, rates: Rates) -> tuple[float, float]:
 def _elementwise(work: Workload, rates: Rates) -> tuple[float, float]:
     """Return the seconds of the forward and the backward elementwise kernels."""
     forward, backward = fused_bytes(work)
-    if work.precision == "fp8":  # inputs and gradients of four linear layers cast, and transposed for later
+    if work.fp8:  # inputs and gradients of four linear layers cast, and transposed for later
         model, tensor = work.model, work.layout.tensor_parallel
         width, inner = model.hidden_size, work.tokens * model.columns("up") / tensor
         cast = 4 * work.tokens * (width / 1 + width / tensor) + 4 * 2 * inner
@@ -189,7 +189,7 @@ def _tensor_messages(
 def _gather_scatter(work: Workload, rates: Rates) -> tuple[float, float]:
     """Return the seconds to gather the hidden state over tensor-parallel devices, and to sum and scatter it."""
     layout, size = work.layout, 2.0 * work.tokens * work.model.hidden_size
-    halved = 2 if work.precision == "fp8" and layout.sequence_parallel else 1
+    halved = 2 if work.fp8 and layout.sequence_parallel else 1
     gather, scatter = (
         gather_s(rates, message_bytes, ranks=layout.tensor_parallel, stride=1, per_node=layout.devices_per_node)
         for message_bytes in (size / halved, size)

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from benchmark.config.number_formats import Precision
+
 AttentionKernel = Literal["flash", "cudnn"]
 """Kernels of attention: FlashAttention 2 (flash); cuDNN's kernels or FlashAttention 3 (cudnn)."""
 OverlapFeature = Literal["tp-overlap", "dp-overlap", "p2p-overlap"]
@@ -48,7 +50,7 @@ class Stack:
     ends_count: bool = True
     """True if embedding and output count as a layer each when the layers alone cannot be divided evenly (Llama 3's
     126)."""
-    remakes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    remakes: Mapping[Precision, tuple[str, ...]] = field(default_factory=dict)
     """Linear layers, by precision, whose products selective recomputation repeats along with all elementwise
     operations; empty if it repeats no product."""
     stops_early: bool = False
@@ -56,7 +58,7 @@ class Stack:
     (torch.utils.checkpoint without re-entrance, since PyTorch 2.1)."""
     fp8_passes: float = 1.0
     """Passes that cast inputs and gradients to FP8, over those of delayed scaling fused with the kernel before."""
-    precisions: tuple[str, ...] = ("bf16",)
+    precisions: tuple[Precision, ...] = ("bf16",)
     keeps_gathered: bool = False
     """True if a block without recomputation keeps the inputs of its products as gathered, not its part of them."""
     keeps_summed: bool = False
@@ -75,6 +77,7 @@ STACKS = {
         source="model/ and benchmark/training/engine/; measured on one H100 alone",
         attention="cudnn",
         own=True,
+        precisions=("bf16", "fp32"),
         merged_slots=True,
         async_backward=False,  # as measured, forward and backward alike
         unmeasured=("p2p-overlap",),

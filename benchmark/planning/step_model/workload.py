@@ -1,14 +1,14 @@
 """Sizes of a step and its layout, from which its time follows for any code."""
 
 from dataclasses import dataclass
-from typing import Literal
 
+from benchmark.config.number_formats import NUMBER_FORMATS, Precision
 from benchmark.config.system_config import System
 from benchmark.planning.step_model.stacks import STACKS, OverlapFeature, Sharding, Stack
 from model.decoder_sizes import DecoderSizes, Recompute
 
-NumberFormat = Literal["bf16", "fp8"]
-"""Number format of the linear layers' inputs; FP16 is computed at BF16's speed."""
+TIMED_FORMATS: tuple[Precision, ...] = ("bf16", "fp8")
+"""Number formats whose products have machine constants; FP16 is computed at BF16's speed."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Workload:
 
     model: DecoderSizes
     layout: Layout
-    precision: NumberFormat
+    precision: Precision
     accelerator: str
     """Name in the table of machine constants."""
     stack: str
@@ -61,6 +61,11 @@ class Workload:
     """Gbit/s of a device's card to other nodes, each way; None means the accelerator's usual rate."""
     without: tuple[OverlapFeature, ...] = ()
     """Messages that the stack can hide, but does not hide here."""
+
+    @property
+    def fp8(self) -> bool:
+        """True if the linear layers of the blocks multiply numbers of 8 bits."""
+        return NUMBER_FORMATS[self.precision].product_bits == 8
 
     @property
     def code(self) -> Stack:
@@ -103,7 +108,7 @@ def workload_of(
     system: System,
     *,
     stack: str,
-    precision: NumberFormat,
+    precision: Precision,
     network_gbit_s: float | None = None,
 ) -> Workload:
     """Return the step of a model on a system."""

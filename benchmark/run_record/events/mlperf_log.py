@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmark.config.benchmark_config import Benchmark
+from benchmark.config.number_formats import NUMBER_FORMATS, Precision
 from benchmark.config.run_sections import LoggingOptions
 from benchmark.config.system_config import System
 from benchmark.run_record.events.event import Event
@@ -165,18 +166,18 @@ def log_configuration(
         events.point("target_accuracy", benchmark.target_log_perplexity)
 
 
-def log_disclosure(events: EventLog, system: System, *, precision: str, fp32_products: str) -> None:
+def log_disclosure(events: EventLog, system: System, *, precision: Precision, fp32_products: str) -> None:
     """Log the keys that every log has from ruleset 6.1.0 on: lowest precisions, layout, file of the configuration.
 
-    ``precision``: that of the run, bf16 or fp32. ``fp32_products``: the format in which the device multiplies FP32
+    ``precision``: that of the run. ``fp32_products``: the format in which the device multiplies FP32
     numbers, fp32 or tf32.
     """
-    bf16 = precision == "bf16"
+    row = NUMBER_FORMATS[precision]
+    events.point("lowest_numerical_precision_in_linear", row.logged_linear or fp32_products)
+    events.point("lowest_numerical_precision_in_attn", row.logged_values or fp32_products)
     # Weights and activations are sent in the precision of the run; sums over replicas of all weights are FP32.
-    sends_bf16 = bf16 and system.num_devices > system.replicas
-    for use in ("linear", "attn"):
-        events.point(f"lowest_numerical_precision_in_{use}", "bfloat16" if bf16 else fp32_products)
-    events.point("lowest_numerical_precision_in_comm", "bfloat16" if sends_bf16 else "fp32")
+    sends_values = system.num_devices > system.replicas
+    events.point("lowest_numerical_precision_in_comm", (sends_values and row.logged_values) or "fp32")
     events.point("tensor_parallelism", system.tensor_parallel)
     events.point("pipeline_parallelism", system.pipeline_parallel)
     events.point("context_parallelism", 1)

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-from benchmark.config.run_config import Precision
+from benchmark.config.number_formats import Precision
 from benchmark.config.system_config import System
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.pipeline_order import (
@@ -24,6 +24,7 @@ from benchmark.training.engine.pipeline_order import (
     evaluation_slots,
     training_slots,
 )
+from benchmark.training.engine.rank_device import values_dtype
 from model.cpu_bf16 import Bf16ByFp32, cpu_has_bf16
 from model.decoder_sizes import DecoderSizes
 from model.passes import pass_sizes
@@ -52,7 +53,8 @@ class Pipeline:
         self.world = world
         self.micro_batch_losses = torch.zeros(0)
         """[micro-batches] of the last training step, each divided by their number; [0] on ranks without the output."""
-        bf16 = precision == "bf16"
+        dtype = values_dtype(precision)
+        bf16 = dtype == torch.bfloat16
         slow_bf16 = bf16 and world.device.type == "cpu" and not cpu_has_bf16()
         self._context: AbstractContextManager[Any] = Bf16ByFp32() if slow_bf16 else nullcontext()
         """The context of all passes."""
@@ -80,7 +82,6 @@ class Pipeline:
         for earlier, later in itertools.pairwise(self._groups):
             earlier.following = later
         rows = sizes.seq_length // system.tensor_parallel * system.micro_batch_size
-        dtype = torch.bfloat16 if bf16 else torch.float32
         room = partial(torch.empty, dtype=dtype, device=world.device)
         group = mesh.get_group()
         self._exchange = Exchange(group, self._shape, partial(room, rows, sizes.hidden_size))

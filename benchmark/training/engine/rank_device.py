@@ -1,9 +1,10 @@
-"""The device of a rank, and the cores near it."""
+"""The device of a rank, the cores near it, and the type of the values that it computes with."""
 
 import os
 
 import torch
 
+from benchmark.config.number_formats import NUMBER_FORMATS, Precision
 from benchmark.config.system_config import System
 from benchmark.training.engine.rank_environment import Environment
 from benchmark.training.machine.process_setup import keep_near
@@ -44,3 +45,9 @@ def pci_address(device: torch.device) -> str:
     properties = torch.cuda.get_device_properties(device)
     domain, bus, number = (getattr(properties, f"pci_{name}_id", None) for name in ("domain", "bus", "device"))
     return "" if None in (domain, bus, number) else f"{domain:04x}:{bus:02x}:{number:02x}.0"
+
+
+def values_dtype(precision: Precision) -> torch.dtype:
+    """Return the type of activations, gathered weights, attention and messages between pipeline stages."""
+    dtype: torch.dtype = getattr(torch, NUMBER_FORMATS[precision].value_dtype)
+    return dtype

@@ -11,12 +11,13 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from benchmark.config.benchmark_config import Benchmark
-from benchmark.config.run_config import Precision
+from benchmark.config.number_formats import Precision
 from benchmark.config.system_config import System
 from benchmark.run_record.run_progress import Progress
 from benchmark.training.engine.adam import MOMENTS, Adam
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.pipeline import Pipeline
+from benchmark.training.engine.rank_device import values_dtype
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from foundation.errors import InputError
 from model.architectures import architecture_of
@@ -145,8 +146,13 @@ def settle_attention(sizes: DecoderSizes, system: System, precision: Precision, 
         return ""
     if not system.cudnn_attention:
         refuse_kernel(CudnnFlash())
-    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-    proof = proved_attention(world.device, dtype, sizes, ranks=system.tensor_parallel, batch=system.micro_batch_size)
+    proof = proved_attention(
+        world.device,
+        values_dtype(precision),
+        sizes,
+        ranks=system.tensor_parallel,
+        batch=system.micro_batch_size,
+    )
     torch.cuda.empty_cache()  # the state is to find the device as it was
     return proof
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch.distributed as dist
 from torch import Tensor
 
-from benchmark.config.run_config import Precision
+from benchmark.config.number_formats import Precision
 from benchmark.config.run_sections import DataOptions
 from benchmark.run_record.endings import StopReason
 from benchmark.run_record.events.background_sink import Background

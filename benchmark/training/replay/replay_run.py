@@ -9,11 +9,12 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from benchmark.config.benchmark_config import Benchmark
+from benchmark.config.number_formats import Precision
 from benchmark.config.run_config import RunConfig
 from benchmark.config.run_sections import DataOptions
 from benchmark.config.system_config import System
@@ -59,7 +60,7 @@ BOUNDS = {
 }
 """Largest accepted values, ten times the benchmark's and more: unchecked numbers must not decide how much memory is
 taken."""
-TOLERANCES: Mapping[str, Mapping[str, float]] = {
+TOLERANCES: Mapping[Precision, Mapping[str, float]] = {
     "fp32": {"loss": 5e-5, "grad_norm": 0.01, "log_perplexity": 5e-5},
     "bf16": {"loss": 2e-3, "grad_norm": 0.25, "log_perplexity": 2e-3},
 }
@@ -129,7 +130,7 @@ class _Recorded:
 
     benchmark: Benchmark
     system: System
-    precision: Literal["bf16", "fp32"]
+    precision: Precision
     deterministic: bool
     seed: int
     train_data_path: tuple[str, ...]

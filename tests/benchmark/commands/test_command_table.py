@@ -30,7 +30,7 @@ def test_schedule_and_search_take_what_the_layout_does_not() -> None:
     assert isinstance(parse(["plan", "gpt3_175b", "--nodes", "5", "--search"]), PlanCommand)
 
 
-def test_fp8_is_a_precision_of_a_plan_alone() -> None:
+def test_fp8_is_planned_for_stacks_that_have_it_and_not_trained() -> None:
     planned = parse(["plan", "gpt3_175b", "--stack", "nemo", "--precision", "fp8"])
     assert isinstance(planned, PlanCommand)
     assert planned.config.precision == "fp8"

@@ -8,7 +8,8 @@ import pytest
 
 from benchmark.config.benchmarks import BENCHMARKS, GPT3_175B, LLAMA31_8B, REHEARSAL
 from benchmark.config.field_checks import HEAD_SIZES, divisors
-from benchmark.config.run_config import Precision, RunConfig
+from benchmark.config.number_formats import NUMBER_FORMATS, Precision
+from benchmark.config.run_config import RunConfig
 from benchmark.config.run_sections import DataOptions, DebugSwitches
 from benchmark.config.systems import DEFAULT_SYSTEM, LAYOUTS, SYSTEMS, system_called
 from data_prep.sample_order.training_orders import TRAINING_ORDERS
@@ -165,7 +166,7 @@ def test_heads_that_no_kernel_takes_are_refused_on_gpus(sizes: Any, complaint: s
 def test_heads_that_are_said_to_be_possible_are() -> None:
     precisions: tuple[Precision, ...] = ("bf16", "fp32")
     for precision in precisions:
-        multiple, most = HEAD_SIZES[precision]
+        multiple, most = HEAD_SIZES[NUMBER_FORMATS[precision].value_dtype]
         for hidden in (64, 240, 1000):
             for heads in divisors(hidden):
                 try:

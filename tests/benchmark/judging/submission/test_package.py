@@ -181,7 +181,7 @@ def test_published_results_make_a_package(tmp_path: Path, monkeypatch: pytest.Mo
     options = (org, folder / "systems" / f"{name}.json", results, tmp_path / org)
     with pytest.raises(InputError, match=r"which is no file of the code .* --other-code"):
         make_package(*options)
-    with pytest.raises(InputError, match="give --precision fp32 or --precision bf16 for logs alone"):
+    with pytest.raises(InputError, match="give --precision bf16 or fp32 or fp8 for logs alone"):
         make_package(*options, other_code=True)
     _, told = make_package(*options, other_code=True, precision="bf16")
     assert "note: no manifests of data and checkpoint" in told

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from benchmark.config.benchmarks import GPT3_175B, LLAMA31_8B
+from benchmark.config.number_formats import Precision
 from benchmark.config.system_config import read_system
 from benchmark.judging.results.judged import GPT3
 from benchmark.judging.results.recorded_run import RecordedRun, read_recorded_run
@@ -36,7 +37,7 @@ def documents(
     folder: Path,
     run: RecordedRun,
     org: str = "ACME",
-    precision: str = "bf16",
+    precision: Precision = "bf16",
     other_code: bool = False,
     **fields: object,
 ) -> dict[str, str]:
@@ -92,6 +93,10 @@ def test_precision_other_code_and_the_users_own_system_are_told(tmp_path: Path) 
     assert "ckpt4000_fp32" in found["init_datasets.sh"]
     assert "export USE_BF16=false" in found["run_and_time.sh"]
     assert "Other code made these results" in found["README.md"]
+    found = documents(tmp_path / "in_fp8", run, precision="fp8")
+    assert "ckpt4000_bf16" in found["init_datasets.sh"]
+    assert "export PRECISION=fp8" in found["run_and_time.sh"]
+    assert "USE_BF16" not in found["run_and_time.sh"]
     system = dataclasses.replace(GPT3_MADE.system, name="racks 1.2", nodes=9, tensor_parallel=1, platform='a "b"')
     found = documents(tmp_path / "to", run_of(tmp_path / "run", {"system": as_json(system)}))
     assert "export SYSTEM=$LOG_DIR/racks_1_2.toml\n" in found["run_and_time.sh"]

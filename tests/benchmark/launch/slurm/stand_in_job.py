@@ -32,7 +32,9 @@ class Job:
         no_caches = shutil.ignore_patterns("__pycache__")
         for room in ("launch", "run_record"):
             shutil.copytree(REPOSITORY / "benchmark" / room, checkout / "benchmark" / room, ignore=no_caches)
-        for name in ("run_gpt3.sh", "environment.sh", "benchmark/__init__.py"):
+        (checkout / "benchmark" / "config").mkdir()
+        modules = ("__init__", "config/__init__", "config/number_formats")
+        for name in ("run_gpt3.sh", "environment.sh", *(f"benchmark/{module}.py" for module in modules)):
             shutil.copy(REPOSITORY / name, checkout / name)
         self.variables = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "MASTER"))},

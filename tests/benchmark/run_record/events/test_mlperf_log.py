@@ -11,6 +11,7 @@ import pytest
 
 from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.benchmarks import GPT3_175B, LLAMA31_8B, REHEARSAL, REHEARSAL_LLAMA
+from benchmark.config.number_formats import Precision
 from benchmark.config.systems import SYSTEMS
 from benchmark.judging.results.judged import DISCLOSURE, JUDGED
 from benchmark.run_record.endings import Ending
@@ -86,14 +87,20 @@ def test_llamas_events_count_samples_and_have_its_own_keys(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("precision", "fp32_products", "layout", "due"),
     [
-        ("bf16", "fp32", {}, ("bfloat16", "bfloat16", 2, 1)),
-        ("bf16", "tf32", {"tensor_parallel": 1, "replicas": 8}, ("bfloat16", "fp32", 1, 1)),  # sends gradients only
-        ("fp32", "tf32", {"pipeline_parallel": 4}, ("tf32", "fp32", 2, 4)),
-        ("fp32", "fp32", {}, ("fp32", "fp32", 2, 1)),
+        ("bf16", "fp32", {}, ("bfloat16", "bfloat16", "bfloat16", 2, 1)),
+        ("fp8", "fp32", {}, ("fp8", "bfloat16", "bfloat16", 2, 1)),
+        (
+            "bf16",
+            "tf32",
+            {"tensor_parallel": 1, "replicas": 8},
+            ("bfloat16", "bfloat16", "fp32", 1, 1),
+        ),
+        ("fp32", "tf32", {"pipeline_parallel": 4}, ("tf32", "tf32", "fp32", 2, 4)),
+        ("fp32", "fp32", {}, ("fp32", "fp32", "fp32", 2, 1)),
     ],
 )
 def test_disclosed_is_what_computes_and_what_is_sent(
-    precision: str, fp32_products: str, layout: dict[str, Any], due: tuple[Any, ...], tmp_path: Path
+    precision: Precision, fp32_products: str, layout: dict[str, Any], due: tuple[Any, ...], tmp_path: Path
 ) -> None:
     fields = {"tensor_parallel": 2, **layout}
     system, log = dataclasses.replace(SYSTEMS["dgxh100_n1"], **fields), MlperfLog(tmp_path / "result_0.txt")
@@ -102,10 +109,10 @@ def test_disclosed_is_what_computes_and_what_is_sent(
     events.close()
     records = map(json.loads, (tmp_path / "result_0.txt").read_text().replace(":::MLLOG ", "").splitlines())
     found = {record["key"]: record["value"] for record in records}
-    products, sent, tensor, pipeline = due
+    linear, attention, sent, tensor, pipeline = due
     assert found == {
-        "lowest_numerical_precision_in_linear": products,
-        "lowest_numerical_precision_in_attn": products,
+        "lowest_numerical_precision_in_linear": linear,
+        "lowest_numerical_precision_in_attn": attention,
         "lowest_numerical_precision_in_comm": sent,
         "tensor_parallelism": tensor,
         "pipeline_parallelism": pipeline,

@@ -9,7 +9,8 @@ import torch
 from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
 
 from benchmark.config.benchmarks import GPT3_175B
-from benchmark.config.run_config import Precision, RunConfig
+from benchmark.config.number_formats import Precision
+from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import System
 from benchmark.config.systems import SYSTEMS
 from benchmark.training.engine import train_state
