@@ -28,8 +28,8 @@ from tests.benchmark.tiny import Inputs
 from tests.drills.drill_table import DRILLS, Drill
 from tests.drills.drilled_run import Disturbed, Ended, run_to_its_end
 from tests.drills.faults import words_for
-from tests.drills.fuzz import mixed
 from tests.drills.judging import DrillResult, judge
+from tests.drills.mixed_drills import mixed
 from tests.drills.practice import (
     LAYOUTS,
     PRACTICES,

@@ -135,7 +135,7 @@ def run_to_its_end(disturbed: Disturbed, *, continued: bool = False) -> Ended:
             continued = False
         elif decisions[-1].action != "requeue":
             break
-    return _read(config, folder, tuple(decisions), time.perf_counter() - started)
+    return read_ended(config, folder, tuple(decisions), time.perf_counter() - started)
 
 
 @contextlib.contextmanager
@@ -149,7 +149,7 @@ def _heard(said: io.StringIO) -> Any:
         launcher.say = spoken
 
 
-def _read(config: RunConfig, folder: Path, decisions: tuple[Decision, ...], seconds: float) -> Ended:
+def read_ended(config: RunConfig, folder: Path, decisions: tuple[Decision, ...], seconds: float) -> Ended:
     run_dir, result = config.run_dir, config.run_dir / f"result_{config.result_number}.txt"
     steps, events = newest_checkpoint(run_dir), read_events(run_dir / "events.jsonl")
     struck = folder / STRUCK
