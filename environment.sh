@@ -1,17 +1,20 @@
 # shellcheck shell=bash disable=SC2086  # $extra is empty or one word
 # Sourced by run_gpt3.sh and tests/run.sh: set PYTHON to an interpreter that has the dependencies.
 #
-#   find_python REPOSITORY [dev]
+#   find_python REPOSITORY [dev [VERSION]]
 #
 # The environment's own python3 is used if it has them all, as in a container or an active virtual environment; else
 # REPOSITORY/.venv, which is made from the lock file where it is missing or incomplete. A PyTorch at hand that is new
 # enough is used; otherwise the build is chosen by whether there is a GPU, or by TORCH_BUILD=cpu or cuda. With DRY_RUN=1
-# nothing is installed.
+# nothing is installed. With VERSION it is that PyTorch instead, in REPOSITORY/.venv-torch-VERSION.
 
 find_python() {
-  local repository=$1 extra=${2:-} lock=requirements${2:+-$2}.lock candidate
+  local repository=$1 extra=${2:-} lock=requirements${2:+-$2}.lock version=${3:-} candidate
   local code=${CODE:-$repository} # a run's own copy of the code knows what it needs
-  for candidate in python3 "$repository/.venv/bin/python"; do
+  local environment=$repository/.venv${version:+-torch-$version}
+  local candidates=("$environment/bin/python")
+  [[ $version ]] || candidates=(python3 "${candidates[@]}")
+  for candidate in "${candidates[@]}"; do
     if command -v "$candidate" >/dev/null && "$candidate" "$code/foundation/dependencies.py" $extra >/dev/null 2>&1; then
       PYTHON=$(command -v "$candidate")
       return
@@ -20,12 +23,12 @@ find_python() {
   for candidate in python3 python3.13 python3.12 python3.11; do
     if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
       if [[ ${DRY_RUN:-0} == 1 ]]; then
-        echo "DRY_RUN=1 installs nothing; without it, $lock goes into .venv first"
-        PYTHON=$repository/.venv/bin/python
+        echo "DRY_RUN=1 installs nothing; without it, $lock goes into ${environment##*/} first"
+        PYTHON=$environment/bin/python
         return
       fi
-      install_lock "$candidate" "$repository" "$code/$lock"
-      PYTHON=$repository/.venv/bin/python
+      install_lock "$candidate" "$environment" "$code/$lock" "$version"
+      PYTHON=$environment/bin/python
       "$PYTHON" "$code/foundation/dependencies.py" $extra
       return
     fi
@@ -34,19 +37,21 @@ find_python() {
   return 2
 }
 
-# install_lock PYTHON REPOSITORY LOCK: make REPOSITORY/.venv, and show the names and sizes of what is downloaded
+# install_lock PYTHON ENVIRONMENT LOCK VERSION: make the environment, and show the names and sizes of what is downloaded;
+# an empty VERSION is that of the lock, or PyTorch at hand
 install_lock() {
-  local interpreter=$1 environment=$2/.venv lock=$3 torch at_hand build packages installer
+  local interpreter=$1 environment=$2 lock=$3 version=$4 torch at_hand build packages installer
   local locks=("${lock%/*}/requirements.lock") # the developers' lock adds to it
   [[ $lock == "${locks[0]}" ]] || locks+=("$lock")
-  torch=$(grep -h '^torch==' "${locks[@]}")
+  torch=${version:+torch==$version}
+  torch=${torch:-$(grep -h '^torch==' "${locks[@]}")}
   packages=$(mktemp)
   grep -hvE '^(torch==|-r|--requirement)' "${locks[@]}" >"$packages"
-  echo "Installing ${lock##*/} into .venv (once)"
-  at_hand=$("$interpreter" -c "$TORCH_AT_HAND" 2>/dev/null || true)
+  echo "Installing ${lock##*/} into ${environment##*/} (once)"
+  [[ $version ]] || at_hand=$("$interpreter" -c "$TORCH_AT_HAND" 2>/dev/null || true)
   build=${TORCH_BUILD:-$(nvidia-smi -L >/dev/null 2>&1 && echo cuda || echo cpu)}
   "$interpreter" -m venv "$environment"
-  if [[ $at_hand ]]; then
+  if [[ ${at_hand:-} ]]; then
     echo "  PyTorch: the one in $at_hand"
     echo "$at_hand" >"$("$environment/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torch_at_hand.pth"
     torch=

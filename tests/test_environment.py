@@ -100,6 +100,16 @@ def test_developers_get_both_locks_and_the_build_once(checkout: Path) -> None:
     assert INDEX in first and "torch==" in second
 
 
+def test_another_pytorch_gets_an_environment_for_itself(checkout: Path) -> None:
+    process = find_python(checkout, "dev 2.15.0", NO_GPU="0", TORCH_FOLDER="/opt/torch")
+    assert "Installing requirements-dev.lock into .venv-torch-2.15.0 (once)" in process.stdout
+    (call,) = pip_calls(checkout)
+    assert call.endswith(" torch==2.15.0")
+    assert not (checkout / ".venv").exists() and not (checkout / "site" / "torch_at_hand.pth").exists()
+    (checkout / "site" / "installed").touch()
+    assert find_python(checkout, "dev 2.15.0").stdout == f"PYTHON={checkout}/.venv-torch-2.15.0/bin/python\n"
+
+
 def test_an_environment_that_has_all_is_used(checkout: Path) -> None:
     (checkout / "site" / "installed").touch()
     process = find_python(checkout)

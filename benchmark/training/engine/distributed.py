@@ -5,15 +5,15 @@ import os
 import resource
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
+from torch.distributed import distributed_c10d
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.distributed_c10d import _set_pg_timeout
 
 from benchmark.config.system_config import System
 from benchmark.training.engine.meeting_point import MeetingFailed, meeting_failed, meeting_point
@@ -24,6 +24,10 @@ from benchmark.training.machine.process_setup import gloo_environment, raise_fil
 from foundation.errors import InputError
 from model.sharding import AXES
 
+set_timeout: Callable[[datetime.timedelta, dist.ProcessGroup], None] = (
+    getattr(dist, "set_timeout", None) or distributed_c10d._set_pg_timeout
+)
+"""PyTorch has the public name from 2.15 on, and warns where the other is called."""
 TIMES_START_LIMIT = 2
 """Factor from the start limit to PyTorch's own time limit, which must come after the watchdog's (launch/heartbeat.py):
 its message says more."""
@@ -127,7 +131,7 @@ def joined_world(
         ) from error
     mesh = build_mesh(system, device.type, tensor_options(system))
     for axis in AXES:  # PyTorch 2.13 gives groups that it splits off 30 minutes of their own
-        _set_pg_timeout(timeout, mesh.get_group(axis))
+        set_timeout(timeout, mesh.get_group(axis))
     yield World(environment.rank, environment.world_size, device, mesh, environment.host)
     if not any(thread.name.startswith(BACKGROUND) for thread in threading.enumerate()):
         dist.destroy_process_group()

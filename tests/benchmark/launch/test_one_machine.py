@@ -95,7 +95,9 @@ def test_what_ends_the_launcher_has_the_run_saved(number: int, status: int, said
     (tmp_path / "benchmark").mkdir()
     (tmp_path / "benchmark" / "__main__.py").write_text(SAVING)
     start = (
-        "import sys, pathlib; import benchmark.launch.one_machine as here; here.REPOSITORY = pathlib.Path(sys.argv[1]);"
+        "import sys, pathlib, signal; import benchmark.launch.one_machine as here;"
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL);"  # ignored where the tests run under nohup
+        "here.REPOSITORY = pathlib.Path(sys.argv[1]);"
         "sys.exit(here.run_here(pathlib.Path(sys.argv[2]), ['train'], processes=2).status)"
     )
     words = [sys.executable, "-c", start, str(tmp_path), str(run)]

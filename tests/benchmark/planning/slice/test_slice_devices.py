@@ -75,5 +75,5 @@ def test_devices_of_this_machine() -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu_one_line_says_so_and_what_to_do() -> None:
-    with pytest.raises(InputError, match=r"^device cuda: PyTorch .*CPU: --device cpu --width 7$"):
+    with pytest.raises(InputError, match=r"^device cuda: (PyTorch|no NVIDIA driver) .*CPU: --device cpu --width 7$"):
         device_facts("cuda", "--device cpu --width 7")
