@@ -44,6 +44,8 @@ class VerifyListCommand(JsonOption):
     In a Megatron zarr checkpoint metadata.json and common.pt may be spelled otherwise, with the published content:
     they are listed as MAY DIFFER. Adam's step, or any other value that differs, is a difference.
 
+    Files that the list does not have are counted; where something differs, they are named as EXTRA.
+
     Example: python -m checksums verify preprocessed_c4_spm --manifest checksums/dataset_checksum.log
     """
 
@@ -73,11 +75,11 @@ class VerifyListCommand(JsonOption):
             ("CHANGED", result.changed),
             ("MAY DIFFER", result.may_differ),
             ("MISSING", result.missing),
-            ("EXTRA", result.extra[:EXTRA_NAMED]),
+            ("EXTRA", () if result.holds else result.extra[:EXTRA_NAMED]),
         ):
             for name in names:
                 print(f"{title}  {self.folder / name}")
-        if len(result.extra) > EXTRA_NAMED:
+        if not result.holds and len(result.extra) > EXTRA_NAMED:
             print(f"EXTRA  and {len(result.extra) - EXTRA_NAMED} more; --json names all")
         counts = f"{len(result.changed)} changed, {len(result.missing)} missing"
         extra = f"; {len(result.extra)} not in the list" if result.extra else ""

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from foundation.sizes import duration
+from foundation.sizes import duration, significant
 
 SECONDS_BETWEEN_LINES = 10.0
 SECONDS_BETWEEN_CHANGES = 0.2
@@ -79,7 +79,9 @@ class Meter:
             parts += [] if narrow else amounts
             rate = (self.done - self._resumed) / max(time.monotonic() - self._started, 1e-9)
             if rate:
-                parts.append(f"{rate / 1e6:,.1f} MB/s" if self._unit == "bytes" else f"{rate:,.1f} {self._unit}/s")
+                parts.append(
+                    f"{significant(rate / 1e6, 3)} MB/s" if self._unit == "bytes" else f"{rate:,.1f} {self._unit}/s"
+                )
                 if self.done < self._total:
                     left_s = (self._total - self.done) / rate
                     parts.append(f"{left_s:.0f} s left" if left_s < 60 else f"{duration(left_s)} left")

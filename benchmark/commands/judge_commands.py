@@ -7,6 +7,7 @@ from typing import Annotated
 import tyro
 
 from benchmark.config.number_formats import Precision
+from benchmark.config.runtime_variables import let_threads_sleep
 from foundation.errors import InputError
 
 
@@ -83,6 +84,7 @@ class ReplayCommand:
     """Print JSON."""
 
     def run(self) -> int:
+        let_threads_sleep()  # the run's system is known only after PyTorch is imported
         from benchmark.training.engine.distributed import end_process
         from benchmark.training.replay.replay_run import ReplayOptions, replay, result_fields
         from foundation.file_formats.json_files import as_json

@@ -9,6 +9,7 @@ import tyro
 
 from benchmark.config.benchmarks import REHEARSALS
 from benchmark.config.run_options import RunOptions
+from benchmark.config.runtime_variables import let_threads_sleep
 from foundation.cli import choose
 from foundation.errors import CheckFailed, InputError
 
@@ -46,6 +47,8 @@ class TrainCommand:
         return 0
 
     def _train(self) -> int:
+        if self.config.system.device == "cpu":
+            let_threads_sleep()
         from benchmark.training.process import run_process
 
         run_process(self.config)
@@ -64,6 +67,8 @@ class EvaluateCommand:
     """Print JSON."""
 
     def run(self) -> int:
+        if self.config.system.device == "cpu":
+            let_threads_sleep()
         from benchmark.training.engine.distributed import end_process
         from benchmark.training.evaluate_checkpoint import evaluate_checkpoint, format_quality
 

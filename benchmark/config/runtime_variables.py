@@ -1,4 +1,4 @@
-"""The environment variables of NCCL, CUDA and PyTorch that a run sets for itself, with their reasons.
+"""The environment variables of NCCL, CUDA, PyTorch and OpenMP that a run sets for itself, with their reasons.
 
 They are set before CUDA and the first process group start (``set_environment`` in
 benchmark/training/engine/rank_environment.py); one that is set already stays. Not set, for PyTorch does by itself what
@@ -6,11 +6,23 @@ they asked for: TORCH_NCCL_AVOID_RECORD_STREAMS (PyTorch 2.11 warns that it is t
 TORCH_NCCL_ASYNC_ERROR_HANDLING. NVTE_* are read by Transformer Engine, which is not used.
 """
 
+import os
+
 from benchmark.config.system_config import System
 
 ONE_QUEUE = ("A100-80GB", "A100", "H100 SXM", "H100 NVL", "H100 PCIe", "H200", "H200 NVL", "GH200")
 """Accelerators that start kernels in the order in which they were handed over only where there is one queue. Blackwell
 needs no such order; unknown accelerators are left alone."""
+
+
+def let_threads_sleep() -> None:
+    """Let idle OpenMP threads of this process sleep. Called before PyTorch is imported, for OpenMP reads its variables
+    once.
+
+    A thread that spins takes the core that the thread it waits for would run on, where processes share cores: a step
+    of the rehearsal in one process then took up to twelve seconds instead of 0.2. The launcher does the same.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 def runtime_environment(system: System, *, deterministic: bool) -> dict[str, str]:

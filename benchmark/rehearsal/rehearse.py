@@ -102,7 +102,9 @@ class _Rehearsal:
         verdict = None
         if self.c4_path is None:
             with self._stage("review"):
-                verdict = review([result_path(run_dir, number)])
+                result = result_path(run_dir, number)
+                self._show("python", "-m", "benchmark", "review", str(result))
+                verdict = review([result])
         self._replay(run_dir, summary)
         self._command("report", "benchmark", "report", run_dir, "--output", run_dir / "report.html")
         self._last_screen(summary, verdict, run_dir)

@@ -24,7 +24,7 @@ from foundation.network.addresses import Address, is_address, parse_address
 from foundation.network.remote_folder import RemoteFolder
 from foundation.outputs.digest import md5_file
 from foundation.outputs.shards import MOST_TASKS, Shard, parse_shard
-from foundation.sizes import parse_bytes, require_between, require_workers
+from foundation.sizes import parse_bytes, require_between, require_workers, significant
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def print_produced(output: Path, produced: Produced | None, as_json: bool, shard
     text += f"{produced.files:,} files"
     if produced.resumed_files:
         text += f", {produced.resumed_files:,} of them by earlier calls"
-    text += f", {produced.bytes:,} bytes in {produced.wall_s:.1f} s ({rate:,.0f} MB/s)"
+    text += f", {produced.bytes:,} bytes in {produced.wall_s:.1f} s ({significant(rate, 3)} MB/s)"
     if facts.get("zero_chunks"):
         text += f"; {facts['zero_chunks']:,} input chunks had no file and are zeros"
     if facts.get("has_counters") is False:

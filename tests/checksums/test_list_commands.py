@@ -37,10 +37,12 @@ def test_create_replaces_nothing_but_a_list(folder: Path, tmp_path: Path) -> Non
 def test_verify_names_what_differs(folder: Path, tmp_path: Path) -> None:
     manifest = tmp_path / "list.md5"
     manifest.write_text(format_list(digest_folder(folder)))
-    (folder / "b.bin").write_bytes(b"b" * 99 + b"c")
-    (folder / "A.bin").unlink()
     for number in range(8):
         (folder / f"notes{number}").touch()
+    holds = run("verify", folder, "--manifest", manifest)
+    assert holds.stdout == f"{folder}: 5 files match, 0 changed, 0 missing; 8 not in the list\n"
+    (folder / "b.bin").write_bytes(b"b" * 99 + b"c")
+    (folder / "A.bin").unlink()
     done = run("verify", folder, "--manifest", manifest)
     assert done.returncode == 1
     assert f"CHANGED  {folder}/b.bin" in done.stdout

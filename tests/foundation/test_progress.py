@@ -28,7 +28,7 @@ def test_a_plain_line_every_so_often(seconds: list[float], capsys: pytest.Captur
         advance.spent("reading", 3.0)
         advance.spent("writing", 1.0)
         advance(1e9, files=10)
-        expected = "read: 2.00 of 4.00 GB (50 %), 20 of 40 files, 200.0 MB/s, 10 s left, limited by reading (75 % of"
+        expected = "read: 2.00 of 4.00 GB (50 %), 20 of 40 files, 200 MB/s, 10 s left, limited by reading (75 % of"
         assert capsys.readouterr().err == f"{expected} the time)\n"
         seconds[0] = 19.9
         advance(1e9)

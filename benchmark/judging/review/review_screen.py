@@ -21,6 +21,7 @@ from benchmark.judging.review.verdict import SEVERITIES, WORST_FIRST, Review, Su
 from foundation.errors import InputError
 from foundation.outputs.publish import write_text
 from foundation.plain_text import printable, shortened, table_text
+from foundation.sizes import significant
 
 VERDICT_STYLES = {"acceptable": "bold green", "acceptable with questions": "bold yellow", "rejected": "bold red"}
 COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
@@ -157,7 +158,7 @@ def _print_score(score: Score, results: ResultSet, out: Console) -> None:
     if score.tokens_per_s_per_accelerator is not None:
         words = f"{score.accelerators} x {score.accelerator}: {score.tokens_per_s_per_accelerator:,.0f} tokens/s"
         mfu = "" if score.mfu is None else f", MFU {score.mfu:.1%} of {score.peak_tflops:g} (BF16, dense)"
-        _say(out, f"  {words}, {score.tflops_per_accelerator:,.3g} TFLOP/s each{mfu}")
+        _say(out, f"  {words}, {significant(score.tflops_per_accelerator, 3)} TFLOP/s each{mfu}")
     _say(out, f"  convergence: {_convergence(results.convergence, results.judged)}")
     rows = [[shortened(cell, MOST_CELL) for cell in _cells(run)] for run in score.runs]
     _print_table(out, textwrap.indent(table_text(RUN_COLUMNS, rows), "  "))
@@ -208,7 +209,7 @@ def _print_findings(findings: Sequence[Finding], subject: SubjectReview, out: Co
         _say(out, words, COLOURS[finding.severity], indent=11, whole_words=False)
         rule = f"{finding.rule}: {finding.rules}; {finding.source}"
         for title, text in (
-            ("line", finding.text),
+            ("line", "" if finding.severity == "note" else finding.text),
             ("fix", finding.mend),
             ("question", finding.question),
             ("rule", rule),

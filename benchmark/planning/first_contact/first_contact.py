@@ -28,6 +28,7 @@ from foundation.cli import choose
 from foundation.errors import InputError
 from foundation.git import REPOSITORY
 from foundation.outputs.publish import write_text
+from foundation.sizes import significant
 
 RESULT = "contact.json"
 FORMAT = 2
@@ -158,7 +159,7 @@ def _environment_line(environment: Any) -> str:
 def _slice_line(result: Any) -> str:
     mfu = "" if result["mfu"] is None else f", MFU {result['mfu']:.1%}"
     problems = "".join(f"; NOT measured: {problem}" for problem in result["problems"])
-    step = f"{result['step_s']:.4g} s a step, {result['tflops_per_device']:.4g} TFLOP/s per device{mfu}"
+    step = f"{result['step_s']:.4g} s a step, {significant(result['tflops_per_device'], 4)} TFLOP/s per device{mfu}"
     ways = "".join(f"; {line}" for line in tuning_lines(result.get("collectives", ()), "system.toml"))
     return f"{result['layers']} layers, {step}{ways}{problems}"
 

@@ -8,6 +8,7 @@ from benchmark.planning.dry_run.dry_run import format_dry_run
 from benchmark.planning.run_plan.run_length import is_the_benchmarks
 from benchmark.planning.run_plan.run_plan import RunPlan
 from benchmark.planning.run_plan.search_layouts import SearchResult
+from foundation.sizes import significant
 
 PART_NAMES = {
     "matmul": "matrix products",
@@ -91,7 +92,7 @@ def _figures(plan: RunPlan, benchmark: Benchmark, system: System) -> Iterator[st
         mfu = "" if plan.mfu is None else f"MFU {plan.mfu:.1%}{_interval(plan, 'mfu', 100, '%')}, "
         yield f"{'step':<18}{plan.step_s:,.3g} s{_interval(plan, 'step_s')}"
         yield (
-            f"{'speed':<18}{mfu}{plan.tflops_per_device:,.4g} TFLOP/s and "
+            f"{'speed':<18}{mfu}{significant(plan.tflops_per_device, 4)} TFLOP/s and "
             f"{plan.tokens_per_s_per_device:,.0f} tokens/s per device, {plan.tokens_per_s:,.0f} tokens/s"
         )
     if plan.evaluation_s is not None:

@@ -19,6 +19,7 @@ from benchmark.planning.slice.slice_devices import DeviceFacts
 from benchmark.planning.slice.step_times import StepTimes
 from benchmark.planning.slice.tuned_collectives import tuning_lines
 from benchmark.training.machine.gpus import DeviceReading
+from foundation.sizes import significant
 from model.flops import train_flops_per_token
 
 GIB = 2**30
@@ -161,7 +162,7 @@ def _speed(result: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "throughput", f"{result['tokens_per_s']:,.0f} tokens/s"
     share = "" if result["mfu"] is None else ", {mfu:.1%} of {peak_tflops:,.1f} (MFU)".format(**result)
     flops = f"{result['flops_per_token'] / 1e9:,.4g} GFLOP per token, output layer included"
-    yield "model FLOP/s", f"{result['tflops_per_device']:,.4g} TFLOP/s per device{share}; {flops}"
+    yield "model FLOP/s", f"{significant(result['tflops_per_device'], 4)} TFLOP/s per device{share}; {flops}"
     yield "loss", "{first_loss:.4f} at first, {last_loss:.4f} at last, on tokens at random".format(**result)
     yield "start", f"{result['init_s']:.1f} s from the process group's start to a state with weights"
     if result["clocks"] is not None:
@@ -208,16 +209,17 @@ def _rates(calibration: Calibration) -> Iterator[str]:
     for tensor_parallel in sorted({product.tensor_parallel for product in calibration.matmuls}):
         products = [product for product in calibration.matmuls if product.tensor_parallel == tensor_parallel]
         by_role = ", ".join(
-            f"{role} {_mean_tflops([product for product in products if product.role == role]):,.4g}"
+            f"{role} {significant(_mean_tflops([product for product in products if product.role == role]), 4)}"
             for role in dict.fromkeys(product.role for product in products)
         )
-        mean = f"{_mean_tflops(products):10,.4g} TFLOP/s over all shapes"
+        mean = f"{significant(_mean_tflops(products), 4):>10} TFLOP/s over all shapes"
         yield f"  matmul, tensor {tensor_parallel:<5}{mean}; {by_role}"
     for attention in calibration.attention[:2]:
         name = f"attention {attention.role}"
-        yield f"  {name:<20}{attention.tflops:10,.4g} TFLOP/s, {attention.heads} heads, the whole square counted"
+        rate = significant(attention.tflops, 4)
+        yield f"  {name:<20}{rate:>10} TFLOP/s, {attention.heads} heads, the whole square counted"
     for elementwise in calibration.elementwise:
-        yield f"  {elementwise.operation:<20}{elementwise.gb_per_s:10,.4g} GB/s"
+        yield f"  {elementwise.operation:<20}{significant(elementwise.gb_per_s, 4):>10} GB/s"
     host_us, device_us = calibration.launch.host_s * 1e6, calibration.launch.device_s * 1e6
     yield f"  {'launch':<20}{host_us:10,.3g} us of host, {device_us:,.3g} us on the device"
     largest = max((message.bytes for message in calibration.collectives), default=0)

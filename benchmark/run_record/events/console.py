@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchmark.run_record.events.event import Event
-from foundation.sizes import duration
+from foundation.sizes import duration, significant
 
 RED, PLAIN = "\x1b[31m", "\x1b[0m"
 
@@ -47,7 +47,11 @@ class Console:
 
     def _step_line(self, fields: Mapping[str, Any]) -> str:
         share = fields["steps"] / self._expected
-        speed = f"{fields['tflops_per_device']:.3g} TFLOP/s" if fields["mfu"] is None else f"MFU {fields['mfu']:.1%}"
+        speed = (
+            f"{significant(fields['tflops_per_device'], 3)} TFLOP/s"
+            if fields["mfu"] is None
+            else f"MFU {fields['mfu']:.1%}"
+        )
         return (
             f"step {fields['steps']}  {share:.0%}  loss {fields['loss']:.4f}  norm {fields['grad_norm']:.3f}  "
             f"lr {fields['learning_rate']:.2e}  {fields['step_s']:.3g} s  {fields['tokens_per_s']:,.0f} tokens/s  "

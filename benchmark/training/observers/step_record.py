@@ -14,10 +14,10 @@ from model.flops import train_flops_per_token
 
 EVERY_S = 180.0
 """Seconds between forecasts when there is no evaluation."""
-FEWEST_STEPS = 3
-"""Steps of this process before the first forecast: the first ones take longer."""
-LATEST_STEPS = 100
-"""Number of latest steps whose median is the time of a step."""
+SLOW_STEPS = 2
+"""First steps of this process, which take longer: no forecast counts them."""
+LATEST_STEPS = 20
+"""Number of latest steps whose median is the time of a step: a machine that others leave or share is noticed soon."""
 
 
 class StepRecord(Observer):
@@ -75,7 +75,8 @@ class TargetEta(Observer):
 
     def step_done(self, step: FinishedStep) -> None:
         self._steps += 1
-        self._step_s.append(step.seconds())
+        if self._steps > SLOW_STEPS:
+            self._step_s.append(step.seconds())
         self._done_at = self._clock()
         if self._said_at is None or self._done_at - self._said_at >= EVERY_S:
             self._note("step")
@@ -91,7 +92,7 @@ class TargetEta(Observer):
     def _note(self, occasion: str) -> None:
         benchmark, trained_tokens = self._benchmark, self._progress.trained_tokens
         end = (benchmark.last_iteration - benchmark.start_iteration) * benchmark.tokens_per_step
-        if self._steps < FEWEST_STEPS or trained_tokens >= end:
+        if self._steps <= SLOW_STEPS or trained_tokens >= end:
             return
         evaluations = [
             (evaluation.trained_tokens, evaluation.log_perplexity) for evaluation in self._progress.evaluations

@@ -2,6 +2,8 @@
 
 import dataclasses
 import os
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -14,6 +16,7 @@ from benchmark.config.runtime_variables import ONE_QUEUE, runtime_environment
 from benchmark.config.system_config import Collectives
 from benchmark.config.systems import SYSTEMS
 from tests.benchmark.tiny import in_processes
+from tests.support import REPOSITORY
 
 
 def _environment(name: str, *, deterministic: bool = False, **changes: Any) -> dict[str, str]:
@@ -24,6 +27,34 @@ def _environment(name: str, *, deterministic: bool = False, **changes: Any) -> d
 
 def test_a_cpu_needs_none() -> None:
     assert _environment("cpu_p2", deterministic=True) == {}
+
+
+@pytest.mark.slow
+def test_threads_on_cpus_sleep_while_they_wait() -> None:
+    """OpenMP prints its variables when PyTorch loads it."""
+    words = [
+        sys.executable,
+        "-m",
+        "benchmark",
+        "evaluate",
+        "rehearsal",
+        "--system",
+        "cpu_p1",
+        "--checkpoint",
+        "nowhere",
+    ]
+    words += ["--valid-data-path", "1.00", "nowhere"]
+    environment = {name: text for name, text in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    process = subprocess.run(
+        words,
+        cwd=REPOSITORY,
+        env={**environment, "OMP_DISPLAY_ENV": "true"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert process.returncode == 2
+    assert "OMP_WAIT_POLICY = 'PASSIVE'" in process.stderr
 
 
 @pytest.mark.parametrize(
