@@ -155,7 +155,7 @@ def _print_score(score: Score, results: ResultSet, out: Console) -> None:
         scaled = f" = {score.measured_minutes:.2f} measured x {score.factor:.4f}" if score.factor != 1 else ""
         words = f"{score.minutes:.2f} minutes{scaled}"
     _say(out, f"  {score.name}, {score.benchmark}: {words}", "bold")
-    if score.tokens_per_s_per_accelerator is not None:
+    if score.tokens_per_s_per_accelerator is not None and score.tflops_per_accelerator is not None:
         words = f"{score.accelerators} x {score.accelerator}: {score.tokens_per_s_per_accelerator:,.0f} tokens/s"
         mfu = "" if score.mfu is None else f", MFU {score.mfu:.1%} of {score.peak_tflops:g} (BF16, dense)"
         _say(out, f"  {words}, {significant(score.tflops_per_accelerator, 3)} TFLOP/s each{mfu}")

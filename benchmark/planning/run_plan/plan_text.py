@@ -88,7 +88,7 @@ def _score(plan: RunPlan, benchmark: Benchmark, published: Sequence[str]) -> Ite
 
 def _figures(plan: RunPlan, benchmark: Benchmark, system: System) -> Iterator[str]:
     """Yield the lines on speed, memory and failures."""
-    if plan.step_s is not None:
+    if plan.step_s is not None and plan.tflops_per_device is not None:
         mfu = "" if plan.mfu is None else f"MFU {plan.mfu:.1%}{_interval(plan, 'mfu', 100, '%')}, "
         yield f"{'step':<18}{plan.step_s:,.3g} s{_interval(plan, 'step_s')}"
         yield (
