@@ -119,6 +119,17 @@ def test_llama_starts_without_a_checkpoint_on_the_nodes_of_its_system(inputs: Pa
     assert (config.system.nodes, config.benchmark.optimizer.lr, config.benchmark.global_batch_size) == (1, 2e-3, 128)
 
 
+def test_dry_run_without_slurm_prints_the_processes_of_this_machine_or_why_it_has_none(inputs: Path) -> None:
+    variables = {**GIVEN, "EXTERNAL_MODEL_CHECKPOINT_DIR": ""}
+    done = script("/logs", "/bpe", "none", **variables, BENCHMARK="rehearsal_llama")
+    words = shlex.split(done.stdout)
+    assert words[1:7] == ["-m", "benchmark.launch", "--processes", "2", "--run-dir", "/logs"]
+    assert words[7:10] == ["--", "train", "rehearsal_llama"] and words.count("--run-dir") == 1
+    assert done.stderr == ""
+    done = script("/logs", "/bpe", "none", **variables, BENCHMARK="llama31_8b")
+    assert done.stdout.startswith("srun ") and "this machine has no GPU" in done.stderr
+
+
 def test_variables_override_the_benchmark() -> None:
     _, config = train_command(
         GBS="4096",

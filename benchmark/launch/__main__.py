@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from benchmark.launch.keep_running import Refused
-from benchmark.launch.slurm.job import run_job
+from benchmark.launch.slurm.job import preview, run_job
 from benchmark.launch.slurm.job_options import JobOptions, job_options, variables_help
 from benchmark.launch.slurm.job_steps import JobSteps
 from benchmark.launch.slurm.timed_lines import timed_lines
@@ -35,13 +35,35 @@ def run_here_by(arguments: Sequence[str]) -> None:
     add("--port", type=int, help="where the processes meet; a free one unless given")
     add("command", nargs="+", help="of python -m benchmark, with its options")
     options = parser.parse_args(arguments)
+    if options.command[0] == "train":
+        require_valid_options(options.command)
     from benchmark.launch.one_machine import run_here_and_exit  # needs the packages of the benchmark
 
     run_here_and_exit(options.run_dir, options.command, processes=options.processes, port=options.port)
 
 
+def require_valid_options(command: Sequence[str]) -> None:
+    """Exit with status 2 and one line for options that every process would refuse."""
+    script = Path(__file__).parents[1] / "commands" / "interpreter_check.py"
+    words = [sys.executable, str(script), "options", *command]
+    check = subprocess.run(words, stdout=subprocess.PIPE, check=False)
+    if check.returncode:
+        problems = [line for line in check.stdout.decode(errors="replace").splitlines() if line.startswith("error: ")]
+        print(*problems, sep="\n", file=sys.stderr)
+        sys.exit(2)
+
+
 def run_job_here(options: JobOptions) -> NoReturn:
     """Run the job on the devices of this machine, without Slurm, and exit. Raises Refused for a job that cannot."""
+    command, devices = job_here(options)
+    from benchmark.launch.one_machine import run_here_and_exit  # needs the packages of the benchmark
+
+    run_here_and_exit(options.run_dir, command, processes=devices, port=options.port)
+
+
+def job_here(options: JobOptions) -> tuple[list[str], int]:
+    """Return the command of the job on this machine's devices, and their number. Raises Refused for a job that cannot
+    run here."""
     if options.container != "none":
         raise Refused(
             f"{options.container}: without Slurm the job runs on this machine and in no container; say none, or sbatch"
@@ -55,10 +77,28 @@ def run_job_here(options: JobOptions) -> NoReturn:
     steps.nodes_of_run = 1
     steps.check_options(devices)
     sizes = ["--nodes", "1", "--devices-per-node", str(devices)]
-    from benchmark.launch.one_machine import run_here_and_exit  # needs the packages of the benchmark
+    return [options.command, options.benchmark, *sizes, *options.command_options], devices
 
-    command = [options.command, options.benchmark, *sizes, *options.command_options]
-    run_here_and_exit(options.run_dir, command, processes=devices, port=options.port)
+
+def print_preview(options: JobOptions) -> int:
+    """Print the line that would start the run's processes: here, or in a job of Slurm where this machine cannot or the
+    container is an image; return the exit status. Raises Refused for what the run would refuse."""
+    why_not_here = ""
+    if "SLURM_JOB_ID" not in os.environ and options.container == "none":
+        try:
+            command, devices = job_here(options)
+            run_dir = ["--run-dir", str(options.run_dir)]
+            position = command.index(run_dir[0])
+            words = [options.python, "-m", "benchmark.launch", "--processes", str(devices), *run_dir, "--"]
+            print(shlex.join([*words, *command[:position], *command[position + 2 :]]))
+            return 0
+        except Refused as refused:
+            why_not_here = str(refused)
+    words = preview(options).run_line([])
+    if why_not_here:
+        print(f"the line of a Slurm job, because without Slurm: {why_not_here}", file=sys.stderr)
+    print(shlex.join(words))
+    return 0
 
 
 def gpus_here() -> int:
@@ -110,7 +150,7 @@ def main(arguments: Sequence[str]) -> int:
             return 2
     try:
         if options.dry_run:
-            return run_job(options)
+            return print_preview(options)
         if "SLURM_JOB_ID" not in os.environ:
             run_job_here(options)
     except Refused as refused:

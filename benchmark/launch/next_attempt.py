@@ -97,7 +97,7 @@ def decide(run_dir: Path, outcome: AttemptOutcome) -> Decision:
     if attempt.cause is not None and attempt.cause.kind == "input" and not _was_accepted(attempts, outcome):
         return Decision(ENDINGS["bad input"].action, BAD_INPUT, attempt.cause.message)
     if _refused_twice(attempts, status):
-        reason = f"{failure}, twice: an option or an input was refused, as its log says"
+        reason = f"{failure}, twice: an option or an input was refused"
         return Decision(ENDINGS["bad input"].action, BAD_INPUT, reason, is_explained=False)
     if _same_again(attempts):
         return Decision("stop", status or 1, f"{failure}; the same error came twice at the same step: given up")

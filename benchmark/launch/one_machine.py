@@ -1,6 +1,7 @@
 """The processes of a run on this machine, one for each device, in place of srun in a Slurm job."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +13,9 @@ from types import FrameType
 from typing import NoReturn
 
 from benchmark.launch.keep_running import Refused, RunMachines, alone_in, environment_of, keep_running, say
-from benchmark.launch.next_attempt import INTERRUPTED, Decision
+from benchmark.launch.next_attempt import BAD_INPUT, INTERRUPTED, Decision
+from benchmark.run_record.attempt_folder import all_attempts, read_start
+from benchmark.run_record.file_names import LAUNCHER_FILE, attempts_folder
 from foundation.child_processes import INTERRUPTED as BY_CTRL_C
 from foundation.child_processes import require_free_port, reserved_port
 from foundation.errors import InputError, run_command
@@ -99,19 +102,31 @@ class OneMachine(RunMachines):
 def run_here(run_dir: Path, command: Sequence[str], *, processes: int, port: int | None = None) -> Decision:
     """Run ``python -m benchmark COMMAND --run-dir RUN_DIR`` in several processes of this machine until it has ended.
 
-    Returns the last decision, with status 130 after Ctrl-C. Raises InputError for a port in use, and for a folder in
-    which a run has ended or is running.
+    Returns the last decision, with status 130 after Ctrl-C. Nothing is left of a run whose input was refused before it
+    began, so that its folder does not count among those of runs.
+    Raises InputError for a port in use, and for a folder in which a run has ended or is running.
     """
     arguments = ["benchmark", *command, "--run-dir", str(run_dir)]
     machines = OneMachine(arguments, processes=processes, port=port)
     try:
         with alone_in(run_dir, machines), machines.taking_orders():
             decision = keep_running(run_dir, machines)
+            if decision.status == BAD_INPUT:
+                remove_refused(run_dir)
     except Refused as refused:
         raise InputError(str(refused)) from None
     if machines.ordered == ORDERS[signal.SIGINT] and decision.status == INTERRUPTED:
         return Decision("stop", BY_CTRL_C, decision.reason)
     return decision
+
+
+def remove_refused(run_dir: Path) -> None:
+    """Remove a run folder that holds nothing but attempts that never began."""
+    entries = {entry.name for entry in run_dir.iterdir()}
+    attempts = all_attempts(run_dir)
+    if entries <= {attempts_folder(run_dir).name, LAUNCHER_FILE} and not any(map(read_start, attempts)):
+        with suppress(OSError):
+            shutil.rmtree(run_dir)
 
 
 def run_here_and_exit(run_dir: Path, command: Sequence[str], *, processes: int, port: int | None) -> NoReturn:

@@ -1,22 +1,19 @@
 """README's commands run one after the other as they stand on the page, with stand-ins for what is big."""
 
 import gzip
-import os
 import shutil
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 
 from tests.benchmark.launch.slurm.stand_in_job import COMMANDS, STAND_IN
-from tests.forked import run_forked
-from tests.house.readme_stand_in import python, require_inputs
+from tests.house.page_walk import STANDS_IN, make_checkout, walk
+from tests.house.readme_stand_in import require_inputs
 from tests.house.test_papers import command_blocks
 from tests.support import REPOSITORY, command
 
-STANDS_IN = Path(__file__).with_name("readme_stand_in.py")
 MODEL = ["--layers", 2, "--hidden", 20, "--heads", 2, "--vocab", 510, "--positions", 30]
 """8 divides none, which makes few chunks."""
 BLOCKS = command_blocks((REPOSITORY / "README.md").read_text())
@@ -47,52 +44,16 @@ def small_inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def serve(folder: Path) -> None:
-    """Run what the walk's ``python`` is asked, each forked from a process that has imported it all."""
-    while True:
-        words = (folder / "asked").read_text().splitlines()  # waits for the next command
-        done = run_forked(python, words, folder=folder / "checkout", timeout=120)
-        with (folder / "said").open("a") as said:
-            said.write(f"{' '.join(words)[:200]}\n{done.stdout}{done.stderr}")
-        (folder / "status").write_text(str(done.returncode))
-
-
-def walk(folder: Path, small_inputs: Path, blocks: list[str]) -> "subprocess.CompletedProcess[str]":
-    """Run the blocks in one shell, in what looks like a clone."""
+def walk_readme(folder: Path, small_inputs: Path) -> "subprocess.CompletedProcess[str]":
     checkout, programs, answers = folder / "checkout", folder / "bin", folder / "answers"
-    for path in (checkout, programs, answers, checkout / "tests"):
+    make_checkout(checkout)
+    for path in (programs, answers):
         path.mkdir()
-    for name in (
-        "benchmark",
-        "checkpoint_convert",
-        "data_prep",
-        "model",
-        "foundation",
-        "run_gpt3.sh",
-        "environment.sh",
-    ):
-        (checkout / name).symlink_to(REPOSITORY / name)
-    shutil.copytree(REPOSITORY / "checksums", checkout / "checksums")
-    shutil.copy(REPOSITORY / ".gitignore", checkout)
-    someone = ["-c", "user.name=someone", "-c", "user.email=someone@example.org"]
-    for words in (["init", "-q"], ["add", "--all"], [*someone, "commit", "-q", "-m", "the code"]):
-        subprocess.run(["git", *words], cwd=checkout, check=True)
-    (checkout / "tests" / "run.sh").write_text("#!/bin/sh\n")  # it is what runs this
-    (checkout / "tests" / "run.sh").chmod(0o755)
+    (checkout / "run_gpt3.sh").symlink_to(REPOSITORY / "run_gpt3.sh")
     shutil.copytree(small_inputs / "mlcommons", checkout / "mlcommons")
     (folder / "from_hugging_face").symlink_to(small_inputs / "from_hugging_face")
-    for name in COMMANDS:
+    for name in {*COMMANDS} - {"sbatch"}:
         (programs / name).symlink_to(STAND_IN)
-    (programs / "sbatch").unlink()
-    for name, text in {
-        "sbatch": f'exec {sys.executable} {STANDS_IN} sbatch "$@"',
-        "python": f'printf "%s\\n" "$@" >{folder}/asked; exit "$(cat {folder}/status)"',
-    }.items():
-        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
-        (programs / name).chmod(0o755)
-    for name in ("asked", "status"):
-        os.mkfifo(folder / name)
-    threading.Thread(target=serve, args=[folder], daemon=True).start()
     nodes = [f"n{number}" for number in range(1, 65)]
     for name, text in {
         "left": "UNLIMITED",
@@ -104,18 +65,13 @@ def walk(folder: Path, small_inputs: Path, blocks: list[str]) -> "subprocess.Com
         "during": f'"$REAL_PYTHON" {STANDS_IN} run "$@" || exit 1',
     }.items():
         (answers / name).write_text(f"{text}\n")
-    variables = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "MASTER"))}
-    variables |= {"PATH": f"{programs}:{os.environ['PATH']}", "STAND_IN": str(answers), "REAL_PYTHON": sys.executable}
-    variables |= {"DRY_RUN": "1"}
-    script = "set -euo pipefail\n" + "".join(f"echo '=== block {n}' >&2\n{block}" for n, block in enumerate(blocks))
-    return subprocess.run(
-        ["bash", "-c", script], cwd=checkout, env=variables, capture_output=True, text=True, timeout=250, check=False
-    )
+    sbatch = {"sbatch": f'exec {sys.executable} {STANDS_IN} sbatch "$@"'}
+    return walk(folder, checkout, ["cd checkout\n", *BLOCKS], sbatch, {"STAND_IN": str(answers), "DRY_RUN": "1"})
 
 
 @pytest.mark.slow
 def test_commands_run_one_after_the_other(tmp_path: Path, small_inputs: Path) -> None:
-    done = walk(tmp_path, small_inputs, BLOCKS)
+    done = walk_readme(tmp_path, small_inputs)
     assert done.returncode == 0, (tmp_path / "said").read_text()[-3000:] + done.stdout[-3000:] + done.stderr[-3000:]
     calls = (tmp_path / "answers" / "calls").read_text().splitlines()
     for name, times in (("preflight", 1), ("evaluate", 1), ("train", 3)):

@@ -13,13 +13,13 @@ from benchmark.judging.results.judged import OFFICIAL
 from benchmark.judging.results.recorded_run import RecordedRun, with_records
 from benchmark.judging.results.run_summary import RunSummary
 from benchmark.judging.results.score import Score, middle_run
-from benchmark.judging.results.subjects import ResultSet, find_subjects
+from benchmark.judging.results.subjects import ResultSet, find_subjects, holds_results
 from benchmark.judging.review.findings import STOPPED, Finding, Severity
 from benchmark.judging.review.verdict import SubjectReview, Verdict, review, subject_review
 from benchmark.run_record.events.mllog import read_log
 from benchmark.run_record.events.recorded_events import RecordedEvents
 from foundation.errors import InputError
-from foundation.regular_files import is_regular
+from foundation.regular_files import is_folder, is_regular
 
 EMPTY = "no results in it that are reviewed"
 COLOURS = 6
@@ -112,6 +112,8 @@ class Judgement:
     """The reviews of several packages and sets of runs, perhaps of several rounds."""
 
     subjects: Sequence[SubjectReview]
+    empty_folders: Sequence[Path] = ()
+    """Folders named beside others that hold no result, as of a run that never began."""
 
     @cached_property
     def systems(self) -> list[ReviewedSystem]:
@@ -155,6 +157,7 @@ class Judgement:
 def judge(paths: Sequence[Path], ruleset: str | None = None, *, official: bool = True) -> Judgement:
     """Review everything below ``paths``; with ``official``, run the official checkers, too.
 
+    Folders without results are left out beside others that have some.
     Raises InputError if there are no paths, for a path without results, and if none of the files is a log.
     """
     if not paths:
@@ -162,9 +165,11 @@ def judge(paths: Sequence[Path], ruleset: str | None = None, *, official: bool =
     if all(is_regular(path) and not read_log(path).events for path in paths):
         suffix = f", nor in {len(paths) - 1} more files" if len(paths) > 1 else ""
         raise InputError(f"{paths[0]}: no MLLOG record in it{suffix}; name result files, folders of runs or packages")
+    empty_folders = [path for path in paths if is_folder(path) and not holds_results(path)]
+    reviewed_paths = [path for path in paths if path not in empty_folders] or paths
     if official:
-        return Judgement(review(paths, ruleset).subjects)
-    return Judgement([subject_review(subject, ()) for subject in find_subjects(paths, ruleset)])
+        return Judgement(review(reviewed_paths, ruleset).subjects, empty_folders)
+    return Judgement([subject_review(subject, ()) for subject in find_subjects(reviewed_paths, ruleset)], empty_folders)
 
 
 def reported_runs(judgement: Judgement) -> list[ReportedRun]:

@@ -50,6 +50,7 @@ MOST_COLUMNS = 12
 """Most columns of a table with a column for each run: a wider table cannot be read."""
 MOST_COUNTS = 3
 """Most runs whose counts stand side by side in a cell."""
+LEFT_OUT = "no result_*.txt there, and not on the page"
 MANY_TOKENS = 10_000_000
 CONVERGENCE_HEAD = (
     "System", "Batch", "Each run", "Without fastest and slowest", "Compared with", "Their mean", "Accepted from",
@@ -121,6 +122,7 @@ def _top(judgement: Judgement, names: Sequence[str], previous_systems: Sequence[
         parts += [*systems_tables(frame, names, judgement), Words(f"{SCORES} {CAUTION}", quiet=True)]
     if previous_systems is not None:
         parts.append(changes_table(judgement.systems, names, previous_systems))
+    parts += [Words(f"{folder}: {LEFT_OUT}.") for folder in judgement.empty_folders]
     return Section("top", "", parts)
 
 

@@ -16,7 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from benchmark.judging.report.judgement import Judgement, judge
-from benchmark.judging.report.page_content import make_page
+from benchmark.judging.report.page_content import LEFT_OUT, make_page
 from benchmark.judging.report.page_parts import CAUTION, Figure, Page, perplexity
 from benchmark.judging.review.verdict import Review
 from foundation.errors import InputError
@@ -34,7 +34,7 @@ def write_report(
     previous: Path | None = None,
     plan: Path | None = None,
 ) -> str:
-    """Write the page about runs, packages or rounds; return one line about it.
+    """Write the page about runs, packages or rounds; return one line about it, and one about each folder left out.
 
     Raises InputError if there is nothing to report on, or if ``output`` is a folder.
     """
@@ -58,10 +58,12 @@ def page_writer(
     def write(review: Review | Judgement) -> str:
         packaged = any(subject.kind == "package" for subject in review.subjects)
         page_folder = output.absolute().parent if packaged else None
-        page = make_page(Judgement(review.subjects), previous_systems, plan, page_folder)
+        judgement = review if isinstance(review, Judgement) else Judgement(review.subjects)
+        page = make_page(judgement, previous_systems, plan, page_folder)
         text = render(page)
         write_text(output, text)
-        return f"{output}: {page.headline}; {page.verdict[2].lower()}; {len(text.encode()) / 1000:,.0f} kB"
+        line = f"{output}: {page.headline}; {page.verdict[2].lower()}; {len(text.encode()) / 1000:,.0f} kB"
+        return "\n".join([*(f"{folder}: {LEFT_OUT}" for folder in judgement.empty_folders), line])
 
     return write
 

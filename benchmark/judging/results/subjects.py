@@ -127,6 +127,8 @@ class SubmissionPackage:
     rehearsal: Judged | None = None
     """The rehearsed benchmark of a package that ``rehearse --package`` makes, which is no submission; None for a
     submission."""
+    by_rehearsal: bool = False
+    """Whether the rehearsal itself reviews the package; everybody else is told that it is no submission."""
 
     @cached_property
     def benchmarks(self) -> Mapping[str, Judged]:
@@ -197,8 +199,17 @@ def find_subjects(
                 problem = missing if os.path.lexists(path) else "no such file or folder"
                 raise InputError(f"{path}: {problem}; give a result file, a run folder or a package")
             loose |= dict.fromkeys(logs)
-    submissions = [SubmissionPackage(folder, package_ruleset(folder, ruleset), references) for folder in packages]
+    submissions = [
+        SubmissionPackage(folder, package_ruleset(folder, ruleset), references, _rehearsal_of(folder))
+        for folder in packages
+    ]
     return [*_sets(list(loose), ruleset, references), *submissions]
+
+
+def holds_results(path: Path) -> bool:
+    """Return whether a review finds anything to review at or below a path."""
+    is_packaged = next(_packages_below(path.absolute(), DEEPEST), None) is not None
+    return is_packaged or is_regular(path) or bool(_results_below(path.absolute(), DEEPEST))
 
 
 def _packages_below(path: Path, depth: int) -> Iterator[Path]:
@@ -251,11 +262,18 @@ def ruleset_for(path: Path, requested: str | None, benchmarks: Sequence[Judged],
 
 def package_ruleset(package: Path, requested: str | None) -> str:
     """Return the ruleset of a package, as :func:`ruleset_for` does for the benchmarks that it has folders of."""
-    benchmarks = [OFFICIAL[name] for name in _benchmark_folders(package) if name in OFFICIAL]
+    benchmarks = [JUDGED[name] for name in _benchmark_folders(package) if name in JUDGED]
     folders = [folder for system in subfolders(package / "results") for folder in subfolders(system)]
-    paths = [path for folder in folders if folder.name in OFFICIAL for path in result_files(folder)]
+    paths = [path for folder in folders if folder.name in JUDGED for path in result_files(folder)]
     log = read_log(paths[0]) if paths and len(benchmarks) == 1 else None
     return ruleset_for(package, requested, benchmarks, log)
+
+
+def _rehearsal_of(package: Path) -> Judged | None:
+    """Return the rehearsed benchmark of a package that has results of a rehearsal only."""
+    names = _benchmark_folders(package)
+    judged = JUDGED.get(names[0]) if len(names) == 1 else None
+    return None if judged is None or judged.official else judged
 
 
 def _rulesets(benchmarks: Sequence[Judged]) -> list[str]:

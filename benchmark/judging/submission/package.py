@@ -85,7 +85,10 @@ def make_package(
         assemble(folder, system_json, contents, code)
         origins = {**_origins_of(folder.absolute(), system_json, contents), str(folder.absolute()): str(output)}
         review_ruleset = ruleset or judged.rulesets[-1]
-        subject = SubmissionPackage(folder.absolute(), review_ruleset, rehearsal=judged if rehearsal else None)
+        rehearsed_benchmark = judged if rehearsal else None
+        subject = SubmissionPackage(
+            folder.absolute(), review_ruleset, rehearsal=rehearsed_benchmark, by_rehearsal=rehearsal is not None
+        )
         accepted, warnings = require_accepted(subject, origins)
     files = sum(entry.kind == "file" for entry in walk(output))
     tools = ", ".join(dict.fromkeys(check.tool for check in accepted.checks))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import resource
-import shlex
 import signal
 import subprocess
 import sys
@@ -215,9 +214,6 @@ class SlurmJob(RunMachines):
 def run_job(options: JobOptions) -> int:
     """Run the benchmark in this job until it has ended or a person has to look; the exit status. Raises Refused."""
     job = SlurmJob(options)
-    if options.dry_run:
-        print(shlex.join(preview(options).run_line([])))
-        return 0
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # for the processes: docs/slurm.md counts what they open
     job.take_orders()

@@ -10,24 +10,45 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.launch.one_machine import OneMachine, run_here
-from benchmark.run_record.attempt_folder import all_attempts, read_ending
+from benchmark.launch.one_machine import OneMachine, remove_refused, run_here
+from benchmark.run_record.attempt_folder import AttemptStart, all_attempts, read_ending, write_start
 from foundation.errors import InputError
 from tests.support import REPOSITORY, assert_refused, command
 
 
 @pytest.mark.slow
-def test_bad_input_is_one_line_and_ends_the_attempts(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_is_one_line_ends_the_attempts_and_leaves_no_run_folder(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     decision = run_here(tmp_path / "run", ["train", "rehearsal"], processes=1)
     captured = capfd.readouterr()
     assert captured.err == "error: --train-data-path is missing: one dataset prefix, or weights and prefixes in turn\n"
     assert captured.out == ""
     assert (decision.action, decision.status) == ("stop", 2)
-    assert [folder.name for folder in all_attempts(tmp_path / "run")] == ["0001"]
+    assert not (tmp_path / "run").exists()
+
+
+def test_folder_of_a_run_that_began_is_not_removed(tmp_path: Path) -> None:
+    for name in ("refused", "begun", "with a log"):
+        (tmp_path / name / "attempts" / "0001").mkdir(parents=True)
+        (tmp_path / name / "launcher").touch()
+    start = AttemptStart("0001", None, None, 1.0, 1.0, None, ("host",))
+    write_start(tmp_path / "begun" / "attempts" / "0001", start)
+    (tmp_path / "with a log" / "result_0.txt").touch()
+    for name in ("refused", "begun", "with a log"):
+        remove_refused(tmp_path / name)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["begun", "with a log"]
+
+
+def test_options_that_every_process_would_refuse_are_one_line_and_make_no_folder(tmp_path: Path) -> None:
+    words = ("--processes", "2", "--run-dir", str(tmp_path / "0"), "--", "train", "rehearsal_llama", "--lr", "abc")
+    assert_refused(command("benchmark.launch", *words), "--lr abc: expected a number")
+    assert not (tmp_path / "0").exists()
 
 
 def test_folder_that_cannot_be_made_is_one_line() -> None:
-    done = command("benchmark.launch", "--run-dir", "/dev/null", "--processes", "2", "--", "train", "rehearsal")
+    train = ("train", "rehearsal", "--train-data-path", "x", "--valid-data-path", "x")
+    done = command("benchmark.launch", "--run-dir", "/dev/null", "--processes", "2", "--", *train)
     assert_refused(done, "/dev/null: ", "choose another folder for the run")
 
 

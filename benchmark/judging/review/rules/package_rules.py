@@ -62,6 +62,13 @@ def layout(package: SubmissionPackage) -> Iterator[Deviation]:
         )
 
 
+def rehearsed(package: SubmissionPackage) -> Iterator[Deviation]:
+    """Check that the package is none of a rehearsal, unless the rehearsal itself reviews it."""
+    if package.rehearsal is not None and not package.by_rehearsal:
+        observed = f"results of {package.rehearsal.name}: the package of a rehearsal, which is no submission"
+        yield Deviation(package.results, None, observed, f"results of {package.rehearsal.stands_for}")
+
+
 def code(package: SubmissionPackage) -> Iterator[Deviation]:
     """Check that the package holds the code that made the results: no official checker looks for it, but the submission
     rules ask for it."""

@@ -264,6 +264,10 @@ PACKAGE_RULES: tuple[Rule[SubmissionPackage], ...] = (
         mend="give systems/SYSTEM.json and results/SYSTEM/BENCHMARK/ with exactly as many result_*.txt as expected",
     ),
     Rule(
+        "package.rehearsal", "error", "1.4, 4.2; layout", package_rules.rehearsed,
+        mend="hand in runs of the benchmark itself; the runs of a rehearsal pass or fail by themselves: review run_?",
+    ),
+    Rule(
         "package.code", "warning", "7.12; submission content", package_rules.code,
         question="Where is the code that made these results?",
     ),

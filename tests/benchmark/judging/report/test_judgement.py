@@ -9,6 +9,7 @@ from benchmark.commands.command_table import parse
 from benchmark.judging.report import judgement
 from benchmark.judging.report.judgement import distinct_names, judge, system_names
 from benchmark.judging.report.results_table import TYPES, judged_frame, systems_text
+from benchmark.judging.report.write_report import write_report
 from benchmark.judging.results.frames import csv_text, systems_frame
 from foundation.errors import InputError
 from tests.benchmark.judging.report.made_pages import judged, made_runs, own_review, write_round
@@ -73,6 +74,17 @@ def test_configuration_that_cannot_be_read_is_the_users_to_mend_but_ends_no_stra
     package = write_package(tmp_path)
     (package / "results" / SYSTEM / "gpt3" / "config.json").write_text("{")
     assert len(made_runs(package)) == 3
+
+
+def test_folder_without_a_result_is_named_beside_runs_and_stops_nothing(tmp_path: Path) -> None:
+    run, refused = write_run(tmp_path / "run"), tmp_path / "refused"
+    (refused / "attempts" / "0001").mkdir(parents=True)
+    assert judge([run, refused], official=False).empty_folders == [refused]
+    lines = write_report([run, refused], tmp_path / "page.html").splitlines()
+    assert lines[0] == f"{refused}: no result_*.txt there, and not on the page" and len(lines) == 2
+    assert f"{refused}: no result_*.txt there" in (tmp_path / "page.html").read_text()
+    with pytest.raises(InputError, match=f"{refused}: no result_"):
+        judge([refused], official=False)
 
 
 def test_no_results_are_one_line(tmp_path: Path) -> None:
