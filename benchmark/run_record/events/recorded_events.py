@@ -6,7 +6,6 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from operator import eq
 from pathlib import Path
 from typing import Any, overload
@@ -81,11 +80,9 @@ class RecordedEvents(Sequence[RecordedEvent]):
         dated = array("I", (position for position in self._positions if first_ms <= times_ms[position] <= last_ms))
         return RecordedEvents(self._columns, dated)
 
-    def divided(self, key: str) -> "list[RecordedEvents]":
-        """Return the events in sections: each but the first begins with an event of this key."""
-        starts = [bisect_left(self._positions, position) for position in self.of(key)._positions]
-        limits = [0, *starts[1:], len(self)] if len(self) else []
-        return [self[first:end] for first, end in pairwise(limits)]
+    def places(self, *keys: str) -> list[int]:
+        """Return the indices of the events of these keys."""
+        return [bisect_left(self._positions, position) for position in self.of(*keys)._positions]
 
     @property
     def times_ms(self) -> "array[int]":

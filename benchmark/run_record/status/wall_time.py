@@ -8,6 +8,7 @@ import math
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -83,13 +84,12 @@ class Attempt:
 def attempts_of(run_dir: Path, events: RecordedEvents) -> list[Attempt]:
     """Return the attempts at a run in their order, from its events and its attempt folders.
 
-    Each start notes its environment in the events. An attempt may have a folder alone, if it ended before it opened the
-    run's log, or events alone, if no launcher kept folders.
+    An attempt may have a folder alone, if it ended before it opened the run's log, or events alone, if no launcher kept
+    folders.
     """
     attempts: dict[str, Attempt] = {}
-    for number, section in enumerate(events.between(FIRST_MS, LAST_MS).divided("environment"), 1):
-        names = [note.fields.get("attempt") for note in section.of("attempt")[:1]]
-        name = names[0] if names and isinstance(names[0], str) else f"{number:04d}"
+    for number, (name, section) in enumerate(_sections(events.between(FIRST_MS, LAST_MS)), 1):
+        name = name or f"{number:04d}"
         attempts[name] = _attempt(run_dir, name, section)
     folder = attempts_folder(run_dir)
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
@@ -98,11 +98,41 @@ def attempts_of(run_dir: Path, events: RecordedEvents) -> list[Attempt]:
     return _in_order(attempts)
 
 
+def _sections(events: RecordedEvents) -> Iterator[tuple[str, RecordedEvents]]:
+    """Yield the name of each attempt, which may be empty, with its events.
+
+    Each start notes its name, again if it falls back to an older checkpoint, and its environment. Older versions noted
+    the environment first. What an attempt says before its name comes after the start of its first process.
+    """
+    names, begins, latest = [""], [0], 0
+    has_environment = False
+    for index in events.places("attempt", "environment"):
+        event = events[index]
+        field = event.fields.get("attempt") if event.key == "attempt" else None
+        name = field if isinstance(field, str) else ""
+        if name and not names[-1]:
+            names[-1] = name
+        elif has_environment if event.key == "environment" else name and name != names[-1]:
+            begun_ms = 1000 * (event.number("started_s") or math.inf)
+            while index > latest + 1 and events[index - 1].time_ms >= begun_ms:
+                index -= 1
+            names.append(name)
+            begins.append(index)
+            has_environment = False
+        has_environment |= event.key == "environment"
+        latest = index
+    for name, (first, end) in zip(names, pairwise([*begins, len(events)]), strict=True):
+        if end > first:
+            yield name, events[first:end]
+
+
 def _in_order(attempts: Mapping[str, Attempt]) -> list[Attempt]:
-    """Sort by the time of the beginning; an attempt without a time follows the attempt with the name before its own."""
+    """Sort by the time of the beginning, but a launcher's attempts by their numbers, whatever their clocks say; an
+    attempt without a time follows the attempt with the name before its own."""
     times, latest = dict[str, float](), 0.0
     for name in sorted(attempts):
-        latest = attempts[name].begun_ms or latest
+        begun_ms = attempts[name].begun_ms or latest
+        latest = max(latest, begun_ms) if name.isdigit() else begun_ms
         times[name] = latest
     return sorted(attempts.values(), key=lambda attempt: (times[attempt.name], attempt.name))
 

@@ -18,11 +18,11 @@ from benchmark.run_record.file_names import EVENTS_FILE
 from benchmark.run_record.status.status_reading import read_status
 from benchmark.training.process import run_process
 from foundation.errors import InputError, run_command
+from tests.benchmark.launch.slurm.stand_in_job import lean_checkout
 from tests.drills.fuzz.disk_faults import CONTROL, SharedControl, attach_rank
 from tests.drills.fuzz.drawn_faults import AnswerFault, DiskFault, JobFault, ProcessFault
 from tests.drills.fuzz.stand_in_cluster import NODES, Away, StandInCluster
 from tests.drills.injector import wrap
-from tests.support import REPOSITORY
 
 STEP_S = 0.1
 """Seconds by which a step is longer: most of a job is training then, and computes little."""
@@ -224,13 +224,3 @@ class FuzzedJob:
             with suppress(ProcessLookupError):
                 os.kill(process, number)
         return bool(processes)
-
-
-def lean_checkout(folder: Path) -> Path:
-    """Make a checkout without git of the files that the launcher needs."""
-    no_caches = shutil.ignore_patterns("__pycache__")
-    for room in ("launch", "run_record"):
-        shutil.copytree(REPOSITORY / "benchmark" / room, folder / "benchmark" / room, ignore=no_caches)
-    for name in ("run_gpt3.sh", "environment.sh", "benchmark/__init__.py"):
-        shutil.copy(REPOSITORY / name, folder / name)
-    return folder

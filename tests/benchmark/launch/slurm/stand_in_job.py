@@ -14,6 +14,18 @@ STAND_IN = Path(__file__).with_name("stand_in.sh")
 COMMANDS = ("srun", "squeue", "scontrol", "sinfo", "sbatch", "scancel", "python3")
 
 
+def lean_checkout(folder: Path) -> Path:
+    """Make a checkout without git of the files that the launcher needs."""
+    for room in ("launch", "run_record"):
+        no_caches = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(REPOSITORY / "benchmark" / room, folder / "benchmark" / room, ignore=no_caches)
+    (folder / "benchmark" / "config").mkdir()
+    modules = ("__init__", "config/__init__", "config/number_formats")
+    for name in ("run_gpt3.sh", "environment.sh", *(f"benchmark/{module}.py" for module in modules)):
+        shutil.copy(REPOSITORY / name, folder / name)
+    return folder
+
+
 @dataclass
 class Job:
     """A job on nodes n1 to n3, of which the run takes two."""
@@ -28,14 +40,7 @@ class Job:
             (self.folder / "bin" / name).symlink_to(STAND_IN)
         self.answer(left="UNLIMITED", states="n1 allocated\nn2 allocated\nn3 allocated", nodes="n1,n2,n3")
         self.answer(interpreter="nodes 64\ndevice cuda", interpreter_status="0", statuses="0")
-        checkout = self.folder / "checkout"
-        no_caches = shutil.ignore_patterns("__pycache__")
-        for room in ("launch", "run_record"):
-            shutil.copytree(REPOSITORY / "benchmark" / room, checkout / "benchmark" / room, ignore=no_caches)
-        (checkout / "benchmark" / "config").mkdir()
-        modules = ("__init__", "config/__init__", "config/number_formats")
-        for name in ("run_gpt3.sh", "environment.sh", *(f"benchmark/{module}.py" for module in modules)):
-            shutil.copy(REPOSITORY / name, checkout / name)
+        checkout = lean_checkout(self.folder / "checkout")
         self.variables = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "MASTER"))},
             "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}",

@@ -40,10 +40,10 @@ class SupervisedRun(MadeRun):
         self.wait(1.0)
         started_s = self.now_s
         self.wait(imports_s)
-        self.emit("environment", {"torch": "2.13"}, mlperf=False)
         fields = AttemptStart(self.attempt, job, submitted_s, launched_s, started_s, resumed_at, HOSTS)
         write_start(attempt_path(self.folder, self.attempt), fields)
         self.emit("attempt", mlperf=False, **{**vars(fields), "hosts": list(HOSTS)})
+        self.emit("environment", {"torch": "2.13"}, mlperf=False)
         if resumed_at is None:
             self.emit("init_start", kind="INTERVAL_START")
         self.wait(init_s)

@@ -3,6 +3,7 @@
 import math
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -43,6 +44,30 @@ def test_every_moment_is_of_one_kind(attempts: list[Attempt]) -> None:
 
 def event(ms: int, key: str, **fields: float) -> RecordedEvent:
     return RecordedEvent(T0 + ms, key, None, fields)
+
+
+@pytest.mark.parametrize(
+    ("events", "names"),
+    [
+        ("m1e m2e", "1:m1e 2:m2e"),
+        ("1e 2 3e", "1:1e 2:2 3:3e"),  # one that ended before it noted its environment
+        ("1es 3es", "1:1es 3:3es"),  # one that left no event
+        ("1 1es 2e", "1:11es 2:2e"),  # one that fell back to an older checkpoint
+        ("e1s e2s", "1:e1s 2:e2s"),  # the order of older versions
+        ("es es", "0001:es 0002:es"),
+    ],
+)
+def test_the_events_of_an_attempt_have_its_name(events: str, names: str, tmp_path: Path) -> None:
+    """A letter for each event: m a message, e the environment, s a step, a digit the attempt; a blank is a minute."""
+    keys = {"m": "message", "e": "environment", "s": "step"}
+    noted, begun_ms = list[RecordedEvent](), T0
+    for part in events.split():
+        for number, letter in enumerate(part, 1):
+            fields = {"attempt": letter, "started_s": begun_ms / 1000} if letter.isdigit() else {}
+            noted.append(RecordedEvent(begun_ms + number, keys.get(letter, "attempt"), letter, fields))
+        begun_ms += 60_000
+    attempts = attempts_of(tmp_path, events_of(noted))
+    assert " ".join(f"{one.name}:{''.join(event.value for event in one.events)}" for one in attempts) == names
 
 
 def test_each_part_of_an_attempt_has_its_kind(tmp_path: Path) -> None:
