@@ -1,6 +1,7 @@
 """``status``: describe one run for people, several as a table, or either as JSON."""
 
 import json
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -31,14 +32,21 @@ COLUMNS = ("run", "state", "step", "loss", "s/step", "MFU", "checkpoint", "attem
 def status(paths: Sequence[Path], *, as_json: bool, follow: bool) -> None:
     """Print the status of the runs; with ``follow``, again every few seconds until no run goes on any more.
 
-    Raises InputError if there is no run.
+    Raises InputError if there is no run, and OSError if the disk does not say; ``follow`` waits for the disk.
     """
-    folders = run_folders(paths)
+    ended: dict[Path, RunStatus] = {}
     while True:
-        runs = [read_status(folder) for folder in folders]
-        print(json.dumps(_as_json(runs)) if as_json else _text(runs), flush=True)
-        if not follow or not any(run.state in ("running", "starting again", "waiting") for run in runs):
-            return
+        try:
+            runs = [ended.get(folder) or read_status(folder) for folder in run_folders(paths)]
+        except OSError as error:
+            if not follow:
+                raise
+            print(f"{error.filename}: {error.strerror}; tried again", file=sys.stderr, flush=True)
+        else:
+            ended = {run.run_dir: run for run in runs if run.has_ended}
+            print(json.dumps(_as_json(runs)) if as_json else _text(runs), flush=True)
+            if not (follow and any(run.goes_on for run in runs)):
+                return
         time.sleep(FOLLOW_S)
 
 

@@ -10,6 +10,10 @@ from benchmark.run_record.status.wall_time import MEANINGS, TimeKind, TimeMarks
 from foundation.plain_text import shortened
 from foundation.sizes import duration, significant
 
+GOING_ON = ("running", "starting again", "waiting")
+"""States of a run that goes on without a person."""
+NOT_ENDED = (*GOING_ON, "silent", "given up", "stopped")
+"""States of a run that has not ended by itself; any other state is the status with which it ended."""
 MOST_LETTERS = 200
 """Most characters of the text about an attempt."""
 
@@ -80,6 +84,15 @@ class RunStatus:
     steps_skipped: int
     remarks: Sequence[str]
     """Remarks that a reader has to know to judge the figures."""
+
+    @property
+    def goes_on(self) -> bool:
+        return self.state in GOING_ON
+
+    @property
+    def has_ended(self) -> bool:
+        """Return whether the run has ended by itself, so that nothing in its folder changes any more."""
+        return self.state not in NOT_ENDED
 
     @cached_property
     def by_kind(self) -> dict[TimeKind, float]:

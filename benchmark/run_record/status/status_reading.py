@@ -103,7 +103,8 @@ def _state(attempts: Sequence[Attempt], summary: Mapping[str, Any] | None, heard
     end = attempts[-1].end if attempts else None
     if end is None:
         return "running" if heard_s is not None and now_s - heard_s < SILENT_S else "silent"
-    if end.action == "stop" and end.status == INTERRUPTED:
+    has_queue = attempts[-1].start is None or attempts[-1].start.job is not None
+    if end.status == INTERRUPTED and (end.action == "stop" or (end.action == "requeue" and not has_queue)):
         return "stopped"
     return AT_ONCE.get(end.action, printable(end.action))
 

@@ -1,5 +1,6 @@
 """The status of runs whose every second is known: as figures, as a page, as a table, and as JSON."""
 
+import errno
 import json
 from pathlib import Path
 
@@ -161,6 +162,55 @@ def test_interrupted_attempt_is_no_failure(tmp_path: Path, status: int) -> None:
     assert (ledger.attempts[0].cost_ms, ledger.by_kind["queue"]) == (2_000 + 9_000, 100_000)
     assert seconds(ledger)["stop"] == 4.0
     assert ledger.steps_lost == 0
+
+
+@pytest.mark.parametrize(
+    ("status", "action", "job", "state"),
+    [
+        (75, "requeue", "77", "waiting"),
+        (75, "requeue", None, "stopped"),  # without Slurm there is no queue
+        (75, "stop", "77", "stopped"),
+        (1, "stop", "77", "given up"),
+        (1, "again", "77", "starting again"),
+    ],
+)
+def test_the_state_after_an_attempt_says_what_comes_next(
+    status: int, action: str, job: str | None, state: str, tmp_path: Path
+) -> None:
+    run = SupervisedRun(tmp_path / "run")
+    run.launch(job=job)
+    run.ended(status, action, "")
+    assert read_status(run.end()).state == state
+
+
+def test_follow_ends_with_the_last_run_and_reads_an_ended_one_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended, other = SupervisedRun(tmp_path / "1"), SupervisedRun(tmp_path / "2")
+    for run in (ended, other):
+        run.launch()
+    ended.finish()
+    other.ended(70, "again", "")
+    other.end()
+    reads = list[str]()
+
+    def read(folder: Path) -> RunStatus:
+        reads.append(folder.name)
+        if len(reads) == 3:
+            raise OSError(errno.EIO, "Input/output error", "events.jsonl")
+        return read_status(folder)
+
+    def sleep(_: float) -> None:
+        if len(reads) == 4:
+            other.finish()
+
+    monkeypatch.setattr("benchmark.launch.status_text.read_status", read)
+    monkeypatch.setattr("benchmark.launch.status_text.time.sleep", sleep)
+    status([tmp_path], as_json=False, follow=True)
+    assert reads == ["1", "2", "2", "2", "2"]
+    captured = capsys.readouterr()
+    assert captured.err == "events.jsonl: Input/output error; tried again\n"
+    assert captured.out.count("starting again") == 2 and captured.out.count("success") == 4
 
 
 @pytest.mark.parametrize("config", ["", "[1]", '{"system": {"nodes": "x", "devices_per_node": 9}}', "[" * 100_000])
