@@ -17,6 +17,7 @@ from benchmark.run_record.checkpoint_list import newest_checkpoint
 from benchmark.run_record.endings import finished_status
 from benchmark.run_record.file_names import EXIT_REQUEST, LAUNCHER_FILE, LAUNCHER_LOG, attempt_path
 from benchmark.run_record.incidents import NATIVE
+from benchmark.run_record.run_completion import complete_run
 from benchmark.run_record.small_files import Answer, StoppedWaiting, wait_for
 
 SHOWN_LINES = 20
@@ -87,6 +88,7 @@ def alone_in(run_dir: Path, machines: RunMachines) -> Iterator[None]:
         holder = patiently(lambda: _first_line(file), machines)
         if holder != machines.name and machines.runs(holder, holds_lock=is_locked):
             raise Refused(f"{run_dir}: {holder or 'a launcher'} runs there; end it first, or choose another folder")
+        patiently(lambda: complete_run(run_dir), machines)
         if (status := patiently(lambda: finished_status(run_dir), machines)) is not None:
             raise Refused(f"{run_dir}: holds a finished run ({status}); choose another folder")
         patiently(lambda: _note_holder(file, machines.name), machines)
@@ -175,6 +177,7 @@ def _settle(run_dir: Path, ended: AttemptOutcome) -> tuple[Decision, int | None]
 
     Raises OSError.
     """
+    complete_run(run_dir)
     decision = decide(run_dir, ended)
     end = AttemptEnding(time.time(), ended.status, decision.action, decision.reason, decision.exclude)
     write_ending(attempt_path(run_dir, ended.attempt), end)

@@ -73,13 +73,13 @@ def wait_for(
         time.sleep(min(LOOK_S, max(SHORT_LOOK_S, limit_s / 20)))
 
 
-def write_object(path: Path, content: Any) -> None:
+def write_object(path: Path, content: Any, *, indent: int | None = None) -> None:
     """Write a dataclass as a JSON object, and make its folder. Raises OSError, and then leaves the file as it was."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
         with partial.open("w", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(content)) + "\n")
+            file.write(json.dumps(asdict(content), indent=indent) + "\n")
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)

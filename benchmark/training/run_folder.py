@@ -24,6 +24,7 @@ from benchmark.run_record.events.mlperf_log import MlperfLog
 from benchmark.run_record.events.run_clock import RunClock
 from benchmark.run_record.events.telemetry import PrometheusTextfile, TensorBoard, WeightsAndBiases
 from benchmark.run_record.file_names import EVENTS_FILE, STOP_NOTE_FILE, TENSORBOARD_FOLDER, result_path, summary_path
+from benchmark.run_record.run_completion import complete_run
 from benchmark.run_record.run_progress import starting_progress
 from benchmark.run_record.small_files import wait_for, warn
 from benchmark.training.resume_point import choose_resume_point
@@ -51,6 +52,7 @@ def open_run_folder(
     refuse_finished(folder)
     with ExitStack() as stack:
         stack.enter_context(only_one_in(folder, "choose another --run-dir"))
+        complete_run(folder)
         refuse_finished(folder)  # the run that held the lock may have ended meanwhile
         patience_s = system.start_limit_s / 2  # the watchdog waits for twice as long
         begun_config = wait_for(lambda: begun_with(folder), patience_s, warn)

@@ -90,6 +90,8 @@ ROWS = (
           kill("call:rename", SAVING, rank=0), 2),
     Drill("kill-in-retire", "kill -9 while old checkpoints are removed", kill("call:retire", (11, 12), rank=0), 2),
     Drill("kill-after-rename", "kill -9 just after the rename", kill("call:renamed", SAVING, rank=0), 2),
+    Drill("kill-before-summary", "kill -9 when the log has its end, before the summary",
+          kill("call:summary", (24, 24), rank=0), 2),
     # A process hangs.
     Drill("stop-for-ever", "SIGSTOP of a rank, at the system's own limits", (Fault("stop", "passes"),), 2,
           HANG + STOPPED, own_limits=True, most_detection_s=60.0),

@@ -31,6 +31,7 @@ SEAMS: dict[str, tuple[str, str]] = {
     "rename": ("pathlib", "Path.rename"),
     "renamed": (FOLDER, "sync_to_disk"),
     "retire": (WRITER, "retire_old_checkpoints"),
+    "summary": ("benchmark.training.observers.summary_file", "write_summary"),
     "event": ("benchmark.run_record.events.line_files", "JsonLines.write"),
     "log line": ("benchmark.run_record.events.mlperf_log", "MlperfLog.write"),
 }

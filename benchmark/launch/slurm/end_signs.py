@@ -1,4 +1,4 @@
-"""The signs that an attempt's processes failed or ended, for an srun that does not see it."""
+"""The signs that an attempt's processes failed or ended, for an srun that does not see it, and the time it has then."""
 
 from __future__ import annotations
 
@@ -7,17 +7,28 @@ from pathlib import Path
 
 from benchmark.run_record.file_names import ALARM_FILE, STOP_NOTE_FILE, summary_path
 
+ALARM_S = 240.0
+"""Seconds from a failure, or the note of a stop, until srun is ended by force; srun itself waits 60 s."""
+LAST_SAVE_S = 840.0
+"""Seconds from the summary until then: the last checkpoint, which comes after it, is waited for up to 600 s."""
 
-def signs_of_the_end(run_dir: Path | None, log: Path) -> Iterator[bool]:
-    """Yield, each time it is asked, whether an attempt's processes failed, or ended as the run's files say.
+
+def signs_of_the_end(run_dir: Path | None, log: Path) -> Iterator[float | None]:
+    """Yield, each time it is asked, the seconds that srun has once an attempt's processes failed, or ended as the run's
+    files say; None as long as they go on.
 
     ``run_dir``: None if the command leaves no such files. ``log``: the attempt's, which was just opened.
     """
-    notes = [] if run_dir is None else [run_dir / STOP_NOTE_FILE, summary_path(run_dir)]
+    notes = {} if run_dir is None else {run_dir / STOP_NOTE_FILE: ALARM_S, summary_path(run_dir): LAST_SAVE_S}
     began_s = _changed_s(log) or 0.0
     while True:
-        failed = _changed_s(log.with_name(ALARM_FILE)) is not None
-        yield failed or any((_changed_s(note) or 0.0) > began_s for note in notes)
+        patience_s = None
+        if _changed_s(log.with_name(ALARM_FILE)) is not None:
+            patience_s = ALARM_S
+        for note, seconds in notes.items():
+            if patience_s is None and (_changed_s(note) or 0.0) > began_s:
+                patience_s = seconds
+        yield patience_s
 
 
 def _changed_s(path: Path) -> float | None:

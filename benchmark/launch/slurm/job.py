@@ -37,8 +37,6 @@ LOOK_S = 1.0
 """Seconds between looks at the attempt's alarm."""
 ASK_S = 60.0
 """Seconds between questions about the job's time."""
-ALARM_S = 240.0
-"""Seconds from the failure or the end of the processes until srun is ended by force; it waits 60 s for them itself."""
 SENTINEL_LOOK_S = 20
 SLURMS_WARNING_S = (890, 1020)
 """Slurm's own warning (--signal=B:USR2@900) comes 15 to 16 minutes before the end, and at most a minute earlier."""
@@ -146,8 +144,9 @@ class SlurmJob(RunMachines):
                         minutes = self.options.margin_minutes
                         say(f"time is up in {minutes} minutes or less: asking the run to save and stop")
                         self._signal(signal.SIGUSR2)
-                ending_s = ending_s or (clock_s if next(signs) else 0.0)
-                if ending_s and clock_s - ending_s > ALARM_S:
+                patience_s = next(signs)
+                ending_s = ending_s or (0.0 if patience_s is None else clock_s)
+                if patience_s is not None and clock_s - ending_s > patience_s:
                     say("srun does not end after its processes failed or ended: ended by force")
                     self._srun.kill()
         self._srun = None

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmark.run_record.events.background_sink import Background
+from benchmark.run_record.events.background_sink import CLOSE_S, Background
 from benchmark.run_record.events.event import Event, EventKind, Sink
 from benchmark.run_record.events.run_clock import RunClock
 from foundation.git import REPOSITORY
@@ -40,9 +40,9 @@ class EventLog:
         """Return the events that ``sink`` has not taken yet, the oldest first."""
         return tuple(event for entry in self._sinks if entry.sink is sink for event in entry.pending())
 
-    def drain(self, sink: Sink) -> bool:
+    def drain(self, sink: Sink, patience_s: float = CLOSE_S) -> bool:
         """Wait until ``sink`` has every event, even while it fails; return whether it has them all and lost none."""
-        return all(entry.drain() for entry in self._sinks if entry.sink is sink)
+        return all(entry.drain(patience_s) for entry in self._sinks if entry.sink is sink)
 
     def time_ms(self) -> int:
         """Return the time by the clock that events are stamped with, in milliseconds since the epoch."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from benchmark.config.run_config import RunConfig
-from benchmark.run_record.file_names import EVIDENCE_FILE, result_path
+from benchmark.run_record.file_names import EVIDENCE_FILE
 from benchmark.run_record.phases import PhaseLog
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.observer import Observer
@@ -19,7 +19,7 @@ from benchmark.training.observers.skipped_steps import SkippedStepGuard, samples
 from benchmark.training.observers.speed_watch import SpeedWatch
 from benchmark.training.observers.spikes import SpikeGuard
 from benchmark.training.observers.step_record import StepRecord, TargetEta
-from benchmark.training.observers.summary_file import SummaryFile
+from benchmark.training.observers.summary_file import StopNoteFile, SummaryFile
 from benchmark.training.run_log import RunLog
 from benchmark.training.same_run import InputIdentities
 
@@ -60,12 +60,13 @@ def observers_of(
     hook = AfterCheckpoint(command, run_dir, state.benchmark, state.system.name, events) if command else None
     if is_first:
         observers.append(TargetEta(state, events))
+    if log.mlperf_log is not None:
+        observers.append(SummaryFile(run_dir, log.mlperf_log, state, events, phases))
     observers.append(
         CheckpointSaver(run_dir, options, state, events, phases, hook.start_for if is_first and hook else None)
     )
     if is_first:
-        result = result_path(run_dir, config.result_number)
-        observers.append(SummaryFile(run_dir, result, state, events, phases, saves=options.saves))
+        observers.append(StopNoteFile(run_dir, state, events, phases, saves=options.saves))
         if hook is not None:
             observers.append(hook)
     return observers

@@ -1,11 +1,14 @@
 """Write the files that say how a run ended: ``summary.json`` if it is finished, the stop note if it was interrupted."""
 
+import errno
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 from benchmark.run_record.checkpoint_list import newest_checkpoint
 from benchmark.run_record.endings import Ending, StopNote, StopReason
 from benchmark.run_record.events.event_log import EventLog
+from benchmark.run_record.events.mlperf_log import MlperfLog
 from benchmark.run_record.file_names import STOP_NOTE_FILE, SUMMARY_FILE
 from benchmark.run_record.phases import PhaseLog
 from benchmark.run_record.small_files import write_object
@@ -16,14 +19,14 @@ from benchmark.training.observer import FinishedStep, Observer
 
 
 class SummaryFile(Observer):
-    """Write how the run ended, on rank 0, after the last checkpoint is finished."""
+    """Write the summary of a run that has ended, on rank 0, as soon as its MLPerf log is on the disk.
 
-    def __init__(
-        self, run_dir: Path, result: Path, state: TrainState, events: EventLog, phases: PhaseLog, *, saves: bool
-    ) -> None:
-        """``result``: path of the MLPerf log. ``saves``: whether the run writes checkpoints."""
-        self._run_dir, self._result, self._progress = run_dir, result, state.progress
-        self._events, self._phases, self._saves = events, phases, saves
+    Nothing slow comes before it: a run that is killed while its last checkpoint is written has ended nevertheless.
+    """
+
+    def __init__(self, run_dir: Path, log: MlperfLog, state: TrainState, events: EventLog, phases: PhaseLog) -> None:
+        self._run_dir, self._log, self._progress = run_dir, log, state.progress
+        self._events, self._phases = events, phases
         self._patience_s = state.system.start_limit_s / 2
         """Seconds that a failed write is tried again; less than the watchdog's limit."""
         self._first_loss_s: float | None = None
@@ -36,11 +39,13 @@ class SummaryFile(Observer):
             self._first_loss_s = seconds_since_process_start()
 
     def end(self, end: StopReason) -> None:
-        if end.ending == "interrupted":
-            self._note_stop(end)
-        self._phases.enter("end", self._progress.steps)
         if end.ending in ("success", "target not reached"):
-            self._write(self._summary(end.ending))
+            self._phases.enter("end", self._progress.steps)
+            summary = self._summary(end.ending)
+            if not self._events.drain(self._log, self._patience_s):
+                # with the summary the run would count as ended, and its log has no end
+                raise OSError(errno.EIO, "lines of the end could not be written", str(self._log.path))
+            self._write(summary)
 
     def _summary(self, ending: Ending) -> Summary:
         progress, run_s = self._progress, time.perf_counter() - self._started
@@ -49,12 +54,12 @@ class SummaryFile(Observer):
             seed=progress.seed,
             trained_tokens=progress.trained_tokens,
             trained_samples=progress.steps * progress.global_batch_size,
-            evaluations=progress.evaluations,
+            evaluations=[asdict(evaluation) for evaluation in progress.evaluations],
             run_s=run_s,
             tokens_per_s=(progress.trained_tokens - self._tokens_before) / run_s,
             first_loss_s=self._first_loss_s,
             restarts=progress.restarts,
-            result=str(self._result),
+            result=str(self._log.path),
         )
 
     def _write(self, summary: Summary) -> None:
@@ -73,8 +78,21 @@ class SummaryFile(Observer):
                 has_warned = True
                 time.sleep(1)
 
+
+class StopNoteFile(Observer):
+    """Leave a note for the launcher that says why an interrupted run stopped, on rank 0, after the last checkpoint."""
+
+    def __init__(self, run_dir: Path, state: TrainState, events: EventLog, phases: PhaseLog, *, saves: bool) -> None:
+        """``saves``: whether the run writes checkpoints."""
+        self._run_dir, self._progress, self._events = run_dir, state.progress, events
+        self._phases, self._saves = phases, saves
+
+    def end(self, end: StopReason) -> None:
+        if end.ending == "interrupted":
+            self._note_stop(end)
+        self._phases.enter("end", self._progress.steps)
+
     def _note_stop(self, end: StopReason) -> None:
-        """Leave a note for the launcher that says why the run stopped."""
         steps = self._progress.steps
         saved = newest_checkpoint(self._run_dir) == steps
         try:

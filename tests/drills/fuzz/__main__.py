@@ -26,7 +26,7 @@ from tests.drills.fuzz.disk_faults import build_library
 from tests.drills.fuzz.drawn_faults import LONGEST_S, JobFault, drawn
 from tests.drills.fuzz.fuzzed_job import EndedJob, FuzzedJob
 from tests.drills.fuzz.job_oracle import problems_of
-from tests.drills.practice import practice_config, prepared_inputs, two_processes
+from tests.drills.practice import PRACTICE, practice_config, prepared_inputs, two_processes
 
 AT_ONCE = 4
 FIRST_NUMBER = 3000
@@ -35,6 +35,8 @@ START_LIMIT_S = 30.0
 """Seconds, beside the longest fault, that a process may be silent in anything for the first time."""
 STUCK_S = 420.0
 """Seconds, beside twice the longest fault, after which a job is stuck: it ends a silent srun after 240 s."""
+BENCHMARK = dataclasses.replace(PRACTICE, target_log_perplexity=4.7)
+"""It reaches the target at its last evaluation."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ class JobFuzz:
     def _run(self, name: str, faults: Sequence[JobFault], number: int) -> tuple[EndedJob, Ended]:
         folder = self._work_dir / name
         system = dataclasses.replace(two_processes(), start_limit_s=START_LIMIT_S + self._longest_s, hang_floor_s=8.0)
-        config = practice_config(self._inputs, folder / "log", system)
+        config = practice_config(self._inputs, folder / "log", system, BENCHMARK)
         limit_s = STUCK_S + 2 * self._longest_s
         job = FuzzedJob(folder, config, faults, number, self._library, limit_s).run()
         return job, read_ended(config, folder, (), job.seconds)
