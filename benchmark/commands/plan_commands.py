@@ -47,7 +47,9 @@ class PlanCommand:
         if self.search:
             return print_search(self.config, self.options, as_json=self.json, calibration=self.calibration)
         name, system = self.config.benchmark.mlperf_name, self.config.system
-        published = [] if self.json else published_scores(name, system.accelerator, system.num_devices)
+        published: list[str] = []
+        if not self.json:
+            published = published_scores(name, system.accelerator, system.num_devices, self.config.precision)
         return print_plan(
             self.config,
             self.options,

@@ -73,6 +73,14 @@ NUMBER_FORMATS: Mapping[Precision, NumberFormat] = {
 """The formats by name, the default of the command line first."""
 
 
+LOGGED_BITS = {
+    **dict.fromkeys(("fp64", "fp32", "tf32", "fp16", "bfloat16"), 16),
+    **dict.fromkeys(("fp8", "int8", "uint8"), 8),
+}
+"""Bits of the formats that MLPerf logs name; wider ones are multiplied no faster than BF16, all others count as the
+narrowest."""
+
+
 def format_named(name: str) -> NumberFormat:
     """Return the format of that name. Raises ValueError, with the possible names, for another one."""
     rows: Mapping[str, NumberFormat] = NUMBER_FORMATS  # type: ignore[assignment]

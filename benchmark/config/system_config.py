@@ -11,6 +11,7 @@ import tyro
 
 from benchmark.config.accelerators import ACCELERATORS, accelerator_called
 from benchmark.config.field_checks import divisors, listed, require_positive
+from benchmark.config.number_formats import NUMBER_FORMATS, Precision
 from foundation.errors import InputError
 from foundation.regular_files import read_regular
 from model.decoder_sizes import CopyEngines, Recompute
@@ -138,6 +139,11 @@ class System:
     def peak_tflops(self) -> float | None:
         """Peak of one device in dense BF16, TFLOP/s; None if the table of accelerators lacks the device."""
         return ACCELERATORS[self.accelerator].peak_tflops if self.accelerator else None
+
+    def peak_tflops_in(self, precision: Precision) -> float | None:
+        """Return the dense peak of one device in the format of a run's products, TFLOP/s; None without an entry."""
+        bits = NUMBER_FORMATS[precision].product_bits
+        return ACCELERATORS[self.accelerator].fastest_tflops(bits) if self.accelerator else None
 
     @property
     def memory_gb(self) -> float | None:

@@ -237,6 +237,7 @@ def _step_time(run: ReportedRun) -> tuple[PlotValues, PlotValues]:
 def _arithmetic(runs: Sequence[ReportedRun]) -> Figure:
     """Return MFU if the peak of every run's accelerators is known, else model FLOP/s."""
     shares = all(run.score.peak_tflops is not None for run in runs)
+    formats = dict.fromkeys(run.score.peak_format for run in runs)
 
     def points(run: ReportedRun) -> tuple[PlotValues, PlotValues]:
         summary, count = run.summary, run.score.accelerators
@@ -250,7 +251,7 @@ def _arithmetic(runs: Sequence[ReportedRun]) -> Figure:
         return minutes[timed], scale * tflop / seconds[timed]
 
     title, label = (
-        ("Model FLOP/s utilisation (MFU) in training steps", "% of the BF16 peak")
+        ("Model FLOP/s utilisation (MFU) in training steps", f"% of the {' or '.join(formats)} peak")
         if shares
         else ("Model FLOP/s in training steps", "TFLOP/s per device")
     )

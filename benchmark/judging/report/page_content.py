@@ -204,7 +204,8 @@ def _key_figures(runs: Sequence[ReportedRun], judgement: Judgement) -> Iterator[
     if score is not None and score.accelerators and score.minutes is not None:
         yield KeyFigure("Accelerator-minutes", f"{score.accelerators * score.minutes:,.0f}", "", "score x accelerators")
     if score is not None and score.mfu is not None and score.tflops_per_accelerator is not None:
-        note = f"{score.tflops_per_accelerator:,.0f} of {score.peak_tflops:,.0f} TFLOP/s, whole run. {CAUTION}"
+        peak = f"{score.peak_tflops:,.0f} TFLOP/s in {score.peak_format}"
+        note = f"{score.tflops_per_accelerator:,.0f} of {peak}, whole run. {CAUTION}"
         yield KeyFigure("MFU", f"{score.mfu:.1%}", "", note)
     target = runs[0].recorded.target if runs else None
 

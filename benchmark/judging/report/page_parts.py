@@ -8,7 +8,7 @@ from typing import ClassVar
 from foundation.sizes import duration
 
 NOTHING = "\N{EN DASH}"
-CAUTION = "MFU is of the dense BF16 peak: FP8 and int8 have a higher peak, and logs do not name the precision of a run."
+CAUTION = "MFU is of the dense BF16 peak, or of the format that a log discloses: FP8 and int8 have a higher peak."
 LARGEST_WRITTEN_OUT = 1e15
 CLOSE = 5e-5
 """Largest rounding error of a log perplexity with four or more decimals."""

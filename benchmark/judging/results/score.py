@@ -10,12 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from benchmark.config.accelerators import ACCELERATORS, Accelerator, accelerator_named
+from benchmark.config.accelerators import ACCELERATORS, BF16_BITS, accelerator_named
+from benchmark.config.number_formats import LOGGED_BITS, format_named
 from benchmark.judging.results.judged import Judged
 from benchmark.judging.results.run_summary import RunSummary
 from benchmark.judging.results.subjects import ResultSet
 from benchmark.run_record.log_in_folder import config_beside
 from foundation.file_formats.json_files import DAMAGED
+
+LINEAR_KEY = "lowest_numerical_precision_in_linear"
+"""Key of MLPerf logs from ruleset 6.1.0 on."""
+NARROWEST_BITS = 4
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,9 @@ class Score:
     tflops_per_accelerator: float | None
     """Model 10^12 FLOP/s of the training tokens alone, over the whole run."""
     mfu: float | None
-    """Share of the BF16 peak; None if the model is not in the table."""
+    """Share of the peak below; None if the model is not in the table."""
+    peak_format: str
+    """Number format of the peak: the one that the middle run discloses for its linear layers, or BF16 without one."""
     peak_tflops: float | None
     peak_source: str | None
 
@@ -90,7 +97,9 @@ def score(results: ResultSet) -> Score:
     per_accelerator = None
     if middle is not None and middle.tokens_per_s is not None and count:
         per_accelerator = middle.tokens_per_s / count
-    flops = results.judged.flops_per_token
+    flops, disclosed = results.judged.flops_per_token, None if middle is None else disclosed_format(middle)
+    bits = LOGGED_BITS.get(disclosed or "bfloat16", NARROWEST_BITS)
+    peak_tflops = None if hardware is None else hardware.fastest_tflops(bits)
     tflops = None if per_accelerator is None else per_accelerator * flops / 1e12
     return Score(
         name=results.name,
@@ -108,10 +117,21 @@ def score(results: ResultSet) -> Score:
         accelerator=model,
         tokens_per_s_per_accelerator=per_accelerator,
         tflops_per_accelerator=tflops,
-        mfu=_share(tflops, hardware),
-        peak_tflops=None if hardware is None else hardware.peak_tflops,
+        mfu=None if tflops is None or peak_tflops is None else tflops / peak_tflops,
+        peak_format="BF16" if bits == BF16_BITS else str(disclosed).upper(),
+        peak_tflops=peak_tflops,
         peak_source=None if hardware is None else f"{name}: {hardware.source}",
     )
+
+
+def disclosed_format(run: RunSummary) -> str | None:
+    """Return the number format of the linear layers as MLPerf logs name it, from the log or from the config.json in the
+    run's folder; None if neither says it."""
+    logged = run.log.text(LINEAR_KEY)
+    if logged is None:
+        with contextlib.suppress(*DAMAGED, ValueError):
+            return format_named(str(config_beside(run.log.path).get("precision"))).logged_linear
+    return logged
 
 
 def _measured(runs: Sequence[RunSummary], judged: Judged) -> tuple[float | None, str | None]:
@@ -167,7 +187,3 @@ def _accelerators(results: ResultSet) -> tuple[int | None, str | None]:
             model = system.get("accelerator") or system["device"]
             return int(system["nodes"]) * int(system["devices_per_node"]), str(model)
     return None, None
-
-
-def _share(tflops: float | None, hardware: Accelerator | None) -> float | None:
-    return None if tflops is None or hardware is None else tflops / hardware.peak_tflops

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
+from benchmark.config.accelerators import BF16_BITS
 from benchmark.config.benchmark_config import Benchmark
+from benchmark.config.number_formats import NUMBER_FORMATS
 from benchmark.config.system_config import System
 from benchmark.planning.dry_run.dry_run import format_dry_run
 from benchmark.planning.run_plan.run_length import is_the_benchmarks
@@ -89,7 +91,9 @@ def _score(plan: RunPlan, benchmark: Benchmark, published: Sequence[str]) -> Ite
 def _figures(plan: RunPlan, benchmark: Benchmark, system: System) -> Iterator[str]:
     """Yield the lines on speed, memory and failures."""
     if plan.step_s is not None and plan.tflops_per_device is not None:
-        mfu = "" if plan.mfu is None else f"MFU {plan.mfu:.1%}{_interval(plan, 'mfu', 100, '%')}, "
+        row = NUMBER_FORMATS[plan.precision]
+        of_peak = "" if row.product_bits == BF16_BITS else f" of the {row.title} peak"
+        mfu = "" if plan.mfu is None else f"MFU {plan.mfu:.1%}{_interval(plan, 'mfu', 100, '%')}{of_peak}, "
         yield f"{'step':<18}{plan.step_s:,.3g} s{_interval(plan, 'step_s')}"
         yield (
             f"{'speed':<18}{mfu}{significant(plan.tflops_per_device, 4)} TFLOP/s and "

@@ -7,7 +7,7 @@ stacks' memory is computed by formula.
 import dataclasses
 from dataclasses import dataclass
 
-from benchmark.config.number_formats import NUMBER_FORMATS
+from benchmark.config.number_formats import NUMBER_FORMATS, Precision
 from benchmark.config.system_config import System
 from benchmark.planning.dry_run.dry_run import MEMORY_PARTS, RESERVE, DryRun
 from benchmark.planning.run_plan.plan_options import PlannedRun, PlanOptions
@@ -60,7 +60,7 @@ class RunPlan:
 
     step_s: float | None = None
     mfu: float | None = None
-    """Share of the dense BF16 peak."""
+    """Share of the dense peak in the run's format."""
     tflops_per_device: float | None = None
     """Model 10^12 FLOP/s per device, over the whole step with bubble and messages."""
     tokens_per_s: float | None = None
@@ -87,7 +87,7 @@ class RunPlan:
     reference_runs: tuple[ReferenceRun, ...] = ()
     costs: RunCosts | None = None
     stack: str
-    precision: str
+    precision: Precision
     step_flops: float
     """Model FLOPs of a step of the whole system (model/flops.py)."""
     bubble: float
@@ -162,7 +162,7 @@ def _with_step(plan: RunPlan, run: PlannedRun, options: PlanOptions, rates: Rate
         lengths = tuple(dict.fromkeys(run_length(benchmark, goal, step_s, evaluation_s) for goal in goals))
         run_s = min(max(expected.seconds, lengths[0].seconds), lengths[-1].seconds)
     tflops, tokens_per_s = plan.step_flops / (step_s * system.num_devices * 1e12), step_tokens / step_s
-    stack = STACKS[options.stack]
+    stack, peak_tflops = STACKS[options.stack], system.peak_tflops_in(run.precision)
     simulated = (
         f"step simulated as {stack.title} would run it ({stack.source}); interval: the backtest's error, "
         f"{changed_rates.stack.error:.1%} for nine of ten published steps not used for fitting, and {len(influences)} "
@@ -171,7 +171,7 @@ def _with_step(plan: RunPlan, run: PlannedRun, options: PlanOptions, rates: Rate
     timed = dataclasses.replace(
         plan,
         step_s=step_s,
-        mfu=None if system.peak_tflops is None else tflops / system.peak_tflops,
+        mfu=None if peak_tflops is None else tflops / peak_tflops,
         tflops_per_device=tflops,
         tokens_per_s=tokens_per_s,
         tokens_per_s_per_device=tokens_per_s / system.num_devices,

@@ -41,6 +41,7 @@ def slice_result(
     """
     system, model, first = plan.system, plan.benchmark.model, ranks[0]
     micro_batches = system.num_microbatches(plan.benchmark.global_batch_size)
+    peak_tflops = system.peak_tflops_in(plan.precision)
     steps = slowest_steps(ranks)
     step_s = statistics.median(steps)
     flops = train_flops_per_token(model)
@@ -67,8 +68,8 @@ def slice_result(
         "tokens_per_s": tokens_per_s,
         "flops_per_token": flops,
         "tflops_per_device": tflops,
-        "peak_tflops": system.peak_tflops,
-        "mfu": None if system.peak_tflops is None else tflops / system.peak_tflops,
+        "peak_tflops": peak_tflops,
+        "mfu": None if peak_tflops is None else tflops / peak_tflops,
         "memory": [
             {
                 "rank": report.rank,

@@ -3,6 +3,7 @@ operation."""
 
 from collections.abc import Iterable
 
+from benchmark.planning.step_model.fp8_operands import cast_times, sums_of_products
 from benchmark.planning.step_model.machine_constants import Rates
 from benchmark.planning.step_model.memory_formula import ACCUMULATOR_BYTES
 from benchmark.planning.step_model.operation_times import attention_s, elementwise_s, exposed_s, gather_s, matmul_s
@@ -26,6 +27,10 @@ def block_passes(work: Workload, rates: Rates) -> ForwardBackward:
     forward_attention, backward_attention = _attention(work, rates)
     forward_elementwise, backward_elementwise = _elementwise(work, rates)
     casts = _weight_casts(work, rates)
+    repeated_casts = 0.0
+    if work.makes_operands:
+        casts, backward_casts, repeated_casts = cast_times(work, rates, _layer_sizes(work))
+        backward_elementwise += backward_casts
     forward_messages, backward_messages = _tensor_messages(work, rates, forward_matmul, backward_matmul)
     context_messages = _context_messages(work, rates, forward_attention)
     forward_messages += context_messages
@@ -37,8 +42,9 @@ def block_passes(work: Workload, rates: Rates) -> ForwardBackward:
     elif work.layout.recompute == "selective":
         recomputed = 0.5 * forward_elementwise  # activations and norms
     elif work.layout.recompute == "full":
-        recomputed = repeated_s + forward_attention + forward_elementwise + casts
+        recomputed = repeated_s + forward_attention + forward_elementwise + (0 if work.makes_operands else casts)
         recomputed += _repeated_messages(work, rates, repeated_s)
+    recomputed += repeated_casts
     forward = StepTime(forward_matmul, forward_attention, forward_elementwise + casts, 0.0, forward_messages)
     backward_elementwise += accumulation
     backward = StepTime(backward_matmul, backward_attention, backward_elementwise, recomputed, backward_messages)
@@ -60,29 +66,38 @@ def _with_losses(time: StepTime, rates: Rates) -> StepTime:
 def _linear_layers(work: Workload, rates: Rates) -> tuple[dict[str, float], float, float]:
     """Return the seconds of the forward products by layer, of the backward products, and of separate kernels that add
     up gradients."""
-    stack, rows, fp8 = work.code, work.tokens, work.fp8
+    rows, fp8 = work.tokens, work.fp8
     forward: dict[str, float] = {}
     backward = accumulation = 0.0
     for name, (inputs, outputs) in _layer_sizes(work).items():
         forward[name] = matmul_s(rates, (rows, outputs, inputs), fp8=fp8)
         backward += matmul_s(rates, (rows, inputs, outputs), fp8=fp8)
-        # FP32 gradients are read and written by the product; or it writes BF16, and a kernel adds that
-        extra_bytes = 2 * ACCUMULATOR_BYTES * inputs * outputs if stack.fused_accumulation else 0
-        backward += matmul_s(rates, (inputs, outputs, rows), fp8=fp8, extra=extra_bytes)
-        if not stack.fused_accumulation and _accumulates(work):
-            moved = (2 + 2 * ACCUMULATOR_BYTES) * inputs * outputs
-            accumulation += elementwise_s(rates, moved, 1)
+        fp8_gradients = fp8 and work.layout.fp8_weight_gradients
+        extra_bytes, added = _sums(work, inputs * outputs)
+        backward += matmul_s(rates, (inputs, outputs, rows), fp8=fp8_gradients, extra=extra_bytes)
+        accumulation += elementwise_s(rates, added, 1) if added else 0.0
     return forward, backward, accumulation
+
+
+def _sums(work: Workload, weights: int) -> tuple[float, float]:
+    """Return the bytes by which a weight gradient's product sums FP32 gradients, and those of a kernel of its own that
+    does it in the product's place."""
+    if work.makes_operands and work.layout.fp8_weight_gradients:
+        return sums_of_products(work, weights)
+    if work.code.fused_accumulation:
+        return 2 * ACCUMULATOR_BYTES * weights, 0.0
+    return 0.0, (2 + 2 * ACCUMULATOR_BYTES) * weights if _accumulates(work) else 0.0
 
 
 def _layer_sizes(work: Workload) -> dict[str, tuple[int, int]]:
     """Return the inputs and outputs of each matrix product of a block on one device, by the columns that it computes.
-    This repository computes the model's products, one by one; others join or separate those of the same input."""
+    This repository computes the model's products one by one in BF16, and joins those of the same input in FP8; others
+    join or separate them."""
     products: list[BlockProduct] = []
     for product in work.model.products.values():
         if work.code.separate_projections:
             products += [BlockProduct(product.inputs, {role: width}) for role, width in product.columns.items()]
-        elif products and not work.code.own and _join(products[-1], product):
+        elif products and (work.fp8 or not work.code.own) and _join(products[-1], product):
             products[-1] = BlockProduct(product.inputs, {**products[-1].columns, **product.columns})
         else:
             products.append(product)
@@ -137,7 +152,7 @@ def _attention(work: Workload, rates: Rates) -> tuple[float, float]:
 def _elementwise(work: Workload, rates: Rates) -> tuple[float, float]:
     """Return the seconds of the forward and the backward elementwise kernels."""
     forward, backward = fused_bytes(work)
-    if work.fp8:  # inputs and gradients of four linear layers cast, and transposed for later
+    if work.fp8 and not work.code.own:  # inputs and gradients of four linear layers cast, and transposed for later
         model, tensor = work.model, work.layout.tensor_parallel
         width, inner = model.hidden_size, work.tokens * model.columns("up") / tensor
         cast = 4 * work.tokens * (width / 1 + width / tensor) + 4 * 2 * inner
@@ -174,7 +189,8 @@ def _tensor_messages(
 ) -> tuple[float, float]:
     """Return the exposed seconds of the forward and the backward pass. Each pass gathers and scatters the hidden state
     at attention and at the MLP; the backward pass may gather two of them again. Without sequence parallelism each pair
-    is one all-reduce of the same bytes. Hidden states gathered for products in FP8 travel in FP8."""
+    is one all-reduce of the same bytes. Other stacks than this repository's gather hidden
+    states for products in FP8 as FP8."""
     stack, layout = work.code, work.layout
     gather, scatter = _gather_scatter(work, rates)
     repeated = 2 * gather if stack.gathers_again and layout.sequence_parallel else 0.0
@@ -189,7 +205,7 @@ def _tensor_messages(
 def _gather_scatter(work: Workload, rates: Rates) -> tuple[float, float]:
     """Return the seconds to gather the hidden state over tensor-parallel devices, and to sum and scatter it."""
     layout, size = work.layout, 2.0 * work.tokens * work.model.hidden_size
-    halved = 2 if work.fp8 and layout.sequence_parallel else 1
+    halved = 2 if work.fp8 and not work.code.own and layout.sequence_parallel else 1
     gather, scatter = (
         gather_s(rates, message_bytes, ranks=layout.tensor_parallel, stride=1, per_node=layout.devices_per_node)
         for message_bytes in (size / halved, size)

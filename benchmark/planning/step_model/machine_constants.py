@@ -112,6 +112,8 @@ class CommonRates:
     """Bytes of casting and transposing for products in FP8, over the bytes of one pass over each input and result."""
     fp8_weight_casts: Constant
     """Share of micro-batches that cast the weights of FP8 products again; the others reuse the cast weights."""
+    byte_transposes: Constant
+    """Time of PyTorch's transposing copy of one-byte numbers, over that of its bytes at the memory's rate."""
 
 
 Section = TypeVar("Section", DeviceRates, StackRates, CommonRates)

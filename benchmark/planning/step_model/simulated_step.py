@@ -12,6 +12,7 @@ from functools import reduce
 from operator import add
 
 from benchmark.planning.step_model.block_times import ForwardBackward, block_passes, embedding_passes, output_passes
+from benchmark.planning.step_model.fp8_operands import update_bytes, weight_transposes_s
 from benchmark.planning.step_model.machine_constants import Constant, Rates
 from benchmark.planning.step_model.message_groups import group_weights
 from benchmark.planning.step_model.operation_times import elementwise_s, exposed_s, gather_s, send_s, sum_small_s
@@ -170,7 +171,8 @@ def _data_messages(work: Workload, rates: Rates, passes: ForwardBackward) -> flo
         sizes = (size * weights / sum(groups) for weights in groups)
         return sum(gather_s(rates, part, ranks=copies, stride=stride, per_node=per_node) for part in sizes)
 
-    summed_s, gathered_s = moved_s(stack.gradient_bytes * numbers), moved_s(2 * numbers)
+    values = 2 * numbers - (work.block_weights_of_device if work.makes_operands else 0)
+    summed_s, gathered_s = moved_s(stack.gradient_bytes * numbers), moved_s(values)
     ends_s = 0.0
     if layout.pipeline_parallel > 1 and work.model.tied:
         size = 2 * stack.gradient_bytes * work.table_weights / layout.tensor_parallel
@@ -218,4 +220,6 @@ def _update(work: Workload, rates: Rates) -> float:
     numbers = work.parameters_of_device
     cleared = 0 if work.layout.sharding == "fsdp" else 4 * numbers
     moved = (ADAM_BYTES + 4) * numbers / work.layout.shards + cleared
-    return elementwise_s(rates, moved, 20)
+    if not work.makes_operands:
+        return elementwise_s(rates, moved, 20)
+    return elementwise_s(rates, moved + update_bytes(work), 20) + weight_transposes_s(work, rates)

@@ -30,6 +30,8 @@ class Layout:
     recompute: Recompute = "none"
     sequence_parallel: bool = True
     """True if tensor-parallel devices also share the operations between the linear layers."""
+    fp8_weight_gradients: bool = True
+    """True if weight gradients of a step in FP8 are products of FP8 numbers, too."""
 
     @property
     def data_parallel(self) -> int:
@@ -68,6 +70,11 @@ class Workload:
         return NUMBER_FORMATS[self.precision].product_bits == 8
 
     @property
+    def makes_operands(self) -> bool:
+        """True if kernels of their own make the FP8 operands of products, as this repository's do."""
+        return self.fp8 and self.code.own
+
+    @property
     def code(self) -> Stack:
         return STACKS[self.stack]
 
@@ -91,10 +98,16 @@ class Workload:
     @property
     def parameters_of_device(self) -> float:
         """Number of parameters on the device that has most: its blocks, and a table at an end of the pipeline."""
-        layout, model, counts = self.layout, self.model, self.layers_of_stages
-        blocks = max(sum(counts[rank :: layout.pipeline_parallel]) for rank in range(layout.pipeline_parallel))
+        layout, model = self.layout, self.model
         tables = 1 if layout.pipeline_parallel > 1 or model.tied else 2
-        return (blocks * model.layer_matrix_weights + tables * self.table_weights) / layout.tensor_parallel
+        return self.block_weights_of_device + tables * self.table_weights / layout.tensor_parallel
+
+    @property
+    def block_weights_of_device(self) -> float:
+        """Number of weights in the blocks' matrices on the device that has most."""
+        layout, counts = self.layout, self.layers_of_stages
+        blocks = max(sum(counts[rank :: layout.pipeline_parallel]) for rank in range(layout.pipeline_parallel))
+        return blocks * self.model.layer_matrix_weights / layout.tensor_parallel
 
     @property
     def table_weights(self) -> int:

@@ -44,7 +44,7 @@ FIGURES = (
     Sent("step", "tokens_per_s", "speed/tokens_per_s", "tokens_per_second", "Tokens of the last step over its time."),
     Sent("step", "tflops_per_device", "speed/tflops_per_device", "device_flops_per_second",
          "Model FLOP/s of each device.", 1e12),
-    Sent("step", "mfu", "speed/mfu", "mfu_ratio", "Model FLOP/s over the device's dense BF16 peak."),
+    Sent("step", "mfu", "speed/mfu", "mfu_ratio", "Model FLOP/s over the device's dense peak in the run's format."),
     Sent("step", "loss", "train/loss", "loss_nats", "Training loss, per scored token."),
     Sent("step", "grad_norm", "train/grad_norm", "gradient_norm", "L2 norm of the whole gradient before clipping."),
     Sent("step", "learning_rate", "train/learning_rate", "learning_rate", "Of the last step."),

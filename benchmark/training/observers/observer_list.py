@@ -55,7 +55,7 @@ def observers_of(
         precision, deterministic = config.precision, config.deterministic
         recorded = recorded_config(state, config.data, precision=precision, deterministic=deterministic)
         observers.append(Evidence(run_dir / EVIDENCE_FILE, recorded, identities, attempt, state, log))
-    observers += [StepRecord(state, events), log]
+    observers += [StepRecord(state, config.precision, events), log]
     command = shlex.split(options.after_checkpoint)
     hook = AfterCheckpoint(command, run_dir, state.benchmark, state.system.name, events) if command else None
     if is_first:

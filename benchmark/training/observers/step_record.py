@@ -5,6 +5,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+from benchmark.config.number_formats import Precision
 from benchmark.run_record.events.event_log import EventLog
 from benchmark.run_record.status.target_forecast import forecast
 from benchmark.training.engine.train_state import TrainState
@@ -23,13 +24,13 @@ LATEST_STEPS = 20
 class StepRecord(Observer):
     """Note each step. Its time includes the work of the observers listed before this one."""
 
-    def __init__(self, state: TrainState, events: EventLog) -> None:
+    def __init__(self, state: TrainState, precision: Precision, events: EventLog) -> None:
         benchmark, system = state.benchmark, state.system
         self._world, self._progress, self._events = state.world, state.progress, events
         self._tokens = benchmark.tokens_per_step
         self._device_flops = self._tokens * train_flops_per_token(benchmark.model) / system.num_devices
         """Floating-point operations of a step on each device."""
-        self._peak_tflops = system.peak_tflops
+        self._peak_tflops = system.peak_tflops_in(precision)
 
     def step_done(self, step: FinishedStep) -> None:
         progress, result, seconds = self._progress, step.result, step.seconds()

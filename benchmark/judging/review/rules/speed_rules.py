@@ -9,20 +9,16 @@ import statistics
 from collections.abc import Iterator
 
 from benchmark.config.accelerators import ACCELERATORS, accelerator_named
+from benchmark.config.number_formats import LOGGED_BITS
 from benchmark.judging.results.run_summary import MEAN_STEP_TIMING, STEP_TIMING, VALIDATION_TIMING, TimedBlock
-from benchmark.judging.results.score import score
+from benchmark.judging.results.score import LINEAR_KEY, score
 from benchmark.judging.results.subjects import ResultSet
 from benchmark.judging.review.findings import Deviation, Run, at
 from benchmark.judging.review.rules.clock_rules import steady_blocks
 
 FEWEST = 5
 """Least number of blocks that have a usual length."""
-PRECISION_KEYS = ("lowest_numerical_precision_in_linear", "lowest_numerical_precision_in_attn")
-FORMAT_BITS = {
-    **dict.fromkeys(("fp64", "fp32", "tf32", "fp16", "bfloat16"), 16),
-    **dict.fromkeys(("fp8", "int8", "uint8"), 8),
-}
-"""Bits of disclosed formats; wider ones are multiplied no faster than BF16, all others count as the narrowest."""
+PRECISION_KEYS = (LINEAR_KEY, "lowest_numerical_precision_in_attn")
 FASTEST_SYSTEM = 4e19
 """Most FLOP/s of a system without a description; the fastest published one, 5,120 GB200, has 1.2e19."""
 FAST_BLOCK = 0.75
@@ -69,10 +65,10 @@ def peak(results: ResultSet) -> Iterator[Deviation]:
                 words = f"{speed:.1e} FLOP/s of a system that is not known here"
                 yield at(run, stop, words, expected, "unknown system")
             continue
-        limits = results.judged.limits
+        limits, hardware = results.judged.limits, ACCELERATORS[model]
         bits, disclosed = limits.narrowest_bits, disclosed_bits(run)
-        narrow = ACCELERATORS[model].fastest_tflops(bits) / scored.peak_tflops
-        most = scored.accelerators * scored.peak_tflops * 1e12 / results.judged.flops_per_token
+        narrow = hardware.fastest_tflops(bits) / hardware.peak_tflops
+        most = scored.accelerators * hardware.peak_tflops * 1e12 / results.judged.flops_per_token
         of = f"of the BF16 peak of {scored.accelerators:,} devices"
         expected = f"at most {narrow:.0%}: the peak of {bits}-bit numbers, the fastest they can train in"
         over = [block for block in steady_blocks(run) if block.tokens > narrow * most * max(block.seconds, 1e-3)]
@@ -81,7 +77,7 @@ def peak(results: ResultSet) -> Iterator[Deviation]:
         elif over and not over[0].restarted:
             share = over[0].tokens / max(over[0].seconds, 1e-3) / most
             yield at(run, over[0], f"a block at {share:.0%} {of}", expected)
-        elif disclosed > bits and usual > ACCELERATORS[model].fastest_tflops(disclosed) / scored.peak_tflops * most:
+        elif disclosed > bits and usual > hardware.fastest_tflops(disclosed) / hardware.peak_tflops * most:
             expected = f"at most the peak of {disclosed}-bit numbers, the narrowest that it discloses"
             yield at(run, run.log.first(PRECISION_KEYS[0]), f"{usual / most:.0%} {of}", expected, "disclosed")
         elif usual < limits.lowest_mfu * most:
@@ -93,7 +89,7 @@ def peak(results: ResultSet) -> Iterator[Deviation]:
 def disclosed_bits(run: Run) -> int:
     """Return the bits of the narrowest format that the log discloses for products; 0 without one."""
     words = [run.log.text(key) for key in PRECISION_KEYS]
-    return min((FORMAT_BITS.get(word or "", 0) for word in words), default=0)
+    return min((LOGGED_BITS.get(word or "", 0) for word in words), default=0)
 
 
 def fast_block(run: Run) -> Iterator[Deviation]:

@@ -41,6 +41,21 @@ def test_middle_time_and_speed_of_three_runs(tmp_path: Path) -> None:
     assert first.init_share == pytest.approx(200 / (200 + 53 * 60), rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("disclosed", "peak_format", "times"),
+    [("bfloat16", "BF16", 1), ("tf32", "BF16", 1), ("fp8", "FP8", 2), ("nvfp4", "NVFP4", 4)],
+)
+def test_mfu_is_of_the_peak_in_the_disclosed_format(
+    disclosed: str, peak_format: str, times: float, tmp_path: Path
+) -> None:
+    logs = [late(seed, 0) for seed in (1, 2, 3)]
+    for log in logs:
+        log.set("lowest_numerical_precision_in_linear", disclosed)
+    found = score(write_logs(write_package(tmp_path), *logs))
+    assert (found.peak_format, found.peak_tflops) == (peak_format, times * 989.4)
+    assert found.mfu == pytest.approx((found.tflops_per_accelerator or 0) / (times * 989.4))
+
+
 def test_score_of_a_package_is_scaled_by_its_scaling_file_and_by_nothing_else(tmp_path: Path) -> None:
     """As the official summarizer does on the package as it is given."""
     package = write_package(tmp_path, lambda seed: records(seed, evaluations=23))
@@ -88,4 +103,10 @@ def test_accelerators_by_the_configuration_beside_a_log_of_ours(tmp_path: Path) 
     config.write_text(json.dumps({"result_number": 0, "system": system}))
     found = score(one)
     assert (found.accelerators, found.accelerator, found.peak_tflops) == (16, "H100", 989.4)
+    log = Log(records(1))
+    log.without("lowest_numerical_precision_in_linear")
+    (tmp_path / "result_0.txt").write_text(as_text(log.records))
+    config.write_text(json.dumps({"result_number": 0, "system": system, "precision": "fp8"}))
+    one = ResultSet("run", "4.1.0", [tmp_path / "result_0.txt"], tmp_path)
+    assert (score(one).peak_format, score(one).peak_tflops) == ("FP8", 1978.8)
     assert found.why_no_score == "a score takes 3 runs, there is 1"

@@ -33,7 +33,7 @@ def test_step_as_it_is_noted(accelerator: str) -> None:
     system = dataclasses.replace(CPU, accelerator=accelerator)
     world: Any = SimpleNamespace(peak_memory_bytes=lambda: 3 * 2**29)
     state: Any = SimpleNamespace(benchmark=SHORT, system=system, world=world, progress=progress)
-    record = StepRecord(state, log)
+    record = StepRecord(state, "bf16", log)
     for _ in range(2):
         progress.count_step(skipped=False)
         record.step_done(FinishedStep(RESULT, 48_000, time.perf_counter() - 2.0))
