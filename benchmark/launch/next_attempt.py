@@ -19,6 +19,8 @@ from benchmark.run_record.small_files import read_record
 
 SUCCESS, BAD_INPUT = ENDINGS["success"].exit_status, ENDINGS["bad input"].exit_status
 INTERRUPTED = ENDINGS["interrupted"].exit_status
+UNTOLD = ENDINGS["failed"].exit_status
+"""A process that ends with this status has written why. If there is no word of it, the disk did not take it."""
 NO_PROGRESS = 5
 """Attempts in a row without a newer checkpoint after which a run is given up."""
 OWN_FAULTS = ("exception", "check", "out of memory")
@@ -101,7 +103,7 @@ def decide(run_dir: Path, outcome: AttemptOutcome) -> Decision:
         return Decision(ENDINGS["bad input"].action, BAD_INPUT, reason, is_explained=False)
     if _same_again(attempts):
         return Decision("stop", status or 1, f"{failure}; the same error came twice at the same step: given up")
-    if _stuck(attempts, saved) and attempt.cause is not None and attempt.cause.kind == "disk":
+    if _stuck(attempts, saved) and (status == UNTOLD if attempt.cause is None else attempt.cause.kind == "disk"):
         reason = f"{failure}; no progress in {NO_PROGRESS} attempts: back to the queue, until the disk works"
         return Decision("requeue", INTERRUPTED, reason)
     if _stuck(attempts, saved):

@@ -8,18 +8,20 @@ import re
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 import torch
 
 from benchmark.config.run_config import RunConfig
 from benchmark.run_record.attempt_folder import make_run_folder, raise_alarm
+from benchmark.run_record.checkpoint_folder import ABSENT
 from benchmark.run_record.endings import ENDINGS, Ending
 from benchmark.run_record.file_names import COLLECTIVES_FILE, RANK_LOG, STACKS_FILE, attempt_path, rank_file
 from benchmark.run_record.incidents import Incident, IncidentKind, own_incident, write_incident
 from benchmark.run_record.phases import PhaseLog
+from benchmark.run_record.small_files import Answer, wait_for, warn
 from benchmark.training.debugging.collective_trace import explaining
 from benchmark.training.engine.distributed import end_process
 from benchmark.training.engine.meeting_point import MeetingFailed
@@ -40,7 +42,7 @@ LOST = re.compile(
 )
 """Words by which gloo, NCCL and the store report that another process is gone."""
 DEVICE = re.compile("CUDA error|cuBLAS|cuDNN|NCCL error|uncorrectable|Xid|launch failure", re.IGNORECASE)
-DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE)
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE, errno.ENOTCONN)
 """Error numbers that mean a failing disk, whether or not the error names a file."""
 WRONG_FILE = (
     *(errno.ENOENT, errno.EACCES, errno.EPERM, errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ELOOP),
@@ -57,11 +59,9 @@ def run_process(config: RunConfig) -> NoReturn:
     """
     environment = read_environment()
     try:
-        if environment.rank == 0:
-            refuse_finished(config.run_dir)
         _train_watched(config, environment)
     except OSError as error:
-        if error.filename is None or _kind(error) != "disk":
+        if error.filename is None or not (_kind(error) == "disk" or _is_denied(error, config.run_dir)):
             raise
         # no word can be left in the attempt's folder: the status alone says that this was no bad input
         print(f"error: {error.filename}: {error.strerror}", file=sys.stderr, flush=True)
@@ -69,13 +69,25 @@ def run_process(config: RunConfig) -> NoReturn:
 
 
 def _train_watched(config: RunConfig, environment: Environment) -> NoReturn:
-    """Train under the watchdog. Raises OSError if the files that watch the process cannot be written."""
+    """Train under the watchdog. Raises OSError if the files that watch the process cannot be written, even after a
+    wait for the disk; a folder that a launcher has written before is waited for, too, where it denies the use."""
     attempt = attempt_path(config.run_dir, environment.attempt)
-    make_run_folder(config.run_dir)
-    attempt.mkdir(parents=True, exist_ok=True)
+    answers = (*ABSENT, FileExistsError, *((PermissionError,) if environment.launched_s is None else ()))
+
+    def wait_for_disk(act: Callable[[], Answer]) -> Answer:
+        return wait_for(act, config.system.start_limit_s / 2, warn, answers=answers)
+
     terminal = os.dup(sys.stderr.fileno())
-    if environment.rank > 0:
-        _log_to(rank_file(attempt, environment.rank, RANK_LOG))
+    if environment.rank == 0:
+        wait_for_disk(lambda: refuse_finished(config.run_dir))
+
+    def open_attempt() -> None:
+        make_run_folder(config.run_dir)
+        attempt.mkdir(parents=True, exist_ok=True)
+        if environment.rank > 0:
+            _log_to(rank_file(attempt, environment.rank, RANK_LOG))
+
+    wait_for_disk(open_attempt)
     heartbeat = Heartbeat(HangLimits(config.system.start_limit_s, config.system.hang_floor_s))
     watchdog = (
         watched(heartbeat, attempt, environment.rank, environment.host)
@@ -83,11 +95,12 @@ def _train_watched(config: RunConfig, environment: Environment) -> NoReturn:
         else contextlib.nullcontext()
     )
     stacks, collectives = (rank_file(attempt, environment.rank, name) for name in (STACKS_FILE, COLLECTIVES_FILE))
-    with watchdog, _stacks_on_signal(stacks), explaining(heartbeat, collectives):
+    stacks_file = wait_for_disk(lambda: stacks.open("w"))
+    with watchdog, _stacks_on_signal(stacks_file), explaining(heartbeat, collectives):
         try:
             ending = train(config, environment, PhaseLog(heartbeat))
         except BaseException as error:
-            incident = incident_of(error, environment.rank, environment.host, heartbeat)
+            incident = incident_of(error, environment.rank, environment.host, heartbeat, config.run_dir)
             is_first = _tell(attempt, incident)
             heartbeat.leave()
             if not isinstance(error, InputError | CheckFailed) and incident.kind != "input":
@@ -102,13 +115,27 @@ def _train_watched(config: RunConfig, environment: Environment) -> NoReturn:
     end_process(ENDINGS[ending].exit_status)
 
 
-def incident_of(error: BaseException, rank: int, host: str, heartbeat: Heartbeat) -> Incident:
-    """Describe an exception as an incident for the launcher: its kind decides whether the run is started again."""
+def incident_of(
+    error: BaseException, rank: int, host: str, heartbeat: Heartbeat, run_dir: Path | None = None
+) -> Incident:
+    """Describe an exception as an incident for the launcher: its kind decides whether the run is started again.
+
+    ``run_dir``: the run's folder, which could be written when the attempt began.
+    """
     message = str(error) if isinstance(error, InputError | CheckFailed) else f"{type(error).__name__}: {error}"
     kind = _kind(error)
+    if kind == "input" and run_dir is not None and _is_denied(error, run_dir):
+        kind = "disk"
     if kind not in ("input", "check", "meeting"):
         message = message.partition("\n")[0]  # PyTorch's go on with stacks in C++
     return own_incident(rank, host, kind, steps=heartbeat.steps, phase=heartbeat.phase, message=message)
+
+
+def _is_denied(error: BaseException, run_dir: Path) -> bool:
+    """Return whether a file system denies the use of a file in the run's folder, as one does that is mounted anew."""
+    if not isinstance(error, PermissionError) or not isinstance(error.filename, str | Path):
+        return False
+    return Path(error.filename).absolute().is_relative_to(run_dir.absolute())
 
 
 def _kind(error: BaseException) -> IncidentKind:
@@ -142,7 +169,7 @@ def _tell(attempt: Path, incident: Incident) -> bool:
 
     def tell() -> None:
         with contextlib.suppress(OSError):
-            write_incident(attempt, incident)
+            wait_for(lambda: write_incident(attempt, incident), TELLING_S, lambda _: None)
             alarms.append(raise_alarm(attempt, f"{incident.kind}: rank {incident.rank}: {incident.message}"))
 
     telling = threading.Thread(target=tell, daemon=True)
@@ -169,9 +196,9 @@ def _log_to(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _stacks_on_signal(path: Path) -> Iterator[None]:
-    """Write the stacks of all threads to ``path`` whenever the watchdog, or kill -QUIT, asks for it."""
-    with path.open("w") as file:
+def _stacks_on_signal(stacks: TextIO) -> Iterator[None]:
+    """Write the stacks of all threads to the file whenever the watchdog, or kill -QUIT, asks for it."""
+    with stacks as file:
         faulthandler.register(STACKS_SIGNAL, file=file, all_threads=True, chain=False)
         try:
             yield

@@ -37,24 +37,20 @@ def run_from_snapshot(repository: Path, run_dir: Path, *, new: bool, more_files:
     """Return the folder of the code to run: the run's copy, or the repository if others may write the copy.
 
     The copy is made if there is none or a ``new`` one is wanted. ``more_files``: untracked files that belong to the
-    code, relative to the repository. Raises Refused.
+    code, relative to the repository. Raises Refused, and OSError if the disk gives an error: the same call goes on.
     """
     snapshot, code, commit_now = snapshot_folder(run_dir), code_folder(run_dir), _commit(repository)
     if new and code.is_dir():
         numbers = (number for number in range(1, 10_000) if not code.with_name(f"{code.name}.{number}").exists())
         code.rename(code.with_name(f"{code.name}.{next(numbers)}"))
     if not code.is_dir():
-        try:
-            with _umask(0o027):
-                snapshot.mkdir(parents=True, exist_ok=True)
-                _copy_code(repository, code, commit_now, more_files)
-                branch = _git(repository, "rev-parse", "--abbrev-ref", "HEAD")
-                state = _git(repository, "status", "--short")
-                (snapshot / "git.txt").write_bytes(b"commit %s\nbranch %s%s" % (commit_now.encode(), branch, state))
-                (snapshot / "git.diff").write_bytes(_git(repository, "diff", "HEAD", "--binary")[:DIFF_BYTES])
-        except (OSError, shutil.Error) as error:
-            mend = "see that the disk has room"
-            raise Refused(f"{snapshot}: the code could not be copied there ({error}); {mend}") from error
+        with _umask(0o027):
+            snapshot.mkdir(parents=True, exist_ok=True)
+            branch = _git(repository, "rev-parse", "--abbrev-ref", "HEAD")
+            state = _git(repository, "status", "--short")
+            (snapshot / "git.txt").write_bytes(b"commit %s\nbranch %s%s" % (commit_now.encode(), branch, state))
+            (snapshot / "git.diff").write_bytes(_git(repository, "diff", "HEAD", "--binary")[:DIFF_BYTES])
+            _copy_code(repository, code, commit_now, more_files)
     commit_file = code / ".commit"
     commit = commit_file.read_text(encoding="utf-8").strip() if commit_file.is_file() else ""
     reason = distrust(code)
@@ -90,6 +86,8 @@ def _copy_code(repository: Path, code: Path, commit: str, more_files: Sequence[s
         source, copy = (repository / name).resolve(), partial / name
         if root in source.parents and source.is_file() and source.stat().st_size < MOST_BYTES:
             copy.parent.mkdir(parents=True, exist_ok=True)
+            if not os.access(source, os.R_OK):
+                raise Refused(f"{source}: cannot be read, and the run needs a copy of the code")
             shutil.copy2(source, copy)  # the content of a link
             copy.chmod(stat.S_IMODE(source.stat().st_mode) & 0o750)
     (partial / ".commit").write_text(f"{commit}\n" if commit else "", encoding="utf-8")

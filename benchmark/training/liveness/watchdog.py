@@ -24,6 +24,7 @@ from typing import Literal
 from benchmark.run_record.attempt_folder import raise_alarm
 from benchmark.run_record.file_names import ALARM_FILE, COLLECTIVES_FILE, STACKS_FILE, rank_file
 from benchmark.run_record.incidents import Incident, write_incident
+from benchmark.run_record.small_files import wait_for, warn
 from benchmark.training.liveness.heartbeat import SIZE, Beat, Heartbeat, ask, latest_beat
 from foundation.file_formats.json_files import UNREADABLE, read_json
 from foundation.git import REPOSITORY
@@ -42,6 +43,9 @@ TO_FOLLOW_S = 1.0
 """Seconds between the death of a watchdog and the start of the next one."""
 WRITING_S = 10.0
 """Most seconds that writing an incident may take: a slow disk is no reason to leave a process hanging."""
+GONE_S = 60.0
+"""Seconds for which the word of a process that is gone is tried again on a disk that gives errors; the others go on
+without it meanwhile."""
 COLLECTIVE = re.compile(r'File "[^"]*(?:torch/distributed/[^"]*|model/passes/waits\.py)", line \d+ in (\w+)')
 """Pattern of a call in faulthandler's listing of the stacks, which has the innermost frame first: a call of PyTorch's,
 or a wait of passes for an operation that they began earlier."""
@@ -125,8 +129,10 @@ class Watchdog:
         if beat.phase is None:
             return
         text = "gone without a word: killed (kill -9), or the host ran out of memory"
-        write_incident(self._attempt, self._incident(beat, "killed", text))
-        raise_alarm(self._attempt, f"killed: rank {self._rank}")
+        incident = self._incident(beat, "killed", text)
+        with suppress(OSError):
+            wait_for(lambda: write_incident(self._attempt, incident), GONE_S, warn)
+            wait_for(lambda: raise_alarm(self._attempt, f"killed: rank {self._rank}"), GONE_S, warn)
 
     def _end(self, why: str, kind: Literal["hang", "lost connection"]) -> None:
         """Write what is known about the process, then kill it; it is killed even if the writing fails."""

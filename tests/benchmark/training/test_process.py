@@ -54,6 +54,13 @@ def test_kind_of_an_error(error: BaseException, kind: str) -> None:
     assert "\n" not in incident.message
 
 
+@pytest.mark.parametrize(("path", "kind"), [("/run/log/attempts/x", "disk"), ("/run/log2/x", "input")])
+def test_a_run_folder_that_denies_its_use_is_a_failing_disk(path: str, kind: str) -> None:
+    error = PermissionError(errno.EPERM, "Operation not permitted", path)
+    heartbeat = Heartbeat(HangLimits(50, 30))
+    assert incident_of(error, 2, "n1", heartbeat, Path("/run/log")).kind == kind
+
+
 @pytest.mark.parametrize(
     ("number", "status"), [(errno.EROFS, FAILED), (errno.ENOTCONN, FAILED), (errno.EACCES, None), (None, None)]
 )

@@ -25,11 +25,13 @@ UNTRUE = (
     "given up",
 )
 """Words that no log has of a job that comes to its end by itself."""
-GOES_ON = ("running", "starting again", "waiting", "silent", "no run")
+NEW_FOLDER = "choose another folder for the run"
 
 
 def problems_of(job: EndedJob, left: Ended, undisturbed: Ended, log_dir: Path, number: int) -> list[str]:
     """Return everything that is not as it must be."""
+    if job.exit_status == 2 and not left.attempts and NEW_FOLDER in log_text(log_dir, number):
+        return []  # docs/slurm.md: a new folder that cannot be made is refused at once
     found = [f"the stand-in cannot answer: {question}" for question in job.unknown[:3]]
     if job.is_stuck:
         found.append(f"stuck: no end after {job.seconds:.0f} s")
@@ -51,7 +53,13 @@ def problems_of(job: EndedJob, left: Ended, undisturbed: Ended, log_dir: Path, n
         ]
         if (lost := steps_lost(left.records, job.windows)) > SAVE_INTERVAL:
             found.append(f"{lost} steps lost, at most {SAVE_INTERVAL} may be")
-    return [*found, *status_problems(job, log_dir), *log_text_problems(job_log(log_dir, str(number)))]
+    return [*found, *status_problems(job, log_dir), *log_text_problems(log_text(log_dir, number))]
+
+
+def log_text(log_dir: Path, number: int) -> str:
+    """Return the log of the job, or Slurm's own file where the folder could not be made."""
+    paths = (job_log(log_dir, str(number)), log_dir.parent / "slurm.out")
+    return next((path.read_text(errors="replace") for path in paths if path.exists()), "")
 
 
 def steps_lost(records: Sequence[AttemptRecord], windows: Sequence[tuple[float, float]]) -> int:
@@ -110,10 +118,9 @@ def _untruth(sample: StatusSample) -> str | None:
     return None
 
 
-def log_text_problems(path: Path) -> Iterator[str]:
+def log_text_problems(text: str) -> Iterator[str]:
     """Yield what the log of the job says that is not so, and lines without a time."""
-    lines = path.read_text(errors="replace").splitlines() if path.exists() else []
-    for line in lines:
+    for line in text.splitlines():
         if any(words in line for words in UNTRUE):
             yield f"job's log: {line}"
         elif not TIMED.match(line):
