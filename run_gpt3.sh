@@ -32,7 +32,7 @@
 #   C4_PATH       real text instead of the generated one: C4_PATH/en/c4-train.*.json.gz, C4_PATH/c4-validation*.json []
 #   BENCHMARK     rehearsal: of GPT-3; rehearsal_llama: of Llama 3.1 [rehearsal]
 #   WORK_DIR      where everything is written [runs/BENCHMARK]
-#   SEED, MASTER_PORT, DRY_RUN       as those of a job
+#   PRECISION, SEED, MASTER_PORT, DRY_RUN       as those of a job, but BF16 where PRECISION does not say another
 set -euo pipefail
 
 # An order to stop that comes before the launcher can take it is handed over.
@@ -93,6 +93,7 @@ rehearse() {
   local name=${BENCHMARK:-rehearsal} words
   words=("$PYTHON" -m benchmark rehearse "$name" --work-dir "${WORK_DIR:-$REPOSITORY/runs/$name}")
   [[ -n ${C4_PATH:-} ]] && words+=(--c4-path "$(realpath -m "$C4_PATH")")
+  [[ -n ${PRECISION:-} ]] && words+=(--precision "$PRECISION")
   [[ -n ${SEED:-} ]] && words+=(--seed "$SEED")
   [[ -n ${MASTER_PORT:-} ]] && words+=(--master-port "$MASTER_PORT")
   if [[ ${DRY_RUN:-0} == 1 ]]; then

@@ -177,8 +177,9 @@ def test_rehearsal_is_what_runs_without_arguments() -> None:
     words = shlex.split(done.stdout)
     expected = ["benchmark", "rehearse", "rehearsal", "--work-dir", "/work dir", "--c4-path", "/c4", "--seed", "3"]
     assert words[words.index("-m") + 1 :] == expected
-    words = shlex.split(script(DRY_RUN="1", BENCHMARK="rehearsal_llama").stdout)
-    assert words[-3:] == ["rehearsal_llama", "--work-dir", str(REPOSITORY / "runs" / "rehearsal_llama")]
+    words = shlex.split(script(DRY_RUN="1", BENCHMARK="rehearsal_llama", PRECISION="fp8").stdout)
+    work_dir = str(REPOSITORY / "runs" / "rehearsal_llama")
+    assert words[-5:] == ["rehearsal_llama", "--work-dir", work_dir, "--precision", "fp8"]
     with pytest.raises(InputError, match=r"'rehearsal_lama'; did you mean rehearsal_llama\?"):
         main(["rehearse", "rehearsal_lama"])
 

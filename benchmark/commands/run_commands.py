@@ -8,6 +8,7 @@ from typing import Annotated
 import tyro
 
 from benchmark.config.benchmarks import REHEARSALS
+from benchmark.config.number_formats import DEFAULT_PRECISION, Precision
 from benchmark.config.run_options import RunOptions
 from benchmark.config.runtime_variables import let_threads_sleep
 from foundation.cli import choose
@@ -139,6 +140,8 @@ class RehearseCommand:
     """Seed of the run's data order; drawn at random by default."""
     master_port: int | None = None
     """Port for the processes to meet at; a free one by default."""
+    precision: Precision = DEFAULT_PRECISION
+    """Number format of the runs, as of train."""
     package: bool = False
     """Make the runs of a result, package and review them; the package is no submission."""
 
@@ -155,8 +158,21 @@ class RehearseCommand:
                 raise InputError(
                     "--package: other text has no target, and seeds must differ; leave out --c4-path and --seed"
                 )
-            return rehearse_package(benchmark, work_dir, describe_this_machine, master_port=self.master_port)
-        return rehearse(benchmark, work_dir, c4_path=self.c4_path, seed=self.seed, master_port=self.master_port)
+            return rehearse_package(
+                benchmark,
+                work_dir,
+                describe_this_machine,
+                master_port=self.master_port,
+                precision=self.precision,
+            )
+        return rehearse(
+            benchmark,
+            work_dir,
+            c4_path=self.c4_path,
+            seed=self.seed,
+            master_port=self.master_port,
+            precision=self.precision,
+        )
 
 
 @dataclass(frozen=True)

@@ -126,7 +126,9 @@ class Benchmark:
     """Steps that the order of training windows is built for; its epochs follow from them. None: train_samples."""
     log_keys: tyro.conf.Suppress[LogKeys] = LogKeys()
     initial_log_perplexity: tyro.conf.Suppress[tuple[float, float] | None] = None
-    """Mean and standard deviation over runs of what the initial checkpoint must evaluate to."""
+    """Mean and standard deviation over runs of what the initial checkpoint must evaluate to, in BF16 or FP32."""
+    fp8_initial_log_perplexity: tyro.conf.Suppress[tuple[float, float] | None] = None
+    """The same in FP8, whose products round otherwise; None where nobody has measured it."""
     reference_rates: tyro.conf.Suppress[tuple[ReferenceRate, ...]] = ()
     """Learning rates of the official reference points, by ascending batch size."""
     peak_over_final_rate: tyro.conf.Suppress[float | None] = None

@@ -70,7 +70,9 @@ NUMBER_FORMATS: Mapping[Precision, NumberFormat] = {
         use_bf16=None,
     ),
 }
-"""The formats by name, the default of the command line first."""
+"""The formats by name."""
+DEFAULT_PRECISION: Precision = "bf16"
+"""The format of a command without --precision."""
 
 
 LOGGED_BITS = {

@@ -12,7 +12,7 @@ import tyro
 
 from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.field_checks import divisors, listed, require_head_size
-from benchmark.config.number_formats import NUMBER_FORMATS, Precision
+from benchmark.config.number_formats import DEFAULT_PRECISION, NUMBER_FORMATS, Precision
 from benchmark.config.run_sections import DataOptions, DebugSwitches, GuardOptions, LoggingOptions, SaveOptions
 from benchmark.config.system_config import System
 from foundation.errors import InputError
@@ -31,7 +31,7 @@ class RunConfig:
     """Folder for logs and checkpoints. A run that was interrupted there is continued."""
     result_number: int = 0
     """This run's number among those submitted: it names result_N.txt."""
-    precision: Precision = "bf16"
+    precision: Precision = DEFAULT_PRECISION
     """bf16: BF16 compute, FP32 master weights, moments, gradient accumulation and reduction. fp32: all FP32.
     fp8: as bf16, with FP8 in the linear layers of the blocks."""
     deterministic: bool = False

@@ -7,6 +7,7 @@ from typing import Any
 
 from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.description_fields import FIELDS, MARK, STATUSES
+from benchmark.config.number_formats import DEFAULT_PRECISION, Precision
 from benchmark.judging.results.judged import JUDGED, Judged
 from benchmark.judging.results.recorded_run import RecordedRun, read_recorded_run
 from benchmark.judging.review.verdict import SubjectReview
@@ -22,31 +23,38 @@ RESEARCH = next(status for status in STATUSES if status.startswith("Research"))
 
 
 def rehearse_package(
-    benchmark: Benchmark, work_dir: Path, describe: Callable[[], dict[str, Any]], *, master_port: int | None = None
+    benchmark: Benchmark,
+    work_dir: Path,
+    describe: Callable[[], dict[str, Any]],
+    *,
+    master_port: int | None = None,
+    precision: Precision = DEFAULT_PRECISION,
 ) -> int:
     """Make the runs that a result has, then package and review them; return 0 if the package passes, 1 if not, or the
     exit status of a run that failed.
 
-    Finished runs of this commit in ``work_dir`` count. ``describe`` returns the description of this machine, in which
-    marks stand for fields that a person has to fill in.
+    Finished runs of this commit and this number format in ``work_dir`` count. ``describe`` returns the description of
+    this machine, in which marks stand for fields that a person has to fill in.
     """
     judged = JUDGED[benchmark.mlperf_name]
-    runs = finished_runs(work_dir)
+    runs = finished_runs(work_dir, precision)
     while len(runs) < judged.runs:
         print(f"\n=== run {len(runs) + 1} of {judged.runs} ===", flush=True)
-        status = rehearse(benchmark, work_dir, master_port=master_port)
+        status = rehearse(benchmark, work_dir, master_port=master_port, precision=precision)
         if status:
             print(f"run {len(runs) + 1} of {judged.runs} ended with exit status {status}; no package is made")
             return status
-        runs = finished_runs(work_dir)
+        runs = finished_runs(work_dir, precision)
     return package_runs(benchmark, work_dir, runs[-judged.runs :], describe())
 
 
-def finished_runs(work_dir: Path) -> list[RecordedRun]:
-    """Return the finished runs of this commit in the folder of a rehearsal, in the order of their numbers."""
+def finished_runs(work_dir: Path, precision: Precision) -> list[RecordedRun]:
+    """Return the finished runs of this commit and this number format in the folder of a rehearsal, in the order of
+    their numbers."""
     folders = [path.parent for path in work_dir.glob(f"run_*/{SUMMARY_FILE}")]
     folders.sort(key=lambda folder: int(folder.name.removeprefix("run_")))
-    return [run for run in map(read_recorded_run, folders) if run.environment.get("commit") in (None, commit_of())]
+    runs = [run for run in map(read_recorded_run, folders) if run.config.get("precision") == precision]
+    return [run for run in runs if run.environment.get("commit") in (None, commit_of())]
 
 
 def package_runs(benchmark: Benchmark, work_dir: Path, runs: Sequence[RecordedRun], description: dict[str, Any]) -> int:

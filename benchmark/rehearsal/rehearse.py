@@ -13,6 +13,7 @@ import numpy as np
 
 from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.field_checks import require_seed
+from benchmark.config.number_formats import DEFAULT_PRECISION, Precision
 from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS
 from benchmark.judging.review.verdict import Review, review
 from benchmark.launch.one_machine import run_here
@@ -49,13 +50,14 @@ def rehearse(
     c4_path: Path | None = None,
     seed: int | None = None,
     master_port: int | None = None,
+    precision: Precision = "bf16",
 ) -> int:
     """Run every stage of a small benchmark; return the exit status of the failed stage, or 0 for a pass.
 
     Valid outputs in ``work_dir`` are used again; a killed run is continued, and otherwise a new one is begun.
     ``c4_path``: real text instead of the generated one. ``seed`` of the data order and ``master_port`` are drawn unless
-    given. Raises InputError before any stage if there is no such text, the folder is in use, or the run would refuse
-    seed or port.
+    given. ``precision``: number format of the run. Raises InputError before any stage if there is no such text, the
+    folder is in use, or the run would refuse seed or port.
     """
     if seed is not None:
         require_seed(seed)
@@ -69,7 +71,7 @@ def rehearse(
     work.mkdir(parents=True, exist_ok=True)
     try:
         with only_one_in(work, "choose another WORK_DIR"):
-            return _Rehearsal(benchmark, work, work_dir, c4_path, seed, master_port).run()
+            return _Rehearsal(benchmark, work, work_dir, c4_path, seed, master_port, precision).run()
     except StageFailed as failure:
         print(f"\nrehearsal {failure}; what it made is in {work}")
         return failure.status
@@ -86,10 +88,11 @@ class _Rehearsal:
         c4_path: Path | None = None,
         seed: int | None = None,
         master_port: int | None = None,
+        precision: Precision = "bf16",
     ) -> None:
         """``shown_work``: the folder ``work`` as the user named it."""
         self.benchmark, self.work, self.shown_work = benchmark, work, shown_work
-        self.c4_path, self.seed, self.master_port = c4_path, seed, master_port
+        self.c4_path, self.seed, self.master_port, self.precision = c4_path, seed, master_port, precision
         self.validation = work / "dataset" / benchmark.token_files.validation
         self.seconds: dict[str, float] = {}
 
@@ -167,6 +170,8 @@ class _Rehearsal:
             arguments += ["--checkpoint", checkpoint]
         arguments += ["--log-interval", benchmark.eval_interval // 2]
         arguments += ["--save-interval", benchmark.eval_interval, "--evidence"]
+        if self.precision != DEFAULT_PRECISION:
+            arguments += ["--precision", self.precision]
         if self.seed is not None:
             arguments += ["--seed", self.seed]
         if self.c4_path is not None:

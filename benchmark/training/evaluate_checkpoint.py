@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+from benchmark.config.accelerators import BF16_BITS
+from benchmark.config.benchmark_config import Benchmark
+from benchmark.config.number_formats import DEFAULT_PRECISION, NUMBER_FORMATS, Precision
 from benchmark.config.run_config import RunConfig
 from benchmark.run_record.checkpoint_folder import read_progress
 from benchmark.run_record.file_names import PROGRESS_FILE
@@ -24,9 +27,12 @@ class CheckpointQuality:
     """Nats per scored token."""
     scored_tokens: int
     expected: float | None
-    """Log perplexity that the benchmark's initial checkpoint must give; None for a run's own checkpoint."""
+    """Log perplexity that the benchmark's initial checkpoint must give in this number format; None for a run's own
+    checkpoint, and where nobody has measured it in the format."""
     distance_in_sd: float | None
     """(log perplexity - expected) / standard deviation over runs."""
+    note: str = ""
+    """Reason why a converted checkpoint has no expected value."""
 
 
 def evaluate_checkpoint(config: RunConfig) -> CheckpointQuality | None:
@@ -55,16 +61,30 @@ def evaluate_checkpoint(config: RunConfig) -> CheckpointQuality | None:
         result = evaluate(state, validation)
     if environment.rank != 0:
         return None
-    expected = None if is_own else benchmark.initial_log_perplexity
+    expected, note = (None, "") if is_own else initial_quality(benchmark, config.precision)
     mean, distance = None, None
     if expected is not None:
         mean, distance = expected[0], (result.log_perplexity - expected[0]) / expected[1]
-    return CheckpointQuality(str(checkpoint), result.log_perplexity, result.scored_tokens, mean, distance)
+    return CheckpointQuality(str(checkpoint), result.log_perplexity, result.scored_tokens, mean, distance, note)
+
+
+def initial_quality(benchmark: Benchmark, precision: Precision) -> tuple[tuple[float, float] | None, str]:
+    """Return mean and standard deviation of the log perplexity that the initial checkpoint must have in a number
+    format, or the reason why they are not known."""
+    if NUMBER_FORMATS[precision].product_bits == BF16_BITS:
+        return benchmark.initial_log_perplexity, ""
+    if benchmark.initial_log_perplexity is None or benchmark.fp8_initial_log_perplexity is not None:
+        return benchmark.fp8_initial_log_perplexity, ""
+    title, mean = NUMBER_FORMATS[precision].title, benchmark.initial_log_perplexity[0]
+    return None, (
+        f"the initial checkpoint must give {mean} in BF16; the value in {title} is not known: evaluate with "
+        f"--precision {DEFAULT_PRECISION}"
+    )
 
 
 def format_quality(quality: CheckpointQuality) -> str:
     """Describe the quality in one line, or in two where the expected value is known."""
     line = f"{quality.checkpoint}: log perplexity {quality.log_perplexity:.5f}, {quality.scored_tokens:,} tokens scored"
     if quality.expected is None:
-        return line
+        return f"{line}\n{quality.note}" if quality.note else line
     return f"{line}\nexpected of the initial checkpoint: {quality.expected}, {quality.distance_in_sd:+.1f} sd away"

@@ -91,9 +91,9 @@ def test_a_package_that_the_review_refuses_says_why_and_what_comes_next(
 
 def test_runs_of_another_commit_do_not_count(tmp_path: Path) -> None:
     write_runs(tmp_path, "0" * 40)
-    assert finished_runs(tmp_path) == []
+    assert finished_runs(tmp_path, "bf16") == []
     (tmp_path / "run_2" / "events.jsonl").write_text("")
-    assert [run.path.name for run in finished_runs(tmp_path)] == ["result_2.txt"]
+    assert [run.path.name for run in finished_runs(tmp_path, "bf16")] == ["result_2.txt"]
 
 
 def test_seed_and_other_text_are_refused() -> None:

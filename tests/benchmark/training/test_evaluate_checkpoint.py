@@ -7,11 +7,19 @@ from typing import BinaryIO
 
 import pytest
 
+from benchmark.config.benchmark_config import Benchmark
+from benchmark.config.benchmarks import GPT3_175B, LLAMA31_8B, REHEARSAL
+from benchmark.config.number_formats import Precision
 from benchmark.config.run_config import RunConfig
 from benchmark.run_record.file_names import checkpoint_path
 from benchmark.training.engine.distributed import joined_world
 from benchmark.training.engine.rank_environment import read_environment
-from benchmark.training.evaluate_checkpoint import CheckpointQuality, evaluate_checkpoint, format_quality
+from benchmark.training.evaluate_checkpoint import (
+    CheckpointQuality,
+    evaluate_checkpoint,
+    format_quality,
+    initial_quality,
+)
 from benchmark.training.train import train
 from checkpoint_convert.formats import stored_array
 from tests.benchmark.runs import command_line, events, loaded_state, system_of
@@ -71,6 +79,29 @@ def test_evaluate_as_a_program(inputs: Inputs) -> None:
     assert (quality["checkpoint"], quality["scored_tokens"]) == (str(inputs.whole_chunks), 270)
     assert quality["expected"] == 6.9458
     assert quality["log_perplexity"] == pytest.approx(4.8579, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "precision", "expected", "note"),
+    [
+        (GPT3_175B, "bf16", (2.7767, 0.00035), ""),
+        (
+            GPT3_175B,
+            "fp8",
+            None,
+            "2.7767 in BF16; the value in FP8 is not known: evaluate with --precision bf16",
+        ),
+        (REHEARSAL, "fp32", (6.9458, 0.0001), ""),
+        (REHEARSAL, "fp8", (6.9457, 0.0001), ""),
+        (LLAMA31_8B, "fp8", None, ""),
+    ],
+)
+def test_expected_quality_is_that_of_the_number_format(
+    benchmark: Benchmark, precision: Precision, expected: tuple[float, float] | None, note: str
+) -> None:
+    found, reason = initial_quality(benchmark, precision)
+    assert found == expected
+    assert reason.endswith(note) and bool(reason) == bool(note)
 
 
 def test_lines_for_people() -> None:
