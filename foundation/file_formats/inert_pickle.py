@@ -23,6 +23,8 @@ LONGEST_NAME = 500
 """Most characters of the name of a class or function, with its module."""
 HASHED_INTEGERS = range(-(1 << 61) + 2, (1 << 61) - 1)
 """Integers whose hashes all differ."""
+NAMES_IN_PYTHON_2 = {"__builtin__": "builtins", "copy_reg": "copyreg"}
+"""Modules by the names that pickles of protocol 2 and older give them, which PyTorch writes."""
 OUTSIDE_VALUE = "persistent_load"
 """Name of objects that stand for a value outside the pickle, such as the storage of a tensor in ``torch.save``."""
 
@@ -228,7 +230,7 @@ class _Interpreter:
 
     def push_name(self, argument: str) -> None:
         module, _, name = argument.partition(" ")
-        self._push_name(module, name)
+        self._push_name(NAMES_IN_PYTHON_2.get(module, module), name)
 
     def push_name_of_stack(self, argument: None) -> None:
         name, module = self._stack.pop(), self._stack.pop()

@@ -81,7 +81,7 @@ def examine(benchmark: Benchmark, system: System, precision: Precision, kind: st
         gpu = stack.enter_context(fake_gpu_of(system)) if system.device == "cuda" else None
         world = stack.enter_context(fake_world(system, rank))
         tracker = Tracker(
-            {world.mesh[axis].get_group().group_name: axis for axis in world.mesh.mesh_dim_names or ()}, gpu
+            {world.mesh.get_group(axis).group_name: axis for axis in world.mesh.mesh_dim_names or ()}, gpu
         )
         # one for the whole examination: tensors of another would be copied, and counted twice
         fake = fake_tensors() if gpu is None else nullcontext()

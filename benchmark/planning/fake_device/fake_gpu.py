@@ -14,6 +14,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+import torch._dynamo  # which the meshes of PyTorch 2.15 import; it asks torch.cuda, before that answers by our rules
 import torch.distributed as dist
 from torch import Tensor
 from torch._C._distributed_c10d import FakeWork

@@ -49,26 +49,29 @@ class World:
     host: str = "localhost"
     """Name of this machine, for messages."""
 
+    def axis_size(self, axis: str) -> int:
+        """Return the number of ranks along an axis. PyTorch 2.15 keeps some memory for every slice of a mesh."""
+        return self.mesh.size(AXES.index(axis))
+
     @property
     def data_rank(self) -> int:
         """Index of the data-parallel part of the global batch that this process reads."""
-        return self.mesh["replicate"].get_local_rank() * self.mesh["shard"].size() + self.mesh["shard"].get_local_rank()
+        return self.mesh.get_local_rank("replicate") * self.axis_size("shard") + self.mesh.get_local_rank("shard")
 
     @property
     def data_parallel(self) -> int:
         """Number of parts that the global batch is divided into."""
-        return self.mesh["replicate"].size() * self.mesh["shard"].size()
+        return self.axis_size("replicate") * self.axis_size("shard")
 
     @property
     def reads_tokens(self) -> bool:
         """True if this rank has the embedding or the output, which need tokens or labels."""
-        pipeline = self.mesh["pipeline"]
-        return pipeline.get_local_rank() in (0, pipeline.size() - 1)
+        return self.mesh.get_local_rank("pipeline") in (0, self.axis_size("pipeline") - 1)
 
     @property
     def loss_copies(self) -> int:
         """Number of ranks that compute the same token losses: the tensor-parallel ranks of the last pipeline stage."""
-        return self.mesh["tensor"].size()
+        return self.axis_size("tensor")
 
     def peak_memory_bytes(self) -> int:
         """Return the most memory held so far: the device's, or the whole process's if the device is a CPU."""

@@ -96,9 +96,9 @@ def _copies(state: TrainState, world: World) -> list[Copies]:
     tensors = {name: value for name, value in state.tensors().items() if isinstance(value, DTensor)}
     copies_by_group = []
     for axis in ("replicate", "tensor"):
-        if world.mesh[axis].size() > 1:
+        if world.axis_size(axis) > 1:
             copied = {name: value.to_local() for name, value in tensors.items() if _is_copied_along(value, axis)}
-            copies_by_group.append(Copies(world.mesh[axis].get_group(), copied))
+            copies_by_group.append(Copies(world.mesh.get_group(axis), copied))
     if state.tied_table.group is not None:
         names = [f"{kind}/{state.tied_table.name}" for kind in ("model", *MOMENTS)]
         empty = torch.zeros(0, device=world.device)
