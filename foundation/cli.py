@@ -8,22 +8,18 @@ import io
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import tyro
 
 from foundation import __version__
-from foundation.command_help import HELP, help_text, summary, wants_help
+from foundation.command_help import HELP, Option, help_text, options_of, summary, wants_help, wrapped
 from foundation.errors import InputError
 from foundation.git import commit_of
+from foundation.usage_errors import usage_complaint
 
 Parsed = TypeVar("Parsed")
-VALUES_EXPECTED = {
-    r"invalid literal for int\(\) with base 10:": "a whole number",
-    "could not convert string to float:": "a number",
-}
-"""The complaints about values that the parser writes in Python's words, and in ours what it expected."""
 
 
 class Command(Protocol):
@@ -65,8 +61,7 @@ def run_subcommand(package: str, description: str | None, commands: Mapping[str,
     if wants_help(words[1:]):
         print(help_text(f"python -m {package} {name}", commands[name]))
         return 0
-    command = one_line_usage_error(lambda: tyro.cli(commands[name], args=words[1:], prog=f"python -m {package} {name}"))
-    _require_values(command)
+    command = parse_options(commands[name], words[1:], f"python -m {package} {name}")
     gc.freeze()  # all imports stay to the end: at exit, searching them for garbage would take 0.05 s
     return command.run()
 
@@ -84,11 +79,11 @@ def told_of_program(
         return 0
     if words and words[0] not in HELP:
         return None
-    print(f"usage: python -m {package} COMMAND [options]\n\n{description}\n")
-    width = max(map(len, commands)) + 2
+    print(f"usage: python -m {package} COMMAND [options]\n\n{wrapped(description or '')}\n")
+    indent = max(map(len, commands)) + 4
     for name, line in commands.items():
-        print(f"  {name:{width}}{line}")
-    print(f"\npython -m {package} COMMAND --help has the options and an example; --version the version.")
+        print(wrapped(f"  {name:{indent - 2}}{line}", indent))
+    print("\n" + wrapped(f"python -m {package} COMMAND --help has the options and an example; --version the version."))
     return 0 if words else 2
 
 
@@ -102,28 +97,39 @@ def choose(name: str, table: Iterable[str], kind: str) -> str:
     raise InputError(f"unknown {kind} {name!r}; {hint} {', '.join(names)}")
 
 
-def _require_values(command: Any) -> None:
-    """Raise InputError for a required option that takes several values and was given none."""
-    for option in dataclasses.fields(command):
-        is_required = option.default is dataclasses.MISSING and option.default_factory is dataclasses.MISSING
-        if is_required and getattr(command, option.name) == ():
-            raise InputError(f"--{option.name.replace('_', '-')}: expected one value or more, got none (see --help)")
-
-
-def one_line_usage_error(parse: Callable[[], Parsed]) -> Parsed:
-    """Call tyro, and turn the usage error that it would draw in a box into an InputError of one line."""
+def parse_options(command: type[Parsed], words: Sequence[str], prog: str, *, default: Parsed | None = None) -> Parsed:
+    """Return the command with the options that ``words`` give; the others have the values of ``default``, or their own
+    defaults. Raises InputError of one line for words that the command does not take.
+    """
+    keywords: dict[str, Any] = {} if default is None else {"default": default}
     box = io.StringIO()
     try:
         with contextlib.redirect_stderr(box):
-            return parse()
-    except SystemExit as leaving:
-        if not leaving.code:  # --help
-            raise
-    lines = " ".join(box.getvalue().splitlines()[1:])  # the first line has the title, which says no more
+            parsed: Parsed = tyro.cli(
+                command, args=list(words), prog=prog, config=(tyro.conf.AvoidSubcommands,), **keywords
+            )
+    except SystemExit:
+        raise InputError(_refusal(box.getvalue(), words, list(options_of(command, default)))) from None
+    _require_values(parsed)
+    return parsed
+
+
+def _refusal(box: str, words: Sequence[str], options: Sequence[Option]) -> str:
+    """Return the reason of a refusal, which tyro draws in a box, in one line."""
+    lines = " ".join(box.splitlines()[1:])  # the first line has the title, which says no more
     message = " ".join(re.sub("[╭╮╰╯│|]|[─-]{3,}", " ", lines).split()).partition(" For full helptext")[0]
     if complaint := re.match(r"Error parsing [\w.]+: ", message):  # a value that a dataclass refused, in its own words
-        raise InputError(message[complaint.end() :])
-    for text, expected in VALUES_EXPECTED.items():
-        if value := re.match(rf"Error parsing (\S+): .*{text}.*?'(.*?)'", message):
-            raise InputError(f"{value[1]} {value[2]}: expected {expected} (see --help)")
-    raise InputError(f"{message} (see --help)")
+        return message[complaint.end() :]
+    return usage_complaint(words, options) or f"{message} (see --help)"
+
+
+def _require_values(command: Any) -> None:
+    """Raise InputError for a required option that takes several values and was given none."""
+    empty = {
+        f"--{field.name.replace('_', '-')}"
+        for field in dataclasses.fields(command)
+        if getattr(command, field.name) == ()
+    }
+    for option in options_of(type(command)) if empty else ():
+        if option.required and option.name in empty:
+            raise InputError(f"{option.name}: expected one value or more, got none (see --help)")

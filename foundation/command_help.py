@@ -8,6 +8,8 @@ that takes a whole run, in boxes that cannot be copied.
 import ast
 import dataclasses
 import inspect
+import re
+import shutil
 import textwrap
 import typing
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -18,7 +20,8 @@ from typing import Any, Literal, Union, get_args, get_origin
 import tyro
 
 HELP, HELP_ALL = ("-h", "--help"), "--help-all"
-WIDTH, INDENT = 100, 26
+WIDEST, NARROWEST, INDENT, NARROW_INDENT = 100, 40, 26, 8
+"""Columns: of the help at most and at least, and of the margin of the options' texts where there is room or not."""
 METAVARS = {int: "N", float: "NUMBER", str: "TEXT", Path: "PATH"}
 POSITIONAL, SUPPRESSED, UNPREFIXED = (
     marked.__metadata__[0]  # type: ignore[attr-defined]
@@ -40,6 +43,9 @@ class Option:
     default: str
     """Default value as text; empty if there is none to show."""
     positional: bool
+    required: bool
+    hint: Any
+    """Type of its value, or of its values."""
 
 
 def wants_help(words: Sequence[str]) -> bool:
@@ -63,7 +69,7 @@ def help_text(
     options = [option for option in options_of(command, defaults) if offered is None or offered(option)]
     listed = [option for option in options if sections is None or not option.section or option.section in sections]
     named = "".join(f" {option.name}" for option in options if option.positional)
-    lines = [f"usage: {prog}{more}{named} [options]", "", _description(command), ""]
+    lines = [wrapped(f"usage: {prog}{more}{named} [options]", 7), "", _description(command), ""]
     for section in dict.fromkeys(option.section for option in listed):
         lines.append(f"{section.replace('_', ' ') or 'options'}:")
         lines += [line for option in listed if option.section == section for line in _lines(option)]
@@ -71,31 +77,63 @@ def help_text(
     hidden = [option for option in options if option not in listed]
     if hidden:
         names = ", ".join(dict.fromkeys(option.section.replace("_", " ") for option in hidden))
-        lines.append(f"{HELP_ALL} lists {len(hidden)} more options: {names}.")
+        lines.append(wrapped(f"{HELP_ALL} lists {len(hidden)} more options: {names}."))
     return "\n".join(lines).rstrip()
+
+
+def help_width() -> int:
+    """Return the columns of a help text: those of the terminal or of COLUMNS, within bounds that can be read."""
+    return min(WIDEST, max(NARROWEST, shutil.get_terminal_size((WIDEST, 24)).columns))
+
+
+def wrapped(text: str, indent: int = 0) -> str:
+    """Return one paragraph in lines of the help's width; all but the first are indented."""
+    return "\n".join(
+        textwrap.wrap(
+            text, help_width(), subsequent_indent=" " * indent, break_on_hyphens=False, break_long_words=False
+        )
+    )
 
 
 def summary(command: type[Any]) -> str:
     """Return the first sentence of a command's description."""
-    return _description(command).partition("\n\n")[0].replace("\n", " ").partition(". ")[0].rstrip(".") + "."
+    return _paragraphs(command)[0].partition(". ")[0].rstrip(".") + "."
+
+
+def _paragraphs(command: type[Any]) -> list[str]:
+    """Return the paragraphs of the command's docstring, each in one line; an example is one."""
+    text = re.sub(r"\sExample: ", "\n\nExample: ", inspect.cleandoc(command.__doc__ or ""))
+    return [" ".join(paragraph.split()) for paragraph in text.split("\n\n") if paragraph.strip()]
 
 
 def _description(command: type[Any]) -> str:
     """Return the command's docstring; the lines of an example end in backslashes, so that it can be pasted."""
-    paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
-    joined = (
-        paragraph.replace("\n", " \\\n    ") if paragraph.startswith("Example: ") else paragraph
-        for paragraph in paragraphs
+    return "\n\n".join(
+        _example(paragraph) if paragraph.startswith("Example: ") else wrapped(paragraph)
+        for paragraph in _paragraphs(command)
     )
-    return "\n\n".join(joined)
+
+
+def _example(command: str) -> str:
+    lines = textwrap.wrap(
+        command, help_width() - 2, subsequent_indent="    ", break_on_hyphens=False, break_long_words=False
+    )
+    return " \\\n".join(lines)
 
 
 def _lines(option: Option) -> list[str]:
+    width = help_width()
+    indent = INDENT if width >= 80 else NARROW_INDENT
     head = f"  {option.name} {option.value}".rstrip()
     text = f"{option.text} [{option.default}]" if option.default else option.text
-    paragraphs = textwrap.wrap(" ".join(text.split()), WIDTH - INDENT, break_on_hyphens=False) or [""]
-    lines = [f"{'':{INDENT}}{line}" for line in paragraphs]
-    return [head, *lines] if len(head) >= INDENT - 1 else [f"{head:{INDENT}}{paragraphs[0]}", *lines[1:]]
+    if len(head) > width and option.value.startswith("{"):  # many names, which are listed in the text
+        names, _, more = option.value.removeprefix("{").partition("}")
+        head, text = f"  {option.name} NAME{more}", f"{text} NAME: {names.replace(',', ', ')}."
+    text_lines = textwrap.wrap(
+        " ".join(text.split()), width - indent, break_on_hyphens=False, break_long_words=False
+    ) or [""]
+    lines = [f"{'':{indent}}{line}" for line in text_lines]
+    return [head, *lines] if len(head) >= indent - 1 else [f"{head:{indent}}{text_lines[0]}", *lines[1:]]
 
 
 def options_of(
@@ -120,7 +158,9 @@ def options_of(
             inner.append((field.name, hint, value, within))
         elif SUPPRESSED not in marks:
             text = texts.get(field.name, "")
-            yield _option(section, f"{prefix or ''}{named}", hint, value, text, POSITIONAL in marks)
+            metavar = next((mark.metavar for mark in marks if getattr(mark, "metavar", None)), None)
+            option = _option(section, f"{prefix or ''}{named}", hint, value, text, POSITIONAL in marks, metavar)
+            yield dataclasses.replace(option, required=defaults is None and _is_required(field))
     for name, kind, inner_value, within in inner:
         yield from options_of(kind, inner_value, {"config": "run", "options": section}.get(name, name), within)
 
@@ -131,23 +171,29 @@ def _without_none(hint: Any) -> Any:
     return kinds[0] if len(kinds) == 1 and dataclasses.is_dataclass(kinds[0]) else hint
 
 
+def _is_required(field: "dataclasses.Field[Any]") -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
 def _default(field: "dataclasses.Field[Any]") -> Any:
     if field.default_factory is not dataclasses.MISSING:
         return field.default_factory()
     return None if field.default is dataclasses.MISSING else field.default
 
 
-def _option(section: str, name: str, hint: Any, default: Any, text: str, positional: bool) -> Option:
+def _option(
+    section: str, name: str, hint: Any, default: Any, text: str, positional: bool, metavar: str | None
+) -> Option:
     flag = f"--{name.replace('_', '-')}"
     if hint is bool:
         text = f"Switches this off: {text}" if default else text
         flag, value, default = (f"--no-{flag[2:]}" if default else flag), "", None
     else:
-        value = _value(hint, name)
+        value = metavar or _value(hint, name)
     if positional:
         flag, value = f"{value}", ""
     default_text = "" if default in (None, (), "") else _value_text(default)
-    return Option(section, flag, value, text, default_text, positional)
+    return Option(section, flag, value, text, default_text, positional, False, hint)
 
 
 def _value_text(default: Any) -> str:

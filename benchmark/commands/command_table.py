@@ -4,8 +4,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import tyro
-
 from benchmark.commands.judge_commands import (
     DescribeSystemCommand,
     PackageCommand,
@@ -31,7 +29,7 @@ from benchmark.commands.run_commands import (
 from benchmark.config.run_config import RunConfig
 from benchmark.config.run_options import RunReader, named_run, parse_run, require_start, run_help
 from benchmark.planning.run_plan.plan_options import PlannedRun
-from foundation.cli import Command, choose, one_line_usage_error
+from foundation.cli import Command, choose, parse_options
 from foundation.command_help import HELP_ALL, help_text, wants_help
 
 MODEL_AND_SYSTEM = ("run", "benchmark", "model", "optimizer", "system", "collectives", "data")
@@ -145,9 +143,7 @@ def parse(arguments: Sequence[str]) -> Command:
             run_command.config.require_rates()
         command: Command = run_command
         return command
-    command = one_line_usage_error(
-        lambda: tyro.cli(row.options, args=list(words), prog=prog, config=(tyro.conf.AvoidSubcommands,))
-    )
+    command = parse_options(row.options, words, prog)
     return command
 
 

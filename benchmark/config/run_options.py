@@ -11,8 +11,8 @@ from benchmark.config.benchmarks import BENCHMARKS
 from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import System
 from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS, system_called
-from foundation.cli import choose, one_line_usage_error
-from foundation.command_help import Option, help_text, options_of
+from foundation.cli import choose, parse_options
+from foundation.command_help import Option, help_text, options_of, wrapped
 from foundation.errors import InputError
 
 SYSTEM_FLAG = "--system"
@@ -80,15 +80,7 @@ def parse_run(prog: str, words: Sequence[str], command: Callable[..., Parsed], r
         config=reader.run(benchmark=benchmark, system=system if reader.needs_layout else _undistributed(system))
     )
     reader.require_read(words, list(options_of(type(default), default)))
-    parsed = one_line_usage_error(
-        lambda: tyro.cli(
-            type(default),
-            default=default,
-            args=overrides,
-            prog=f"{prog} {benchmark.name}",
-            config=(tyro.conf.AvoidSubcommands,),
-        )
-    )
+    parsed = parse_options(type(default), overrides, f"{prog} {benchmark.name}", default=default)
     if reader.needs_layout and parsed.config is not None:
         parsed.config.require_fit()
     return parsed
@@ -143,7 +135,7 @@ def run_help(
     names_line = f"BENCHMARK: {', '.join(BENCHMARKS)}."
     if offers_system:
         names_line += f" NAME: {', '.join(SYSTEMS)}, or a TOML file ({name}: {system.name})."
-    return f"{text}\n\n{names_line}"
+    return f"{text}\n\n{wrapped(names_line)}"
 
 
 def _belongs(option: Option, selection: Collection[str]) -> bool:

@@ -2,39 +2,11 @@
 
 import gc
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal
 
 import pytest
-import tyro
 
-from foundation.cli import one_line_usage_error, run_subcommand
-from foundation.errors import InputError, run_command
-
-
-@dataclass(frozen=True)
-class _Options:
-    folder: tyro.conf.Positional[Path]
-    """A folder, in so many words that the box in which what is missing would be drawn has to break the line."""
-    size: int
-    """A number."""
-    seed: int | None = None
-    kind: Literal["a", "b"] = "a"
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("", "^Missing from python -m sums: PATH A folder, .* --size INT A number"),
-        ("F --size x", "--size x: expected a whole number"),
-        ("F --size 3 --sed 4", "Unrecognized options: --sed, 4 Perhaps you meant: --seed"),
-        ("F --size 3 --kind c", "invalid choice 'c' for argument '--kind'"),
-    ],
-)
-def test_usage_errors_are_one_line(words: str, message: str) -> None:
-    with pytest.raises(InputError, match=f"{message}.*see --help") as error:
-        one_line_usage_error(lambda: tyro.cli(_Options, args=words.split(), prog="python -m sums"))
-    assert "\n" not in str(error.value)
+from foundation.cli import run_subcommand
+from foundation.errors import run_command
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
+import pytest
 import tyro
 
 from foundation.command_help import help_text, options_of, summary, wants_help
@@ -56,14 +57,18 @@ class Example:
     model: Annotated[tyro.conf.OmitArgPrefixes[Inner], tyro.conf.arg(name="x")] = field(default_factory=Inner)
 
 
+@pytest.fixture(autouse=True)
+def columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+
+
 def test_help_lists_options_with_their_values_and_defaults() -> None:
     assert help_text("python -m program do", Example).splitlines() == [
         "usage: python -m program do PATH … [options]",
         "",
         "Do a thing. And more.",
         "",
-        "Example: python -m program do FILE \\",
-        "    --kind a",
+        "Example: python -m program do FILE --kind a",
         "",
         "options:",
         "  PATH …                  What is read.",
@@ -76,6 +81,33 @@ def test_help_lists_options_with_their_values_and_defaults() -> None:
         "  --layers N              Blocks. [4]",
     ]
     assert summary(Example) == "Do a thing."
+
+
+def test_lines_are_no_longer_than_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    assert help_text("python -m program do", Example, sections=()).splitlines() == [
+        "usage: python -m program do PATH …",
+        "       [options]",
+        "",
+        "Do a thing. And more.",
+        "",
+        "Example: python -m program do FILE \\",
+        "    --kind a",
+        "",
+        "options:",
+        "  PATH …",
+        "        What is read.",
+        "  --kind {a,b}",
+        "        Which kind. [a]",
+        "  --seed N",
+        "        A number.",
+        "  --no-watch",
+        "        Switches this off: Look at it.",
+        "  --rates NUMBER NUMBER",
+        "        Two of them. [0.5 1e-05]",
+        "",
+        "--help-all lists 1 more options: model.",
+    ]
 
 
 def test_sections_that_are_left_out_are_counted() -> None:
