@@ -17,10 +17,14 @@ from pathlib import Path
 
 import grimp
 
+from tests.house.house_picture import svg_lines
+
 PACKAGES = ("benchmark", "checkpoint_convert", "checksums", "data_prep", "model", "foundation")
 ENTRANCES = ("__init__.py", "__main__.py")
 """Files that Python itself names."""
-ARCHITECTURE = Path("docs/architecture.md")
+ARCHITECTURE, PICTURES = Path("docs/architecture.md"), Path("docs/pictures")
+DRAWN = (None, "benchmark", "checkpoint_convert", "data_prep")
+"""The packages that have a picture, and None for the picture of all packages."""
 BEGIN, END = "<!-- drawn: {} -->\n", "<!-- end -->\n"
 
 Arrows = Mapping[tuple[str, str], int]
@@ -115,36 +119,41 @@ def floors(rooms: Sequence[str], arrows: Arrows) -> dict[str, int]:
 
 
 def picture(house: House, package: str | None) -> str:
-    """A Mermaid flowchart of the rooms of a package, or of the packages, highest floor first."""
-    arrows = house.arrows(package)
-    rooms = list(PACKAGES) if package is None else list(house.rooms(package))
+    """Return the picture of the rooms of a package, or of the packages, highest floor first; an entrance is no room."""
+    rooms = [room for room in (house.rooms(package) if package else PACKAGES) if "__main__" not in room]
+    arrows = {arrow: imports for arrow, imports in house.arrows(package).items() if set(arrow) <= set(rooms)}
     stands = floors(rooms, arrows)
-    told = ["```mermaid", "flowchart TD"]
-    for floor in sorted(set(stands.values()), reverse=True):
-        told.append(f"  subgraph floor_{floor}[floor {floor}]")
-        told += [f'    {room.replace(".", "_")}["{room.split(".")[-1]}"]' for room in rooms if stands[room] == floor]
-        told.append("  end")
-    told += [f"  {start.replace('.', '_')} --> {to.replace('.', '_')}" for start, to in arrows]
-    return "\n".join([*told, "```", ""])
+    levels = sorted(set(stands.values()), reverse=True)
+    rows = [[room for room in rooms if stands[room] == level] for level in levels]
+    return "\n".join(svg_lines(f"The rooms of {package or 'the house'}", rows, arrows)) + "\n"
 
 
 def table(house: House, package: str | None) -> str:
-    """What each room holds."""
+    """Return a table of the rooms: what each holds, and the rooms that it imports."""
     rooms = PACKAGES if package is None else tuple(house.rooms(package))
-    told = ["| room | holds |", "|---|---|"]
-    told += [f"| `{room.replace('.', '/')}` | {house.says(room)} |" for room in rooms if "__main__" not in room]
-    return "\n".join([*told, ""])
+    lines = ["| room | imports | holds |", "|---|---|---|"]
+    for room in (room for room in rooms if "__main__" not in room):
+        imports = ", ".join(end.split(".")[-1] for start, end in house.arrows(package) if start == room)
+        lines.append(f"| `{room.replace('.', '/')}` | {imports} | {house.says(room)} |")
+    return "\n".join([*lines, ""])
+
+
+def pictures(house: House) -> dict[Path, str]:
+    """Return the text of each picture by its file."""
+    return {PICTURES / f"{package or 'house'}.svg": picture(house, package) for package in DRAWN}
 
 
 def drawn(house: House, page: str) -> str:
-    """The page with what stands between its marks drawn anew. Raises ValueError for a mark that is missing."""
-    for package in (None, "benchmark", "checkpoint_convert", "data_prep"):
+    """Return the page with everything between its marks drawn anew. Raises ValueError for a mark that is missing."""
+    for package in DRAWN:
         begin = BEGIN.format(package or "house")
         before, found, rest = page.partition(begin)
         _, ended, after = rest.partition(END)
         if not (found and ended):
             raise ValueError(f"{ARCHITECTURE} lacks the mark {begin.strip()}")
-        page = f"{before}{begin}{picture(house, package)}\n{table(house, package)}{END}{after}"
+        name = package or "house"
+        image = f"![The rooms of {package or 'the house'}, floor by floor]({PICTURES.name}/{name}.svg)"
+        page = f"{before}{begin}{image}\n\n{table(house, package)}{END}{after}"
     return page
 
 
@@ -152,3 +161,6 @@ if __name__ == "__main__":
     house = House(Path(__file__).resolve().parents[2])
     page = house.root / ARCHITECTURE
     page.write_text(drawn(house, page.read_text()))
+    for path, text in pictures(house).items():
+        (house.root / path).parent.mkdir(exist_ok=True)
+        (house.root / path).write_text(text)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.rooms import ARCHITECTURE, House, drawn, floors
+from tests.house.rooms import ARCHITECTURE, House, drawn, floors, pictures
 from tests.support import REPOSITORY
 
 HOUSE = House(REPOSITORY)
@@ -101,3 +101,5 @@ def test_every_folder_with_behaviour_has_its_tests_at_its_place() -> None:
 def test_pictures_of_the_house_are_current() -> None:
     page = (REPOSITORY / ARCHITECTURE).read_text()
     assert drawn(HOUSE, page) == page, "draw them anew: python -m tests.house.rooms --draw"
+    for path, picture in pictures(HOUSE).items():
+        assert (REPOSITORY / path).read_text() == picture, "draw them anew: python -m tests.house.rooms --draw"
