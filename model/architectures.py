@@ -18,6 +18,7 @@ from model.llama31_config import Llama31Config
 from model.passes.attention import AttentionLayout
 from model.passes.block_pass import BlockParts, Norm
 from model.passes.gpt3_block import NormPass, gpt3_attention, gpt3_block
+from model.passes.linear_pass import LinearPass
 from model.passes.llama_block import RmsNormPass, llama31_attention, llama31_block
 from model.passes.tensor_group import TensorGroup
 from model.passes.whole_parameter import WholeParameter
@@ -29,9 +30,9 @@ class Architecture:
 
     plain: Callable[[Any], nn.Module]
     """The model of the plain page, for given sizes."""
-    block: Callable[[Mapping[str, WholeParameter], TensorGroup, Any, int], BlockParts]
+    block: Callable[[Mapping[str, WholeParameter], TensorGroup, Any, int, Callable[..., LinearPass]], BlockParts]
     """The parts of a block; arguments: its parameters by their names in the block, the tensor-parallel ranks, the
-    sizes, the samples of a micro-batch."""
+    sizes, the samples of a micro-batch, and a function that makes its linear layers (passes/linear_formats.py)."""
     attention: Callable[[Any, int, int], AttentionLayout]
     """Attention of a block; arguments: the sizes, the number of tensor-parallel ranks, the samples of a micro-batch."""
     norm: Callable[[Mapping[str, WholeParameter], str], Norm]

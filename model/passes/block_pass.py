@@ -19,17 +19,17 @@ recompute
     full        keeps the block's input; computes everything again but the last matrix product
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
-import torch
 from torch import Tensor
 
 from model.decoder_sizes import Recompute
 from model.kernels import NormState
+from model.passes.fp8_weight import Fp8Weight
+from model.passes.linear_pass import LinearPass
 from model.passes.tensor_group import Passing, Pending, TensorGroup, result_of
-from model.passes.whole_parameter import WholeParameter
 
 HandOn = Callable[[Tensor], Pending]
 """Called with the gradient of a block's input [t, H] as soon as it is computed. Returns the pending gradient of all
@@ -66,51 +66,6 @@ class Norm(Protocol):
         ...
 
 
-class LinearPass:
-    """Matrix products of one input, whose output columns lie side by side; with biases where the model has them."""
-
-    def __init__(self, parameters: Mapping[str, WholeParameter], *names: str, adds_bias: bool = True) -> None:
-        """``adds_bias``: False for all ranks but the first where the outputs of the ranks are summed."""
-        self._weights = [parameters[f"{name}.weight"] for name in names]
-        self._biases = [parameters.get(f"{name}.bias") for name in names]
-        self._columns = [weight.value.shape[0] for weight in self._weights]
-        self._adds_bias = adds_bias
-
-    def forward(self, x_TH: Tensor) -> Tensor:
-        if len(self._weights) == 1:
-            return self._product(0, x_TH, None)
-        out = torch.empty(x_TH.shape[0], sum(self._columns), dtype=x_TH.dtype, device=x_TH.device)
-        for number, part in enumerate(self._parts(out)):
-            self._product(number, x_TH, part)
-        return out
-
-    def _product(self, number: int, x_TH: Tensor, out: Tensor | None) -> Tensor:
-        weight_HF, bias = self._weights[number].value.t(), self._biases[number]
-        if bias is None or not self._adds_bias:
-            return torch.mm(x_TH, weight_HF, out=out)
-        return torch.addmm(bias.value, x_TH, weight_HF, out=out)
-
-    def backward(self, gradient_TF: Tensor) -> Tensor:
-        """Return the gradient of the input [T, H]."""
-        (gradient, weight), *products = zip(self._parts(gradient_TF), self._weights, strict=True)
-        of_input = torch.mm(gradient, weight.value)
-        for gradient, weight in products:
-            of_input.addmm_(gradient, weight.value)
-        return of_input
-
-    def add_gradients(self, gradient_TF: Tensor, x_TH: Tensor, of_bias: Tensor) -> None:
-        """Add to the parameters' gradients; those of the biases are the sums over the rows of ``of_bias``."""
-        parts = self._parts(gradient_TF), self._parts(of_bias)
-        for weight, bias, gradient, bias_terms in zip(self._weights, self._biases, *parts, strict=True):
-            weight.add_product(gradient, x_TH)
-            if bias is not None:
-                bias.add_rows(bias_terms)
-
-    def _parts(self, whole_TF: Tensor) -> Sequence[Tensor]:
-        """Return the columns of each product."""
-        return [whole_TF] if len(self._columns) == 1 else torch.split(whole_TF, self._columns, dim=1)
-
-
 class Attention(Protocol):
     """Attention over one micro-batch, as its backward pass needs it."""
 
@@ -142,10 +97,16 @@ class BlockParts:
     activation_backward: Callable[[Tensor, Tensor], Tensor]
     """Gradient of the activation function's input, from the gradient of its output and its input."""
 
+    @property
+    def linear(self) -> tuple[LinearPass, ...]:
+        return self.into_attention, self.out_of_attention, self.into_mlp, self.out_of_mlp
+
 
 @dataclass(slots=True)
 class BlockActivations:
-    """Tensors that a block's backward pass starts from. A tensor that is None is computed again."""
+    """Tensors that a block's backward pass starts from. A tensor that is None is computed again.
+
+    Inputs of linear layers are in the form that their weight gradients take (linear_pass.py)."""
 
     x_tH: Tensor
     """The block's input."""
@@ -154,11 +115,14 @@ class BlockActivations:
     y_tH: Tensor | None = None
     """The hidden state between attention and MLP."""
     before_activation_TF: Tensor | None = None
-    normed_x_TH: Tensor | None = None
-    """After the first norm, all tokens."""
-    normed_y_TH: Tensor | None = None
-    """After the second norm, all tokens."""
-    after_activation_TF: Tensor | None = None
+    normed_x_TH: Any = None
+    """Input of the product into attention: after the first norm, all tokens."""
+    attention_out: Any = None
+    """Input of the product out of attention, where that is cast; ``heads`` has it, too."""
+    normed_y_TH: Any = None
+    """Input of the product into the MLP: after the second norm, all tokens."""
+    after_activation_TF: Any = None
+    """Input of the product out of the MLP."""
     state_x: NormState | None = None
     state_y: NormState | None = None
 
@@ -174,25 +138,34 @@ class BlockPass:
     def refresh(self) -> None:
         self._parts.norm_x.refresh()
         self._parts.norm_y.refresh()
+        for linear in self._parts.linear:
+            linear.refresh()
+
+    @property
+    def fp8_weights(self) -> list[Fp8Weight]:
+        """Weights whose scales are to be found before they are gathered."""
+        return [weight for linear in self._parts.linear for weight in linear.fp8_weights]
 
     def forward(self, x_tH: Tensor, *, keep: bool) -> Passing[tuple[Tensor, BlockActivations | None]]:
         """Return the block's output [t, H], and the activations for its backward pass; None unless ``keep``."""
         self.watch.begin()
-        out_tH, activations = yield from self._whole_forward(x_tH)
+        out_tH, activations = yield from self._whole_forward(x_tH, keeps=keep and self._recompute == "none")
         self.watch.end()
         if not keep:
             return out_tH, None
         if self._recompute == "selective":
-            for name in ("normed_x_TH", "normed_y_TH", "after_activation_TF", "state_x", "state_y"):
-                setattr(activations, name, None)
+            activations.state_x = activations.state_y = None
         return out_tH, BlockActivations(x_tH) if self._recompute == "full" else activations
 
-    def _whole_forward(self, x_tH: Tensor) -> Passing[tuple[Tensor, BlockActivations]]:
-        """Return the block's output, and all activations."""
-        activations = BlockActivations(x_tH)
-        before_activation_TF, y_tH = yield from self._to_activation(activations, self.watch)
-        activations.after_activation_TF = self._parts.activation(before_activation_TF)
-        terms = self._group.reduce_scatter(self._parts.out_of_mlp.forward(activations.after_activation_TF))
+    def _whole_forward(self, x_tH: Tensor, *, keeps: bool) -> Passing[tuple[Tensor, BlockActivations]]:
+        """Return the block's output, and all activations; the inputs of linear layers among them only if ``keeps``."""
+        activations, out_of_mlp = BlockActivations(x_tH), self._parts.out_of_mlp
+        before_activation_TF, y_tH = yield from self._to_activation(activations, self.watch, keeps=keeps)
+        out_TH, activations.after_activation_TF = out_of_mlp.forward(
+            self._parts.activation(before_activation_TF), keeps=keeps
+        )
+        terms = self._group.reduce_scatter(out_TH)
+        del out_TH
         down_tH = yield from _awaited(terms, self.watch)
         return y_tH + down_tH, activations
 
@@ -207,77 +180,100 @@ class BlockPass:
         """
         parts = self._parts
         if self._recompute == "full":
-            yield from self._to_activation(
-                activations, NOBODY
-            )  # the watch may measure a forward pass that runs beside this
+            # The watch may measure a forward pass that runs beside this.
+            yield from self._to_activation(activations, NOBODY, keeps=True)
         x_tH, y_tH, heads = activations.x_tH, activations.y_tH, activations.heads
-        before_activation_TF = activations.before_activation_TF
+        before_activation_TF, attention_out = activations.before_activation_TF, activations.attention_out
         assert y_tH is not None and before_activation_TF is not None and heads is not None
 
-        after_activation_TF = activations.after_activation_TF
-        if after_activation_TF is None:
-            after_activation_TF = parts.activation(before_activation_TF)
+        after_activation = activations.after_activation_TF
+        if after_activation is None:
+            after_activation = parts.out_of_mlp.weight_input(parts.activation(before_activation_TF))
         normed_x, state_x = activations.normed_x_TH, activations.state_x
-        normed_y, state_y = self._normed(parts.norm_y, y_tH, activations.normed_y_TH, activations.state_y)
+        normed_y, pending_y, state_y = self._normed(parts.norm_y, y_tH, activations.normed_y_TH, activations.state_y)
         del activations
         gradient_TH = yield from result_of(whole_gradient)
         del whole_gradient
+        gradient = parts.out_of_mlp.gradient(gradient_TH)
+        del gradient_TH
         before_activation_gradient_TF = parts.activation_backward(
-            parts.out_of_mlp.backward(gradient_TH), before_activation_TF
+            parts.out_of_mlp.backward(gradient), before_activation_TF
         )
         del before_activation_TF
-        terms = self._group.reduce_scatter(parts.into_mlp.backward(before_activation_gradient_TF))
-        parts.out_of_mlp.add_gradients(gradient_TH, after_activation_TF, gradient_tH)
-        del after_activation_TF, gradient_TH
+        inner_gradient = parts.into_mlp.gradient(before_activation_gradient_TF)
+        terms = self._group.reduce_scatter(parts.into_mlp.backward(inner_gradient))
+        parts.out_of_mlp.add_gradients(gradient, after_activation, gradient_tH)
+        del after_activation, gradient
         normed_gradient_tH = yield from result_of(terms)
         y_gradient_tH = parts.norm_y.backward(normed_gradient_tH, y_tH, state_y).add_(gradient_tH)
         del normed_gradient_tH, terms, y_tH, gradient_tH
 
         whole_y_gradient = self._group.gather(y_gradient_tH)
-        normed_y_TH = yield from result_of(normed_y)
-        parts.into_mlp.add_gradients(before_activation_gradient_TF, normed_y_TH, before_activation_gradient_TF)
-        del before_activation_gradient_TF, normed_y_TH, normed_y
-        pending_x, state_x = self._normed(parts.norm_x, x_tH, normed_x, state_x)
-        del normed_x
+        if pending_y is not None:
+            normed_y = parts.into_mlp.weight_input((yield from result_of(pending_y)))
+        parts.into_mlp.add_gradients(inner_gradient, normed_y, before_activation_gradient_TF)
+        del before_activation_gradient_TF, inner_gradient, normed_y, pending_y
+        normed_x, pending_x, state_x = self._normed(parts.norm_x, x_tH, normed_x, state_x)
         y_gradient_TH = yield from result_of(whole_y_gradient)
         del whole_y_gradient
-        qkv_gradient = heads.backward(parts.out_of_attention.backward(y_gradient_TH))
-        terms = self._group.reduce_scatter(parts.into_attention.backward(qkv_gradient))
-        parts.out_of_attention.add_gradients(y_gradient_TH, heads.out(), y_gradient_tH)
-        del y_gradient_TH, heads
+        gradient = parts.out_of_attention.gradient(y_gradient_TH)
+        del y_gradient_TH
+        qkv_gradient = heads.backward(parts.out_of_attention.backward(gradient))
+        inner_gradient = parts.into_attention.gradient(qkv_gradient)
+        terms = self._group.reduce_scatter(parts.into_attention.backward(inner_gradient))
+        if attention_out is None:
+            attention_out = parts.out_of_attention.weight_input(heads.out())
+        parts.out_of_attention.add_gradients(gradient, attention_out, y_gradient_tH)
+        del gradient, attention_out, heads
         normed_gradient_tH = yield from result_of(terms)
         x_gradient_tH = parts.norm_x.backward(normed_gradient_tH, x_tH, state_x).add_(y_gradient_tH)
         del normed_gradient_tH, terms, x_tH, y_gradient_tH
 
         handed_on = hand_on(x_gradient_tH)
-        normed_x_TH = yield from result_of(pending_x)
-        parts.into_attention.add_gradients(qkv_gradient, normed_x_TH, qkv_gradient)
+        if pending_x is not None:
+            normed_x = parts.into_attention.weight_input((yield from result_of(pending_x)))
+        parts.into_attention.add_gradients(inner_gradient, normed_x, qkv_gradient)
         return x_gradient_tH, handed_on
 
-    def _to_activation(self, activations: BlockActivations, watch: ForwardWatch) -> Passing[tuple[Tensor, Tensor]]:
+    def _to_activation(
+        self, activations: BlockActivations, watch: ForwardWatch, *, keeps: bool
+    ) -> Passing[tuple[Tensor, Tensor]]:
         """Compute from the block's input up to the activation function's input; return the latter, and the hidden state
-        between attention and MLP. All tensors are stored in ``activations``."""
-        normed_tH, activations.state_x = self._parts.norm_x.forward(activations.x_tH)
-        gathered = self._group.gather(normed_tH)
-        activations.normed_x_TH = yield from _awaited(gathered, watch)
-        activations.heads = self._parts.attend(self._parts.into_attention.forward(activations.normed_x_TH))
-        terms = self._group.reduce_scatter(self._parts.out_of_attention.forward(activations.heads.out()))
+        between attention and MLP. All tensors are stored in ``activations``, inputs of linear layers if ``keeps``."""
+        parts = self._parts
+        normed_tH, activations.state_x = parts.norm_x.forward(activations.x_tH)
+        normed_TH = yield from _awaited(self._group.gather(normed_tH), watch)
+        del normed_tH
+        qkv, activations.normed_x_TH = parts.into_attention.forward(normed_TH, keeps=keeps)
+        del normed_TH
+        activations.heads = parts.attend(qkv)
+        del qkv
+        out_of_attention = parts.out_of_attention
+        out_TH, attention_out = out_of_attention.forward(
+            activations.heads.out(), keeps=keeps and out_of_attention.casts
+        )
+        activations.attention_out = attention_out
+        terms = self._group.reduce_scatter(out_TH)
+        del out_TH
         dense_tH = yield from _awaited(terms, watch)
+        del terms
         activations.y_tH = activations.x_tH + dense_tH
-        normed_tH, activations.state_y = self._parts.norm_y.forward(activations.y_tH)
-        gathered = self._group.gather(normed_tH)
-        activations.normed_y_TH = yield from _awaited(gathered, watch)
-        activations.before_activation_TF = self._parts.into_mlp.forward(activations.normed_y_TH)
+        del dense_tH
+        normed_tH, activations.state_y = parts.norm_y.forward(activations.y_tH)
+        normed_TH = yield from _awaited(self._group.gather(normed_tH), watch)
+        del normed_tH
+        activations.before_activation_TF, activations.normed_y_TH = parts.into_mlp.forward(normed_TH, keeps=keeps)
         return activations.before_activation_TF, activations.y_tH
 
     def _normed(
-        self, norm: Norm, x_tH: Tensor, normed_TH: Tensor | None, state: NormState | None
-    ) -> tuple[Pending, NormState]:
-        """Return the norm of ``x_tH`` for all tokens; compute it again if ``normed_TH`` is None."""
-        if normed_TH is not None and state is not None:
-            return Pending(normed_TH), state
+        self, norm: Norm, x_tH: Tensor, normed: Any, state: NormState | None
+    ) -> tuple[Any, Pending | None, NormState]:
+        """Return the input of the product behind a norm, if it was kept, and else the norm of ``x_tH`` for all tokens,
+        computed again."""
+        if normed is not None and state is not None:
+            return normed, None, state
         normed_tH, state = norm.forward(x_tH)
-        return self._group.gather(normed_tH), state
+        return None, self._group.gather(normed_tH), state
 
 
 def _awaited(pending: Pending, watch: ForwardWatch) -> Passing[Tensor]:

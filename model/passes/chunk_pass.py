@@ -15,6 +15,8 @@ from model.architectures import architecture_of
 from model.decoder_sizes import DecoderSizes, Recompute
 from model.passes.block_pass import BlockActivations, BlockPass, ForwardWatch
 from model.passes.end_passes import EmbeddingPass, OutputPass, sequence_first
+from model.passes.fp8_weight import Fp8Weight, rescale
+from model.passes.linear_formats import LINEAR_FORMATS, LinearFormat
 from model.passes.parameter_group import GroupedLayer, grouped
 from model.passes.tensor_group import Passing, Pending, TensorGroup
 from model.passes.whole_parameter import WholeParameter
@@ -62,21 +64,31 @@ class ChunkPass:
         batch: int,
         recompute: Recompute,
         least_weights: int | None = None,
+        linear: Callable[[int], LinearFormat] = lambda _: "plain",
     ) -> None:
         """``state``: the chunk's parameters by their names in the model's plain page; ``group``: the tensor-parallel
-        ranks; ``batch``: samples of a micro-batch; ``least_weights``: of a group of parameters, None for one group."""
+        ranks; ``batch``: samples of a micro-batch; ``least_weights``: of a group of parameters, None for one group;
+        ``linear``: the format of the linear layers of a block, by its number in the model."""
         self._group = group
         dtype = torch.bfloat16 if bf16 else torch.float32
-        parameters = {name: WholeParameter(parameter, dtype) for name, parameter in state.items()}
         architecture = architecture_of(sizes)
-        by_block: dict[str, dict[str, WholeParameter]] = {}
-        for name, parameter in parameters.items():
-            if name.startswith(architecture.layers):
-                layer, inner = name.removeprefix(architecture.layers).split(".", 1)
-                by_block.setdefault(layer, {})[inner] = parameter
+        parameters: dict[str, WholeParameter] = {}
+        by_block: dict[int, dict[str, WholeParameter]] = {}
+        for name, parameter in state.items():
+            if not name.startswith(architecture.layers):
+                parameters[name] = WholeParameter(parameter, dtype)
+                continue
+            layer, inner = name.removeprefix(architecture.layers).split(".", 1)
+            is_linear = parameter.dim() == 2
+            whole = LINEAR_FORMATS[linear(int(layer))].weight if is_linear else WholeParameter
+            by_block.setdefault(int(layer), {})[inner] = whole(parameter, dtype)
         self.blocks = [
-            BlockPass(architecture.block(of_block, self._group, sizes, batch), self._group, recompute)
-            for of_block in by_block.values()
+            BlockPass(
+                architecture.block(of_block, self._group, sizes, batch, LINEAR_FORMATS[linear(layer)].linear),
+                self._group,
+                recompute,
+            )
+            for layer, of_block in by_block.items()
         ]
         self._embedding: EmbeddingPass | None = None
         if all(name in parameters for name in architecture.input_names):
@@ -103,7 +115,13 @@ class ChunkPass:
 
     def begin_gather(self) -> None:
         """Begin to collect the values of all parameters, for which the next forward pass waits. Collective."""
+        rescale(self.fp8_weights)
         self.groups[0].begin_gather()
+
+    @property
+    def fp8_weights(self) -> list[Fp8Weight]:
+        """Weights whose scales are to be found before they are gathered."""
+        return [weight for block in self.blocks for weight in block.fp8_weights]
 
     def forward(self, x: Tensor | None, batch: MicroBatch | None) -> Passing[Tensor]:
         """Run a forward pass without a backward pass, from tokens or the hidden state ``x`` [t, H]. Return the hidden

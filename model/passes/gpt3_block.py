@@ -3,7 +3,7 @@
 gpt3.py defines the model for a reader; block_pass.py has the order of computation and messages.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import torch
@@ -12,7 +12,8 @@ from torch import Tensor
 from model.gpt3_config import GPT3Config
 from model.kernels import NormState, gelu, gelu_backward, layer_norm_backward, layer_norm_forward
 from model.passes.attention import AttentionLayout, attend
-from model.passes.block_pass import BlockParts, LinearPass
+from model.passes.block_pass import BlockParts
+from model.passes.linear_pass import LinearPass
 from model.passes.tensor_group import TensorGroup
 from model.passes.whole_parameter import WholeParameter
 
@@ -47,18 +48,23 @@ def gpt3_attention(sizes: GPT3Config, ranks: int, batch: int) -> AttentionLayout
 
 
 def gpt3_block(
-    parameters: Mapping[str, WholeParameter], group: TensorGroup, sizes: GPT3Config, batch: int
+    parameters: Mapping[str, WholeParameter],
+    group: TensorGroup,
+    sizes: GPT3Config,
+    batch: int,
+    linear: Callable[..., LinearPass],
 ) -> BlockParts:
-    """``parameters``: by their names in ``gpt3.py``'s Block; ``batch``: samples of a micro-batch."""
+    """``parameters``: by their names in ``gpt3.py``'s Block; ``batch``: samples of a micro-batch;
+    ``linear``: makes a linear layer (linear_formats.py)."""
     first = group.rank == 0
     return BlockParts(
         norm_x=NormPass(parameters, "input_layernorm"),
         norm_y=NormPass(parameters, "post_attention_layernorm"),
-        into_attention=LinearPass(parameters, "self_attention.query_key_value"),
-        out_of_attention=LinearPass(parameters, "self_attention.dense", adds_bias=first),
+        into_attention=linear(parameters, "self_attention.query_key_value"),
+        out_of_attention=linear(parameters, "self_attention.dense", adds_bias=first),
         attend=gpt3_attention(sizes, group.size, batch).attend,
-        into_mlp=LinearPass(parameters, "mlp.dense_h_to_4h"),
-        out_of_mlp=LinearPass(parameters, "mlp.dense_4h_to_h", adds_bias=first),
+        into_mlp=linear(parameters, "mlp.dense_h_to_4h"),
+        out_of_mlp=linear(parameters, "mlp.dense_4h_to_h", adds_bias=first),
         activation=gelu,
         activation_backward=gelu_backward,
     )

@@ -6,7 +6,7 @@ are named by their axes: S sequence, B batch, T all tokens (sequence first), N h
 values of this rank, D head dimension.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,7 +17,8 @@ from model.kernels import NormState, rms_norm_backward, rms_norm_forward, swiglu
 from model.llama31 import rope_angles, rotated
 from model.llama31_config import Llama31Config
 from model.passes.attention import Attended, AttentionLayout, Kernel, as_rows, kernel_for
-from model.passes.block_pass import BlockParts, LinearPass
+from model.passes.block_pass import BlockParts
+from model.passes.linear_pass import LinearPass
 from model.passes.tensor_group import TensorGroup
 from model.passes.whole_parameter import WholeParameter
 
@@ -110,17 +111,22 @@ def llama31_attention(sizes: Llama31Config, ranks: int, batch: int) -> Attention
 
 
 def llama31_block(
-    parameters: Mapping[str, WholeParameter], group: TensorGroup, sizes: Llama31Config, batch: int
+    parameters: Mapping[str, WholeParameter],
+    group: TensorGroup,
+    sizes: Llama31Config,
+    batch: int,
+    linear: Callable[..., LinearPass],
 ) -> BlockParts:
-    """``parameters``: by their names in ``llama31.py``'s block; ``batch``: samples of a micro-batch."""
+    """``parameters``: by their names in ``llama31.py``'s block; ``batch``: samples of a micro-batch;
+    ``linear``: makes a linear layer (linear_formats.py)."""
     return BlockParts(
         norm_x=RmsNormPass(parameters, "input_layernorm"),
         norm_y=RmsNormPass(parameters, "post_attention_layernorm"),
-        into_attention=LinearPass(parameters, *(f"self_attn.{name}_proj" for name in "qkv")),
-        out_of_attention=LinearPass(parameters, "self_attn.o_proj"),
+        into_attention=linear(parameters, *(f"self_attn.{name}_proj" for name in "qkv")),
+        out_of_attention=linear(parameters, "self_attn.o_proj"),
         attend=llama31_attention(sizes, group.size, batch).attend,
-        into_mlp=LinearPass(parameters, "mlp.gate_proj", "mlp.up_proj"),
-        out_of_mlp=LinearPass(parameters, "mlp.down_proj"),
+        into_mlp=linear(parameters, "mlp.gate_proj", "mlp.up_proj"),
+        out_of_mlp=linear(parameters, "mlp.down_proj"),
         activation=swiglu,
         activation_backward=swiglu_backward,
     )

@@ -31,6 +31,7 @@ from model.passes import pass_sizes
 from model.passes.block_pass import ForwardWatch
 from model.passes.chunk_pass import ChunkActivations, ChunkPass, MicroBatch
 from model.passes.end_passes import sequence_first
+from model.passes.fp8_weight import rescale
 from model.passes.tensor_group import Passing, TensorGroup, run_together, together
 from model.passes.waits import pipeline_exchange
 
@@ -81,6 +82,7 @@ class Pipeline:
         """All groups of parameters, in the order in which a step needs them first."""
         for earlier, later in itertools.pairwise(self._groups):
             earlier.following = later
+        self._fp8_weights = [weight for chunk in self._chunks for weight in chunk.fp8_weights]
         rows = sizes.seq_length // system.tensor_parallel * system.micro_batch_size
         room = partial(torch.empty, dtype=dtype, device=world.device)
         group = mesh.get_group()
@@ -166,6 +168,7 @@ class Pipeline:
         backward: Callable[[ScheduledPass, "Arriving"], Passing[None]] | None,
         exchange: "Exchange",
     ) -> None:
+        rescale(self._fp8_weights)
         self._groups[0].begin_gather()
         with self._context:
             exchange.begin(Slot(None, None), slots[0])

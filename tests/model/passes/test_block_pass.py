@@ -20,6 +20,7 @@ from model.gpt3_config import GPT3Config
 from model.llama31 import LlamaBlock
 from model.llama31_config import Llama31Config
 from model.passes.block_pass import BlockActivations, BlockPass, ForwardWatch
+from model.passes.linear_pass import PlainLinear
 from model.passes.tensor_group import Passing, Pending, TensorGroup, result_of, run_together
 from tests.benchmark.tiny import in_processes
 from tests.model.passes.on_mesh import draw, mesh_of, one_process, own_part, sequence_first_rows, spread, sum_over_ranks
@@ -78,7 +79,7 @@ class _Passed:
         self.mesh, self.group = mesh, TensorGroup(mesh["tensor"])
         row = ARCHITECTURES[type(sizes)]
         self.parameters = gathered(spread(plain_block(sizes), mesh, row), torch.float64)
-        self.block = BlockPass(row.block(self.parameters, self.group, sizes, batch), self.group, recompute)
+        self.block = BlockPass(row.block(self.parameters, self.group, sizes, batch, PlainLinear), self.group, recompute)
         self.block.refresh()
         self._batch, self._sequence, self._width = batch, sequence, sizes.hidden_size
 

@@ -1,0 +1,100 @@
+"""The matrix products of a block's linear layers in FP8: outputs and gradients leave them in BF16.
+
+Each input and each gradient is cast once: with the transpose that the weight gradient sums along, where it is kept or
+computed again for that. All weights of a layer make one product.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from model.passes.fp8_operand import GRADIENTS, VALUES, Operand, cast, product
+from model.passes.fp8_weight import Fp8Parameter, Fp8Weight
+from model.passes.whole_parameter import WholeParameter
+
+
+class Fp8Linear:
+    """Products of FP8 numbers, with weight gradients among them."""
+
+    casts = True
+
+    def __init__(self, parameters: Mapping[str, WholeParameter], *names: str, adds_bias: bool = True) -> None:
+        """``adds_bias``: False for all ranks but the first where the outputs of the ranks are summed."""
+        weights = [parameters[f"{name}.weight"] for name in names]
+        self._weights = [weight for weight in weights if isinstance(weight, Fp8Parameter)]
+        self._biases = [bias for name in names if (bias := parameters.get(f"{name}.bias")) is not None]
+        assert len(self._weights) == len(names) and len(self._biases) in ((0, 1) if len(names) == 1 else (0,))
+        self._adds_bias = adds_bias
+        self._weight = Fp8Weight(self._weights)
+        self._columns = [weight.value.shape[0] for weight in self._weights]
+
+    @property
+    def fp8_weights(self) -> Sequence[Fp8Weight]:
+        return (self._weight,)
+
+    def refresh(self) -> None:
+        self._weight.refresh()
+
+    def forward(self, x_TH: Tensor, *, keeps: bool) -> tuple[Tensor, Any]:
+        x = cast(x_TH, VALUES, keeps_rows=True, transposed=keeps)
+        out = self._product(x, x_TH.dtype)
+        x.rows = None
+        return out, x if keeps else None
+
+    def _product(self, x: Operand, dtype: torch.dtype) -> Tensor:
+        assert x.rows is not None
+        bias = self._biases[0].value if self._biases and self._adds_bias else None
+        return product(x.rows, self._weight.rows, (x.reciprocal, self._weight.reciprocal), dtype, fast=True, bias=bias)
+
+    def weight_input(self, x_TH: Tensor) -> Any:
+        return cast(x_TH, VALUES, keeps_rows=False, transposed=True)
+
+    def gradient(self, gradient_TF: Tensor) -> Operand:
+        return cast(gradient_TF, GRADIENTS, keeps_rows=True, transposed=True)
+
+    def backward(self, gradient: Operand) -> Tensor:
+        assert gradient.rows is not None
+        reciprocals = gradient.reciprocal, self._weight.reciprocal
+        of_input = product(gradient.rows, self._weight.transpose, reciprocals, torch.bfloat16)
+        gradient.rows = None
+        return of_input
+
+    def add_gradients(self, gradient: Operand, x: Any, of_bias: Tensor) -> None:
+        assert gradient.transpose is not None
+        reciprocals = gradient.reciprocal, x.reciprocal
+        for weight, part in zip(self._weights, gradient.transpose.split(self._columns), strict=True):
+            weight.add_fp8_product(part, x.transpose, reciprocals)
+        self._add_bias(of_bias)
+
+    def _add_bias(self, of_bias: Tensor) -> None:
+        for bias in self._biases:
+            bias.add_rows(of_bias)
+
+
+class Fp8LinearBf16Gradients(Fp8Linear):
+    """Products of FP8 numbers, but weight gradients from inputs and gradients in BF16.
+
+    A GPU sums these products in FP32 in the kernel itself; another kernel has to add FP8 products.
+    """
+
+    casts = False
+
+    def forward(self, x_TH: Tensor, *, keeps: bool) -> tuple[Tensor, Any]:
+        out = self._product(cast(x_TH, VALUES, keeps_rows=True, transposed=False), x_TH.dtype)
+        return out, x_TH if keeps else None
+
+    def weight_input(self, x_TH: Tensor) -> Any:
+        return x_TH
+
+    def gradient(self, gradient_TF: Tensor) -> Operand:
+        gradient = cast(gradient_TF, GRADIENTS, keeps_rows=True, transposed=False)
+        gradient.unscaled = gradient_TF
+        return gradient
+
+    def add_gradients(self, gradient: Operand, x: Any, of_bias: Tensor) -> None:
+        assert gradient.unscaled is not None
+        for weight, part in zip(self._weights, gradient.unscaled.split(self._columns, dim=1), strict=True):
+            weight.add_product(part, x)
+        self._add_bias(of_bias)

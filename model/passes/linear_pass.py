@@ -1,0 +1,106 @@
+"""The matrix products of a block's linear layers, in the format of the model's other values.
+
+In FP8: fp8_linear.py. Which linear layers compute in which format: linear_formats.py.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from model.passes.fp8_weight import Fp8Weight
+from model.passes.whole_parameter import WholeParameter
+
+
+class LinearPass(Protocol):
+    """Matrix products of one input, whose output columns lie side by side; with biases where the model has them.
+
+    Inputs and gradients are cast once: ``forward``, ``weight_input`` and ``gradient`` return them as the later products
+    take them, in a form that is the class's own.
+    """
+
+    casts: bool
+    """True if that form of an input is worth keeping beside the input itself."""
+    fp8_weights: Sequence[Fp8Weight]
+    """Weights whose scales are to be found before they are gathered."""
+
+    def refresh(self) -> None:
+        """Called after the weights have changed."""
+        ...
+
+    def forward(self, x_TH: Tensor, *, keeps: bool) -> tuple[Tensor, Any]:
+        """Return the output, and the input for :meth:`add_gradients`; None for the latter unless ``keeps``."""
+        ...
+
+    def weight_input(self, x_TH: Tensor) -> Any:
+        """Return an input that was not kept for :meth:`add_gradients`."""
+        ...
+
+    def gradient(self, gradient_TF: Tensor) -> Any:
+        """Return the output's gradient for the two methods below, in their order."""
+        ...
+
+    def backward(self, gradient: Any) -> Tensor:
+        """Return the gradient of the input [T, H]."""
+        ...
+
+    def add_gradients(self, gradient: Any, x: Any, of_bias: Tensor) -> None:
+        """Add to the parameters' gradients; those of the biases are the sums over the rows of ``of_bias``."""
+        ...
+
+
+class PlainLinear:
+    """Products of BF16 or FP32 numbers, one for each weight; inputs and gradients as they are."""
+
+    casts = False
+    fp8_weights: Sequence[Fp8Weight] = ()
+
+    def __init__(self, parameters: Mapping[str, WholeParameter], *names: str, adds_bias: bool = True) -> None:
+        """``adds_bias``: False for all ranks but the first where the outputs of the ranks are summed."""
+        self._weights = [parameters[f"{name}.weight"] for name in names]
+        self._biases = [parameters.get(f"{name}.bias") for name in names]
+        self._columns = [weight.value.shape[0] for weight in self._weights]
+        self._adds_bias = adds_bias
+
+    def refresh(self) -> None:
+        """Do nothing: no other tensor follows from the weights."""
+
+    def forward(self, x_TH: Tensor, *, keeps: bool) -> tuple[Tensor, Tensor | None]:
+        kept = x_TH if keeps else None
+        if len(self._weights) == 1:
+            return self._product(0, x_TH, None), kept
+        out = torch.empty(x_TH.shape[0], sum(self._columns), dtype=x_TH.dtype, device=x_TH.device)
+        for number, part in enumerate(self._parts(out)):
+            self._product(number, x_TH, part)
+        return out, kept
+
+    def _product(self, number: int, x_TH: Tensor, out: Tensor | None) -> Tensor:
+        weight_HF, bias = self._weights[number].value.t(), self._biases[number]
+        if bias is None or not self._adds_bias:
+            return torch.mm(x_TH, weight_HF, out=out)
+        return torch.addmm(bias.value, x_TH, weight_HF, out=out)
+
+    def weight_input(self, x_TH: Tensor) -> Tensor:
+        return x_TH
+
+    def gradient(self, gradient_TF: Tensor) -> Tensor:
+        return gradient_TF
+
+    def backward(self, gradient: Tensor) -> Tensor:
+        (part, weight), *products = zip(self._parts(gradient), self._weights, strict=True)
+        of_input = torch.mm(part, weight.value)
+        for part, weight in products:
+            of_input.addmm_(part, weight.value)
+        return of_input
+
+    def add_gradients(self, gradient: Tensor, x: Tensor, of_bias: Tensor) -> None:
+        parts = self._parts(gradient), self._parts(of_bias)
+        for weight, bias, part, bias_terms in zip(self._weights, self._biases, *parts, strict=True):
+            weight.add_product(part, x)
+            if bias is not None:
+                bias.add_rows(bias_terms)
+
+    def _parts(self, whole_TF: Tensor) -> Sequence[Tensor]:
+        """Return the columns of each product."""
+        return [whole_TF] if len(self._columns) == 1 else torch.split(whole_TF, self._columns, dim=1)
