@@ -25,6 +25,8 @@ class Accelerator:
     memory_gb: float | None = None
     """Memory of one device in 10^9 bytes, as it is sold; None where no system of ours has it. Drivers show a little
     more or less, and need some for themselves."""
+    has_fp8: bool = True
+    """Whether it multiplies numbers of 8 bits with an exponent."""
 
     def fastest_tflops(self, bits: int) -> float:
         """Return the dense peak in numbers of at least so many bits: half as many bits are twice as fast."""
@@ -48,8 +50,8 @@ ACCELERATORS = {
     "H100 NVL": Accelerator(r"H100.*NVL", 835.5, "NVIDIA H100 NVL data sheet, from memory"),
     "H100 PCIe": Accelerator(r"H100.*PCI", 756.0, "NVIDIA H100 data sheet, from memory"),
     "H100 SXM": Accelerator(r"H100", 989.4, "docs/facts/peers.md 1.0; ml-engineering", memory_gb=80),
-    "A100-80GB": Accelerator(r"A100.*80", 312.0, "docs/facts/peers.md 1.0; ml-engineering", memory_gb=80),
-    "A100": Accelerator(r"A100", 312.0, "docs/facts/peers.md 1.0; ml-engineering", memory_gb=40),
+    "A100-80GB": Accelerator(r"A100.*80", 312.0, "docs/facts/peers.md 1.0; ml-engineering", None, 80, False),
+    "A100": Accelerator(r"A100", 312.0, "docs/facts/peers.md 1.0; ml-engineering", None, 40, False),
     "Gaudi 2": Accelerator(r"Gaudi\W*(?:\(R\))?\s*2", 432.0, "docs/facts/peers.md 1.0; from memory"),
     "TPU v5p": Accelerator(r"TPU.?v5p", 459.0, "docs/facts/peers.md 1.0; MaxText's documents"),
     "TPU v5e": Accelerator(r"TPU.?v5e", 197.0, "docs/facts/peers.md 1.0; from memory"),

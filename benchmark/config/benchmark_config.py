@@ -133,6 +133,8 @@ class Benchmark:
     """Learning rates of the official reference points, by ascending batch size."""
     peak_over_final_rate: tyro.conf.Suppress[float | None] = None
     """Peak over final learning rate where the rules fix it; None: both are free."""
+    bf16_layers: tyro.conf.Suppress[tuple[int, int]] = (0, 0)
+    """Blocks at the beginning and at the end of the model whose linear layers stay in BF16 in an FP8 run."""
     samples_to_target: tyro.conf.Suppress[tuple[tuple[int, int], ...]] = ()
     """Global batch sizes, ascending, and the samples that reference runs took on average to reach the target with
     them; empty where that is not known."""

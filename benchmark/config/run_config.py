@@ -12,6 +12,7 @@ import tyro
 
 from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.field_checks import divisors, listed, require_head_size
+from benchmark.config.fp8_fit import require_fp8_sizes
 from benchmark.config.number_formats import DEFAULT_PRECISION, NUMBER_FORMATS, Precision
 from benchmark.config.run_sections import DataOptions, DebugSwitches, GuardOptions, LoggingOptions, SaveOptions
 from benchmark.config.system_config import System
@@ -62,7 +63,6 @@ class RunConfig:
         """Raise InputError when model or global batch cannot be dealt out to the devices, with sizes that can, or when
         no kernel of the devices takes the model's heads."""
         model, system = self.benchmark.model, self.system
-        self.require_precision()
         for name in model.cut_by_tensor_parallelism:
             size = getattr(model, name)
             if size % system.tensor_parallel:
@@ -94,11 +94,8 @@ class RunConfig:
             )
         if system.device == "cuda":
             require_head_size(model, self.precision, system.tensor_parallel)
-
-    def require_precision(self) -> None:
-        """Raise InputError for a number format that the engine does not have."""
-        if self.precision == "fp8":
-            raise InputError("--precision fp8: training does not have it yet; use bf16 or fp32")
+        if NUMBER_FORMATS[self.precision].product_bits == 8:
+            require_fp8_sizes(model, system)
 
     def require_rates(self) -> None:
         """Raise InputError for a final learning rate that the benchmark's rules do not allow in the closed division."""

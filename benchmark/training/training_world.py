@@ -10,6 +10,7 @@ from benchmark.config.runtime_variables import runtime_environment
 from benchmark.config.system_config import System
 from benchmark.run_record.phases import PhaseLog
 from benchmark.training.engine.distributed import World, joined_world
+from benchmark.training.engine.rank_device import require_format
 from benchmark.training.engine.rank_environment import Environment, set_environment
 from benchmark.training.engine.train_state import settle_attention
 from benchmark.training.machine.run_environment import use_deterministic_kernels
@@ -43,6 +44,8 @@ def training_world(
     phases.enter("join", -1)
     with joined_world(system, environment, timeout) as world:
         phases.enter("load", -1)
-        if attention is not None and (line := settle_attention(attention[0], system, attention[1], world)):
-            note(line)
+        if attention is not None:
+            require_format(attention[1], world.device)
+            if line := settle_attention(attention[0], system, attention[1], world):
+                note(line)
         yield world

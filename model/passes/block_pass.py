@@ -161,9 +161,8 @@ class BlockPass:
         """Return the block's output, and all activations; the inputs of linear layers among them only if ``keeps``."""
         activations, out_of_mlp = BlockActivations(x_tH), self._parts.out_of_mlp
         before_activation_TF, y_tH = yield from self._to_activation(activations, self.watch, keeps=keeps)
-        out_TH, activations.after_activation_TF = out_of_mlp.forward(
-            self._parts.activation(before_activation_TF), keeps=keeps
-        )
+        x = out_of_mlp.input(self._parts.activation(before_activation_TF), keeps=keeps)
+        out_TH, activations.after_activation_TF = out_of_mlp.forward(x, keeps=keeps)
         terms = self._group.reduce_scatter(out_TH)
         del out_TH
         down_tH = yield from _awaited(terms, self.watch)
@@ -194,15 +193,14 @@ class BlockPass:
         del activations
         gradient_TH = yield from result_of(whole_gradient)
         del whole_gradient
-        gradient = parts.out_of_mlp.gradient(gradient_TH)
+        gradient = parts.out_of_mlp.gradient(gradient_TH, gradient_tH)
         del gradient_TH
-        before_activation_gradient_TF = parts.activation_backward(
-            parts.out_of_mlp.backward(gradient), before_activation_TF
-        )
+        inner_gradient_TF = parts.activation_backward(parts.out_of_mlp.backward(gradient), before_activation_TF)
         del before_activation_TF
-        inner_gradient = parts.into_mlp.gradient(before_activation_gradient_TF)
+        inner_gradient = parts.into_mlp.gradient(inner_gradient_TF, inner_gradient_TF)
+        del inner_gradient_TF
         terms = self._group.reduce_scatter(parts.into_mlp.backward(inner_gradient))
-        parts.out_of_mlp.add_gradients(gradient, after_activation, gradient_tH)
+        parts.out_of_mlp.add_gradients(gradient, after_activation)
         del after_activation, gradient
         normed_gradient_tH = yield from result_of(terms)
         y_gradient_tH = parts.norm_y.backward(normed_gradient_tH, y_tH, state_y).add_(gradient_tH)
@@ -211,19 +209,20 @@ class BlockPass:
         whole_y_gradient = self._group.gather(y_gradient_tH)
         if pending_y is not None:
             normed_y = parts.into_mlp.weight_input((yield from result_of(pending_y)))
-        parts.into_mlp.add_gradients(inner_gradient, normed_y, before_activation_gradient_TF)
-        del before_activation_gradient_TF, inner_gradient, normed_y, pending_y
+        parts.into_mlp.add_gradients(inner_gradient, normed_y)
+        del inner_gradient, normed_y, pending_y
         normed_x, pending_x, state_x = self._normed(parts.norm_x, x_tH, normed_x, state_x)
         y_gradient_TH = yield from result_of(whole_y_gradient)
         del whole_y_gradient
-        gradient = parts.out_of_attention.gradient(y_gradient_TH)
+        gradient = parts.out_of_attention.gradient(y_gradient_TH, y_gradient_tH)
         del y_gradient_TH
         qkv_gradient = heads.backward(parts.out_of_attention.backward(gradient))
-        inner_gradient = parts.into_attention.gradient(qkv_gradient)
+        inner_gradient = parts.into_attention.gradient(qkv_gradient, qkv_gradient)
+        del qkv_gradient
         terms = self._group.reduce_scatter(parts.into_attention.backward(inner_gradient))
         if attention_out is None:
             attention_out = parts.out_of_attention.weight_input(heads.out())
-        parts.out_of_attention.add_gradients(gradient, attention_out, y_gradient_tH)
+        parts.out_of_attention.add_gradients(gradient, attention_out)
         del gradient, attention_out, heads
         normed_gradient_tH = yield from result_of(terms)
         x_gradient_tH = parts.norm_x.backward(normed_gradient_tH, x_tH, state_x).add_(y_gradient_tH)
@@ -232,7 +231,7 @@ class BlockPass:
         handed_on = hand_on(x_gradient_tH)
         if pending_x is not None:
             normed_x = parts.into_attention.weight_input((yield from result_of(pending_x)))
-        parts.into_attention.add_gradients(inner_gradient, normed_x, qkv_gradient)
+        parts.into_attention.add_gradients(inner_gradient, normed_x)
         return x_gradient_tH, handed_on
 
     def _to_activation(
@@ -243,16 +242,15 @@ class BlockPass:
         parts = self._parts
         normed_tH, activations.state_x = parts.norm_x.forward(activations.x_tH)
         normed_TH = yield from _awaited(self._group.gather(normed_tH), watch)
-        del normed_tH
-        qkv, activations.normed_x_TH = parts.into_attention.forward(normed_TH, keeps=keeps)
-        del normed_TH
+        x = parts.into_attention.input(normed_TH, keeps=keeps)
+        del normed_tH, normed_TH
+        qkv, activations.normed_x_TH = parts.into_attention.forward(x, keeps=keeps)
         activations.heads = parts.attend(qkv)
         del qkv
-        out_of_attention = parts.out_of_attention
-        out_TH, attention_out = out_of_attention.forward(
-            activations.heads.out(), keeps=keeps and out_of_attention.casts
-        )
-        activations.attention_out = attention_out
+        keeps_out = keeps and parts.out_of_attention.casts
+        x = parts.out_of_attention.input(activations.heads.out(), keeps=keeps_out)
+        out_TH, activations.attention_out = parts.out_of_attention.forward(x, keeps=keeps_out)
+        del x
         terms = self._group.reduce_scatter(out_TH)
         del out_TH
         dense_tH = yield from _awaited(terms, watch)
@@ -261,8 +259,9 @@ class BlockPass:
         del dense_tH
         normed_tH, activations.state_y = parts.norm_y.forward(activations.y_tH)
         normed_TH = yield from _awaited(self._group.gather(normed_tH), watch)
-        del normed_tH
-        activations.before_activation_TF, activations.normed_y_TH = parts.into_mlp.forward(normed_TH, keeps=keeps)
+        x = parts.into_mlp.input(normed_TH, keeps=keeps)
+        del normed_tH, normed_TH
+        activations.before_activation_TF, activations.normed_y_TH = parts.into_mlp.forward(x, keeps=keeps)
         return activations.before_activation_TF, activations.y_tH
 
     def _normed(

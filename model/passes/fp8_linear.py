@@ -28,30 +28,28 @@ class Fp8Linear:
         assert len(self._weights) == len(names) and len(self._biases) in ((0, 1) if len(names) == 1 else (0,))
         self._adds_bias = adds_bias
         self._weight = Fp8Weight(self._weights)
+        self.fp8_weights: Sequence[Fp8Weight] = (self._weight,)
         self._columns = [weight.value.shape[0] for weight in self._weights]
-
-    @property
-    def fp8_weights(self) -> Sequence[Fp8Weight]:
-        return (self._weight,)
 
     def refresh(self) -> None:
         self._weight.refresh()
 
-    def forward(self, x_TH: Tensor, *, keeps: bool) -> tuple[Tensor, Any]:
-        x = cast(x_TH, VALUES, keeps_rows=True, transposed=keeps)
-        out = self._product(x, x_TH.dtype)
-        x.rows = None
-        return out, x if keeps else None
+    def input(self, x_TH: Tensor, *, keeps: bool) -> Operand:
+        return cast(x_TH, VALUES, keeps_rows=True, transposed=keeps)
 
-    def _product(self, x: Operand, dtype: torch.dtype) -> Tensor:
+    def forward(self, x: Operand, *, keeps: bool) -> tuple[Tensor, Any]:
         assert x.rows is not None
         bias = self._biases[0].value if self._biases and self._adds_bias else None
-        return product(x.rows, self._weight.rows, (x.reciprocal, self._weight.reciprocal), dtype, fast=True, bias=bias)
+        reciprocals = x.reciprocal, self._weight.reciprocal
+        out = product(x.rows, self._weight.rows, reciprocals, torch.bfloat16, fast=True, bias=bias)
+        x.rows = None
+        return out, x if keeps else None
 
     def weight_input(self, x_TH: Tensor) -> Any:
         return cast(x_TH, VALUES, keeps_rows=False, transposed=True)
 
-    def gradient(self, gradient_TF: Tensor) -> Operand:
+    def gradient(self, gradient_TF: Tensor, of_bias: Tensor) -> Operand:
+        self._add_bias(of_bias)
         return cast(gradient_TF, GRADIENTS, keeps_rows=True, transposed=True)
 
     def backward(self, gradient: Operand) -> Tensor:
@@ -61,14 +59,14 @@ class Fp8Linear:
         gradient.rows = None
         return of_input
 
-    def add_gradients(self, gradient: Operand, x: Any, of_bias: Tensor) -> None:
+    def add_gradients(self, gradient: Operand, x: Any) -> None:
         assert gradient.transpose is not None
         reciprocals = gradient.reciprocal, x.reciprocal
-        for weight, part in zip(self._weights, gradient.transpose.split(self._columns), strict=True):
+        for weight, part in zip(self._weights, torch.split(gradient.transpose, self._columns), strict=True):
             weight.add_fp8_product(part, x.transpose, reciprocals)
-        self._add_bias(of_bias)
 
     def _add_bias(self, of_bias: Tensor) -> None:
+        """Add to the bias' gradient at once, so that the gradient in BF16 may be freed."""
         for bias in self._biases:
             bias.add_rows(of_bias)
 
@@ -81,20 +79,25 @@ class Fp8LinearBf16Gradients(Fp8Linear):
 
     casts = False
 
-    def forward(self, x_TH: Tensor, *, keeps: bool) -> tuple[Tensor, Any]:
-        out = self._product(cast(x_TH, VALUES, keeps_rows=True, transposed=False), x_TH.dtype)
-        return out, x_TH if keeps else None
+    def input(self, x_TH: Tensor, *, keeps: bool) -> Operand:
+        x = cast(x_TH, VALUES, keeps_rows=True, transposed=False)
+        x.unscaled = x_TH if keeps else None
+        return x
+
+    def forward(self, x: Operand, *, keeps: bool) -> tuple[Tensor, Any]:
+        out, _ = super().forward(x, keeps=keeps)
+        return out, x.unscaled
 
     def weight_input(self, x_TH: Tensor) -> Any:
         return x_TH
 
-    def gradient(self, gradient_TF: Tensor) -> Operand:
+    def gradient(self, gradient_TF: Tensor, of_bias: Tensor) -> Operand:
+        self._add_bias(of_bias)
         gradient = cast(gradient_TF, GRADIENTS, keeps_rows=True, transposed=False)
         gradient.unscaled = gradient_TF
         return gradient
 
-    def add_gradients(self, gradient: Operand, x: Any, of_bias: Tensor) -> None:
+    def add_gradients(self, gradient: Operand, x: Any) -> None:
         assert gradient.unscaled is not None
-        for weight, part in zip(self._weights, gradient.unscaled.split(self._columns, dim=1), strict=True):
+        for weight, part in zip(self._weights, torch.split(gradient.unscaled, self._columns, dim=1), strict=True):
             weight.add_product(part, x)
-        self._add_bias(of_bias)

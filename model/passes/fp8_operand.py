@@ -82,14 +82,11 @@ def product(
     *,
     fast: bool = False,
     bias: Tensor | None = None,
-    out: Tensor | None = None,
 ) -> Tensor:
     """Return left right^T (+ ``bias``) in ``dtype``; both are FP8 [., K], and ``reciprocals`` theirs.
 
     ``fast``: on Hopper, sums are kept in fewer bits between the steps of a product. As in published runs, forward
     passes do so and gradients do not.
     """
-    result: Tensor = torch._scaled_mm(
-        left, right.t(), *reciprocals, bias=bias, out_dtype=dtype, use_fast_accum=fast, out=out
-    )
+    result: Tensor = torch._scaled_mm(left, right.t(), *reciprocals, bias=bias, out_dtype=dtype, use_fast_accum=fast)
     return result

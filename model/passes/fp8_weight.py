@@ -16,7 +16,7 @@ from model.passes.fp8_operand import VALUES, largest_value, product, scale_for, 
 from model.passes.waits import data_parallel_collective
 from model.passes.whole_parameter import Pair, WholeParameter
 
-LARGEST_SUM = 128 << 20
+LARGEST_SUM = 64 << 20
 """Bytes of FP32 products that are made before they are added to a weight's gradient."""
 
 
@@ -55,13 +55,12 @@ class Fp8Parameter(WholeParameter):
         The products cannot be summed in the kernel itself: they are made apart and added, some rows at a time.
         """
         sums = self._sums()
-        if self._fresh:
-            product(left_FT, right_HT, reciprocals, torch.float32, out=sums)
-            self._fresh = False
-            return
         rows = max(1, LARGEST_SUM // (16 * sums[0].nbytes)) * 16
-        for left, part in zip(left_FT.split(rows), sums.split(rows), strict=True):
-            part.add_(product(left, right_HT, reciprocals, torch.float32))
+        for left, part in zip(torch.split(left_FT, rows), torch.split(sums, rows), strict=True):
+            terms = product(left, right_HT, reciprocals, torch.float32)
+            part.copy_(terms) if self._fresh else part.add_(terms)
+            del terms  # before the next product takes memory
+        self._fresh = False
 
 
 class Fp8Weight:
@@ -76,7 +75,7 @@ class Fp8Weight:
         """[H, F], for the gradient of the input."""
         self.reciprocal = torch.ones((), device=first.device)
         """FP32 scalar: the weight over these numbers."""
-        parts = zip(parameters, self.rows.split(columns), strict=True) if len(parameters) > 1 else ()
+        parts = zip(parameters, torch.split(self.rows, columns), strict=True) if len(parameters) > 1 else ()
         self._apart = [(parameter, part) for parameter, part in parts if not parameter.move_to(part)]
 
     def rescale(self, scale: Tensor) -> None:

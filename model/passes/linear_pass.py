@@ -16,8 +16,8 @@ from model.passes.whole_parameter import WholeParameter
 class LinearPass(Protocol):
     """Matrix products of one input, whose output columns lie side by side; with biases where the model has them.
 
-    Inputs and gradients are cast once: ``forward``, ``weight_input`` and ``gradient`` return them as the later products
-    take them, in a form that is the class's own.
+    Inputs and gradients are cast once: ``input``, ``weight_input`` and ``gradient`` return them as the products take
+    them, in a form that is the class's own. So the caller may free the tensor before the product.
     """
 
     casts: bool
@@ -29,7 +29,11 @@ class LinearPass(Protocol):
         """Called after the weights have changed."""
         ...
 
-    def forward(self, x_TH: Tensor, *, keeps: bool) -> tuple[Tensor, Any]:
+    def input(self, x_TH: Tensor, *, keeps: bool) -> Any:
+        """Return an input for :meth:`forward`. ``keeps``: and for :meth:`add_gradients`."""
+        ...
+
+    def forward(self, x: Any, *, keeps: bool) -> tuple[Tensor, Any]:
         """Return the output, and the input for :meth:`add_gradients`; None for the latter unless ``keeps``."""
         ...
 
@@ -37,16 +41,17 @@ class LinearPass(Protocol):
         """Return an input that was not kept for :meth:`add_gradients`."""
         ...
 
-    def gradient(self, gradient_TF: Tensor) -> Any:
-        """Return the output's gradient for the two methods below, in their order."""
+    def gradient(self, gradient_TF: Tensor, of_bias: Tensor) -> Any:
+        """Return the output's gradient for the two methods below, in their order. The gradients of the biases are the
+        sums over the rows of ``of_bias``."""
         ...
 
     def backward(self, gradient: Any) -> Tensor:
         """Return the gradient of the input [T, H]."""
         ...
 
-    def add_gradients(self, gradient: Any, x: Any, of_bias: Tensor) -> None:
-        """Add to the parameters' gradients; those of the biases are the sums over the rows of ``of_bias``."""
+    def add_gradients(self, gradient: Any, x: Any) -> None:
+        """Add to the parameters' gradients."""
         ...
 
 
@@ -66,14 +71,17 @@ class PlainLinear:
     def refresh(self) -> None:
         """Do nothing: no other tensor follows from the weights."""
 
-    def forward(self, x_TH: Tensor, *, keeps: bool) -> tuple[Tensor, Tensor | None]:
-        kept = x_TH if keeps else None
+    def input(self, x_TH: Tensor, *, keeps: bool) -> Tensor:
+        return x_TH
+
+    def forward(self, x: Tensor, *, keeps: bool) -> tuple[Tensor, Tensor | None]:
+        x_for_weights = x if keeps else None
         if len(self._weights) == 1:
-            return self._product(0, x_TH, None), kept
-        out = torch.empty(x_TH.shape[0], sum(self._columns), dtype=x_TH.dtype, device=x_TH.device)
+            return self._product(0, x, None), x_for_weights
+        out = torch.empty(x.shape[0], sum(self._columns), dtype=x.dtype, device=x.device)
         for number, part in enumerate(self._parts(out)):
-            self._product(number, x_TH, part)
-        return out, kept
+            self._product(number, x, part)
+        return out, x_for_weights
 
     def _product(self, number: int, x_TH: Tensor, out: Tensor | None) -> Tensor:
         weight_HF, bias = self._weights[number].value.t(), self._biases[number]
@@ -84,18 +92,18 @@ class PlainLinear:
     def weight_input(self, x_TH: Tensor) -> Tensor:
         return x_TH
 
-    def gradient(self, gradient_TF: Tensor) -> Tensor:
-        return gradient_TF
+    def gradient(self, gradient_TF: Tensor, of_bias: Tensor) -> tuple[Tensor, Tensor]:
+        return gradient_TF, of_bias
 
-    def backward(self, gradient: Tensor) -> Tensor:
-        (part, weight), *products = zip(self._parts(gradient), self._weights, strict=True)
+    def backward(self, gradient: tuple[Tensor, Tensor]) -> Tensor:
+        (part, weight), *products = zip(self._parts(gradient[0]), self._weights, strict=True)
         of_input = torch.mm(part, weight.value)
         for part, weight in products:
             of_input.addmm_(part, weight.value)
         return of_input
 
-    def add_gradients(self, gradient: Tensor, x: Tensor, of_bias: Tensor) -> None:
-        parts = self._parts(gradient), self._parts(of_bias)
+    def add_gradients(self, gradient: tuple[Tensor, Tensor], x: Tensor) -> None:
+        parts = map(self._parts, gradient)
         for weight, bias, part, bias_terms in zip(self._weights, self._biases, *parts, strict=True):
             weight.add_product(part, x)
             if bias is not None:

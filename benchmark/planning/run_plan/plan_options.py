@@ -21,9 +21,6 @@ NETWORK_GBIT_S = (0.1, 100_000.0)
 class PlannedRun(RunConfig):
     """A run that may use other code than ours."""
 
-    def require_precision(self) -> None:
-        """Accept every number format: :func:`require_possible` asks the stack."""
-
     def workload(self, options: "PlanOptions", system: System | None = None) -> Workload:
         """Return the step that a plan is about, on the run's system or on another one."""
         return workload_of(

@@ -24,7 +24,7 @@ from benchmark.training.engine.pipeline_order import (
     evaluation_slots,
     training_slots,
 )
-from benchmark.training.engine.rank_device import values_dtype
+from benchmark.training.engine.rank_device import linear_formats, values_dtype
 from model.cpu_bf16 import Bf16ByFp32, cpu_has_bf16
 from model.decoder_sizes import DecoderSizes
 from model.passes import pass_sizes
@@ -49,8 +49,9 @@ class Pipeline:
         precision: Precision,
         world: World,
         chunks: Sequence[Mapping[str, DTensor]],
+        bf16_layers: tuple[int, int] = (0, 0),
     ) -> None:
-        """``chunks``: the parameters of each model chunk of this rank."""
+        """``chunks``: the parameters of each model chunk of this rank; ``bf16_layers``: as :func:`linear_formats`."""
         self.world = world
         self.micro_batch_losses = torch.zeros(0)
         """[micro-batches] of the last training step, each divided by their number; [0] on ranks without the output."""
@@ -75,6 +76,7 @@ class Pipeline:
                 # In a pipeline a chunk's messages travel beside the passes of other chunks and ranks; several of them
                 # would hold up its last backward pass, for whose gradients other ranks wait.
                 least_weights=pass_sizes.LEAST_WEIGHTS if mesh.size() == 1 else None,
+                linear=linear_formats(precision, sizes, system, bf16_layers),
             )
             for parameters in chunks
         ]

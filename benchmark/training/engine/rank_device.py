@@ -1,14 +1,18 @@
-"""The device of a rank, the cores near it, and the type of the values that it computes with."""
+"""The device of a rank, the cores near it, and the formats that it computes in."""
 
 import os
+from collections.abc import Callable
 
 import torch
 
+from benchmark.config.fp8_fit import require_fp8_device
 from benchmark.config.number_formats import NUMBER_FORMATS, Precision
 from benchmark.config.system_config import System
 from benchmark.training.engine.rank_environment import Environment
 from benchmark.training.machine.process_setup import keep_near
 from foundation.errors import InputError
+from model.decoder_sizes import DecoderSizes
+from model.passes.linear_formats import LinearFormat
 
 
 def device_of(system: System, environment: Environment) -> torch.device:
@@ -47,7 +51,25 @@ def pci_address(device: torch.device) -> str:
     return "" if None in (domain, bus, number) else f"{domain:04x}:{bus:02x}:{number:02x}.0"
 
 
+def require_format(precision: Precision, device: torch.device) -> None:
+    """Raise InputError if a GPU lacks the format of the run's products."""
+    if NUMBER_FORMATS[precision].product_bits == 8 and device.type == "cuda":
+        require_fp8_device(torch.cuda.get_device_name(device), torch.cuda.get_device_capability(device))
+
+
 def values_dtype(precision: Precision) -> torch.dtype:
     """Return the type of activations, gathered weights, attention and messages between pipeline stages."""
     dtype: torch.dtype = getattr(torch, NUMBER_FORMATS[precision].value_dtype)
     return dtype
+
+
+def linear_formats(
+    precision: Precision, sizes: DecoderSizes, system: System, bf16_layers: tuple[int, int]
+) -> Callable[[int], LinearFormat]:
+    """Return a function that gives the format of the linear layers of a block, by its number. ``bf16_layers``: blocks
+    at the beginning and at the end of the model that an FP8 run leaves in BF16."""
+    if NUMBER_FORMATS[precision].product_bits != 8:
+        return lambda _: "plain"
+    first, end = bf16_layers[0], sizes.num_layers - bf16_layers[1]
+    fp8: LinearFormat = "fp8" if system.fp8_weight_gradients else "fp8_bf16_gradients"
+    return lambda layer: fp8 if first <= layer < end else "plain"

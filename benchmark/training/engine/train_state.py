@@ -132,7 +132,7 @@ def empty_state(
         parameters = {name: parameter for chunk in chunks for name, parameter in chunk.items()}
         not_counted = tied_table.second_copies
         adam = Adam(parameters, benchmark.optimizer, counted_elsewhere=not_counted, updates=updates)
-        pipeline = Pipeline(sizes, system, precision, world, chunks)
+        pipeline = Pipeline(sizes, system, precision, world, chunks, benchmark.bf16_layers)
     return TrainState(benchmark, system, pipeline, adam, progress, parameters, tied_table)
 
 
