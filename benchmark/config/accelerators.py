@@ -26,7 +26,7 @@ class Accelerator:
     """Memory of one device in 10^9 bytes, as it is sold; None where no system of ours has it. Drivers show a little
     more or less, and need some for themselves."""
     has_fp8: bool = True
-    """Whether it multiplies numbers of 8 bits with an exponent."""
+    """Whether it multiplies FP8 numbers."""
 
     def fastest_tflops(self, bits: int) -> float:
         """Return the dense peak in numbers of at least so many bits: half as many bits are twice as fast."""
@@ -53,9 +53,9 @@ ACCELERATORS = {
     "A100-80GB": Accelerator(r"A100.*80", 312.0, "docs/facts/peers.md 1.0; ml-engineering", None, 80, False),
     "A100": Accelerator(r"A100", 312.0, "docs/facts/peers.md 1.0; ml-engineering", None, 40, False),
     "Gaudi 2": Accelerator(r"Gaudi\W*(?:\(R\))?\s*2", 432.0, "docs/facts/peers.md 1.0; from memory"),
-    "TPU v5p": Accelerator(r"TPU.?v5p", 459.0, "docs/facts/peers.md 1.0; MaxText's documents"),
-    "TPU v5e": Accelerator(r"TPU.?v5e", 197.0, "docs/facts/peers.md 1.0; from memory"),
-    "Trillium": Accelerator(r"(?i:trillium)|TPU.?v6e", 918.0, "docs/facts/peers.md 1.0; from memory"),
+    "TPU v5p": Accelerator(r"TPU.?v5p", 459.0, "docs/facts/peers.md 1.0; MaxText's documents", has_fp8=False),
+    "TPU v5e": Accelerator(r"TPU.?v5e", 197.0, "docs/facts/peers.md 1.0; from memory", has_fp8=False),
+    "Trillium": Accelerator(r"(?i:trillium)|TPU.?v6e", 918.0, "docs/facts/peers.md 1.0; from memory", has_fp8=False),
 }
 """The accelerators by name. Where several patterns match a device's name, the first one counts."""
 ARCHITECTURE = re.compile(r"(?i)\bblackwell(?:[ _-]?ultra)?\b")

@@ -3,6 +3,8 @@
 The rules are those of the kernels for GPUs; those for CPUs take any size (docs/facts/fp8.md 3).
 """
 
+from dataclasses import fields
+
 from benchmark.config.accelerators import ACCELERATORS
 from benchmark.config.field_checks import divisors, listed
 from benchmark.config.system_config import System
@@ -38,7 +40,9 @@ def require_fp8_sizes(model: DecoderSizes, system: System) -> None:
             if not unfit_products(model, ranks)
             and not any(getattr(model, name) % ranks for name in model.cut_by_tensor_parallelism)
         ]
-        possible = f"--tensor-parallel may be {listed(able_ranks)}" if able_ranks else "change --hidden-size"
+        own_width = any(field.name == "ffn_hidden_size" for field in fields(model))
+        widths = "--hidden-size or --ffn-hidden-size" if own_width else "--hidden-size"
+        possible = f"--tensor-parallel may be {listed(able_ranks)}" if able_ranks else f"change {widths}"
         raise InputError(
             f"--precision fp8: {unfit[0]} on a device with tensor_parallel {system.tensor_parallel}, not multiples of "
             f"{MULTIPLE}; {possible}, {INSTEAD}"

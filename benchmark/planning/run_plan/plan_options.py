@@ -68,9 +68,3 @@ def require_possible(run: PlannedRun, options: PlanOptions) -> None:
             f"--precision {number}: stack {options.stack} has {' or '.join(stack.precisions)}; stacks with {number}: "
             f"{stacks}; change --precision or --stack"
         )
-    # for a device without FP8 the table repeats its rate in BF16
-    if NUMBER_FORMATS[number].product_bits == 8 and accelerator in devices:
-        with_fp8 = [name for name, rates in devices.items() if rates.matmul_fp8 > rates.matmul_bf16]
-        if accelerator not in with_fp8:
-            names = ", ".join(with_fp8)
-            raise InputError(f"--precision {number}: {accelerator} has no FP8; --accelerator may be {names}")

@@ -51,6 +51,8 @@ class SliceOptions:
     recompute: Recompute = "selective"
     """Part of a block that the backward pass computes again."""
     precision: Precision = "bf16"
+    fp8_weight_gradients: bool = True
+    """Make weight gradients of an FP8 step by FP8 products too; if not, by BF16 products."""
     device: Literal["cuda", "cpu"] = "cuda"
     hidden_size: int | None = None
     """Hidden size instead of the benchmark's, for devices that cannot hold one layer; a multiple of the head size,
@@ -113,6 +115,7 @@ def slice_config(options: SliceOptions, layers: int, accelerator: str) -> RunCon
         pipeline_parallel=options.pipeline_parallel,
         pipeline_chunks=options.pipeline_chunks,
         recompute=options.recompute,
+        fp8_weight_gradients=options.fp8_weight_gradients,
         accelerator=accelerator,
         collectives=options.collectives,
     )

@@ -1,14 +1,18 @@
 """The device of a rank, and what is set for its products."""
 
+import dataclasses
 import os
 from types import SimpleNamespace
 
 import pytest
 import torch
 
+from benchmark.config.benchmarks import REHEARSAL
+from benchmark.config.number_formats import Precision
 from benchmark.config.system_config import System
+from benchmark.config.systems import SYSTEMS
 from benchmark.training.engine import rank_device
-from benchmark.training.engine.rank_device import device_of, pci_address
+from benchmark.training.engine.rank_device import device_of, linear_formats, pci_address, require_format
 from benchmark.training.engine.rank_environment import Environment, read_environment
 from foundation.errors import InputError
 
@@ -60,3 +64,33 @@ def test_threads_of_a_cpu_rank_are_its_share_unless_said(monkeypatch: pytest.Mon
     for threads in (None, 5):
         device_of(system, Environment(0, 4, 0, threads=threads))
     assert numbers == [3, 5]
+
+
+@pytest.mark.parametrize(
+    ("precision", "fp8_weight_gradients", "bf16_layers", "expected"),
+    [
+        ("bf16", True, (1, 1), ["plain"] * 4),
+        ("fp32", True, (0, 0), ["plain"] * 4),
+        ("fp8", True, (0, 0), ["fp8"] * 4),
+        ("fp8", False, (0, 0), ["fp8_bf16_gradients"] * 4),
+        ("fp8", True, (1, 2), ["plain", "fp8", "plain", "plain"]),
+    ],
+)
+def test_formats_of_linear_layers(
+    precision: Precision, fp8_weight_gradients: bool, bf16_layers: tuple[int, int], expected: list[str]
+) -> None:
+    system = dataclasses.replace(SYSTEMS["cpu_p1"], fp8_weight_gradients=fp8_weight_gradients)
+    linear = linear_formats(precision, REHEARSAL.model, system, bf16_layers)
+    assert [linear(layer) for layer in range(REHEARSAL.model.num_layers)] == expected
+
+
+def test_a_gpu_without_fp8_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu, cpu = torch.device("cuda", 0), torch.device("cpu")
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "NVIDIA A10")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 6))
+    require_format("bf16", gpu)
+    require_format("fp8", cpu)
+    with pytest.raises(InputError, match=r"NVIDIA A10 has compute capability 8.6; FP8 begins at 8.9"):
+        require_format("fp8", gpu)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
+    require_format("fp8", gpu)

@@ -1,0 +1,131 @@
+"""Weights in FP8 on several ranks: each is the cast of the whole master weight, whatever its shards are."""
+
+import math
+from collections.abc import Iterator, Mapping
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+from model.passes.fp8_operand import VALUES, cast, product
+from model.passes.fp8_weight import Fp8Parameter, Fp8Weight, rescale
+from model.passes.parameter_group import ParameterGroup
+from model.sharding import AXES
+from tests.benchmark.tiny import in_processes
+from tests.model.passes.on_mesh import draw, mesh_of, one_process
+
+SHARDS = 3
+SHAPES = {"even": ((48, 32), (24, 32)), "rows behind the last one": ((32, 16), (16, 16)), "alone": ((32, 48),)}
+"""Shapes of the parameters of a weight: of the second one's, the shards have 11, 11 and 10 rows, and 6, 6 and 4."""
+
+
+def masters(name: str) -> list[Tensor]:
+    """The largest value is in the last shard of the last parameter."""
+    values = [draw(*shape, seed=number).float() for number, shape in enumerate(SHAPES[name])]
+    values[-1][-1, 0] = 100.0
+    return values
+
+
+def weight_of(values: list[Tensor], mesh: DeviceMesh) -> Fp8Weight:
+    placements = Replicate(), Replicate(), Shard(0)
+    parameters = (distribute_tensor(value, mesh[AXES[1:]], placements, src_data_rank=None) for value in values)
+    return Fp8Weight([Fp8Parameter(parameter, torch.bfloat16) for parameter in parameters])
+
+
+def gather(weight: Fp8Weight) -> None:
+    group = ParameterGroup(list(weight.parameters), [weight.refresh])
+    rescale([weight])
+    group.begin_gather()
+    group.end_gather()
+
+
+def same(ours: Tensor, theirs: Tensor | None) -> bool:
+    return theirs is not None and torch.equal(ours.view(torch.uint8), theirs.view(torch.uint8))
+
+
+def examine(mesh: DeviceMesh) -> dict[str, bool]:
+    results = {}
+    for name in SHAPES:
+        values = masters(name)
+        weight = weight_of(values, mesh)
+        for factor in (1.0, 2.0**-9, 3.0):  # as weights change from step to step
+            for parameter, value in zip(weight.parameters, values, strict=True):
+                value.mul_(factor)
+                parameter.parameter.to_local().mul_(factor)
+            gather(weight)
+            expected = cast(torch.cat(values), VALUES, keeps_rows=True, transposed=True)
+            results[f"{name}, {factor}"] = (
+                same(weight.rows, expected.rows)
+                and same(weight.transpose, expected.transpose)
+                and torch.equal(weight.reciprocal, expected.reciprocal)
+            )
+        local = weight.parameters[0].parameter.to_local()
+        for broken in (math.nan, math.inf):
+            if dist.get_rank() == 0:
+                local[0, 0] = broken
+            gather(weight)
+            results[f"{name}, {broken}"] = bool(weight.rows.float().isnan().all() and weight.reciprocal.isnan())
+    return results
+
+
+def _on_three_ranks() -> dict[str, bool]:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    return examine(mesh_of(shards=SHARDS))
+
+
+@pytest.fixture(scope="module")
+def mesh() -> Iterator[DeviceMesh]:
+    with one_process() as mesh:
+        yield mesh
+
+
+def assert_all(results: Mapping[str, bool]) -> None:
+    assert len(results) == len(SHAPES) * 5
+    assert [name for name, is_so in results.items() if not is_so] == []
+
+
+def test_a_weight_is_the_cast_of_its_master(mesh: DeviceMesh) -> None:
+    assert_all(examine(mesh))
+
+
+def test_shards_are_cast_by_the_largest_value_of_all(mesh: DeviceMesh) -> None:
+    """And a value that is not finite makes the weight NaN on all ranks, whichever rank has it."""
+    for results in in_processes(SHARDS, _on_three_ranks):
+        assert_all(results)
+
+
+def test_a_weight_takes_the_memory_of_two_copies(mesh: DeviceMesh) -> None:
+    """As much as in BF16; its parameters' values lie in it."""
+    weight = weight_of(masters("even"), mesh)
+    first, second = weight.parameters
+    assert first.value.data_ptr() == weight.rows.data_ptr()
+    assert second.value.data_ptr() == weight.rows[48:].data_ptr()
+    assert weight.rows.nbytes + weight.transpose.nbytes == 2 * (48 + 24) * 32
+
+
+def test_gradients_are_summed_in_fp32_some_rows_at_a_time(mesh: DeviceMesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    shapes = []
+
+    def note_shape(left: Tensor, *arguments: object) -> Tensor:
+        shapes.append(left.shape[0])
+        return product(left, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("model.passes.fp8_weight.product", note_shape)
+    monkeypatch.setattr("model.passes.fp8_weight.LARGEST_SUM", 32 * 32 * 4)
+    (parameter, _) = weight_of(masters("even"), mesh).parameters
+    expected = torch.zeros(48, 32, dtype=torch.float64)
+    for micro_batch in range(3):
+        left, right = (
+            cast(draw(*shape, seed=number + micro_batch).bfloat16(), VALUES, keeps_rows=True, transposed=False)
+            for number, shape in enumerate(((48, 64), (32, 64)))
+        )
+        assert left.rows is not None and right.rows is not None
+        reciprocals = left.reciprocal, right.reciprocal
+        parameter.add_fp8_product(left.rows, right.rows, reciprocals)
+        expected += (left.rows.double() @ right.rows.double().t()) * float(reciprocals[0]) * float(reciprocals[1])
+    assert shapes == [32, 16] * 3
+    torch.testing.assert_close(parameter.gradient.double(), expected, rtol=1e-5, atol=1e-5)
