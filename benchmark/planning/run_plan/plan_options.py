@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from benchmark.config.number_formats import NUMBER_FORMATS
 from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import System
 from benchmark.planning.step_model.machine_constants import committed_constants
