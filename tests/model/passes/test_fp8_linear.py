@@ -17,9 +17,8 @@ from model.gpt3 import Block
 from model.gpt3_config import GPT3Config
 from model.llama31 import LlamaBlock
 from model.llama31_config import Llama31Config
-from model.passes import fp8_linear
 from model.passes.block_pass import BlockPass
-from model.passes.fp8_operand import Operand
+from model.passes.fp8_operand import VALUES, Operand, cast
 from model.passes.fp8_weight import rescale
 from model.passes.linear_formats import LINEAR_FORMATS, LinearFormat
 from model.passes.parameter_group import ParameterGroup
@@ -72,7 +71,8 @@ class Fp8Block:
         upstream_tH = self.rows(200)
         arguments: list[Any] = [activations, upstream_tH, self.group.gather(upstream_tH)]
         del activations
-        backward = self.block.backward(*(arguments.pop(0) for _ in range(3)), self.group.gather)
+        block: Any = self.block
+        backward = block.backward(*(arguments.pop(0) for _ in range(3)), self.group.gather)
         gradient_tH, _ = run_together(backward)[0]
         out, gradient = (run_together(result_of(self.group.gather(part)))[0].double() for part in (out_tH, gradient_tH))
         parameters = ParameterGroup(list(self.parameters.values()))
@@ -159,14 +159,13 @@ def test_each_tensor_is_cast_once(
     model: str, linear: LinearFormat, recompute: Recompute, mesh: DeviceMesh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counts: Counter[str] = Counter()
-    original = fp8_linear.cast
 
     def counted(x_TF: Tensor, dtype: torch.dtype, **options: bool) -> Operand:
-        counts["inputs" if dtype == fp8_linear.VALUES else "gradients"] += 1
-        return original(x_TF, dtype, **options)
+        counts["inputs" if dtype == VALUES else "gradients"] += 1
+        return cast(x_TF, dtype, **options)
 
     block = Fp8Block(mesh, model, linear, recompute)
-    monkeypatch.setattr(fp8_linear, "cast", counted)
+    monkeypatch.setattr("model.passes.fp8_linear.cast", counted)
     block.results()
     assert counts == CASTS[linear, recompute]
 
@@ -191,7 +190,8 @@ def _on_two_ranks(of_one_rank: dict[tuple[str, LinearFormat], Results]) -> dict[
     """Distances to the results of one rank, by model, format and name."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    mesh, distances = mesh_of(tensor=2), {}
+    mesh = mesh_of(tensor=2)
+    distances: dict[tuple[str, str, str], float] = {}
     for (model, linear), results in of_one_rank.items():
         block = Fp8Block(mesh, model, linear)
         for name, ours in block.results().items():
