@@ -18,7 +18,7 @@ from model.llama31_config import Llama31Config
 from model.passes.attention import AttentionLayout
 from model.passes.block_pass import BlockParts, Norm
 from model.passes.gpt3_block import NormPass, gpt3_attention, gpt3_block
-from model.passes.linear_pass import LinearPass
+from model.passes.linear.linear_pass import LinearPass
 from model.passes.llama_block import RmsNormPass, llama31_attention, llama31_block
 from model.passes.tensor_group import TensorGroup
 from model.passes.whole_parameter import WholeParameter
@@ -32,7 +32,7 @@ class Architecture:
     """The model of the plain page, for given sizes."""
     block: Callable[[Mapping[str, WholeParameter], TensorGroup, Any, int, Callable[..., LinearPass]], BlockParts]
     """The parts of a block; arguments: its parameters by their names in the block, the tensor-parallel ranks, the
-    sizes, the samples of a micro-batch, and a function that makes its linear layers (passes/linear_formats.py)."""
+    sizes, the samples of a micro-batch, and a function that makes its linear layers (passes/linear/linear_formats.py)."""
     attention: Callable[[Any, int, int], AttentionLayout]
     """Attention of a block; arguments: the sizes, the number of tensor-parallel ranks, the samples of a micro-batch."""
     norm: Callable[[Mapping[str, WholeParameter], str], Norm]

@@ -94,3 +94,13 @@ def accelerator_called(text: str) -> str:
     if name is None or PARTITION.search(text):
         raise InputError(f"accelerator {text:.80}: unknown; there are {', '.join(ACCELERATORS)}")
     return name
+
+
+def require_fp8(accelerator: str) -> None:
+    """Raise InputError for an accelerator without FP8, with those that have it. ``accelerator``: a name in the table;
+    empty for a device that the table lacks."""
+    if accelerator and not ACCELERATORS[accelerator].has_fp8:
+        able = ", ".join(name for name, entry in ACCELERATORS.items() if entry.has_fp8)
+        raise InputError(
+            f"--precision fp8: {accelerator} has no FP8; accelerators with FP8: {able}; or choose --precision bf16"
+        )

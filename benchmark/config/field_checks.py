@@ -1,6 +1,7 @@
 """Checks of the fields of a configuration."""
 
 import math
+from dataclasses import fields
 
 from benchmark.config.number_formats import NUMBER_FORMATS, Precision
 from foundation.errors import InputError
@@ -53,3 +54,45 @@ def require_head_size(model: DecoderSizes, precision: Precision, tensor_parallel
         f"num_attention_heads {heads} of hidden_size {hidden} are heads of {hidden // heads}; attention in {precision} "
         f"on a GPU takes multiples of {multiple} up to {most}; {instead}"
     )
+
+
+FP8_MULTIPLE = 16
+"""Each size of an FP8 product on a GPU is a multiple of this: its rows begin at addresses of 16 bytes. Tokens are among
+the sizes, for weight gradients sum over them. CPUs take any size (docs/facts/fp8.md 3)."""
+
+
+def require_fp8_sizes(model: DecoderSizes, *, micro_batch_size: int, tensor_parallel: int, num_devices: int) -> None:
+    """Raise InputError, with sizes that can, if a product of a device has a size that FP8 kernels do not take."""
+    tokens, instead = micro_batch_size * model.seq_length, "or choose --precision bf16"
+    if tokens % FP8_MULTIPLE:
+        least = next(size for size in divisors(FP8_MULTIPLE) if not size * model.seq_length % FP8_MULTIPLE)
+        raise InputError(
+            f"--precision fp8: micro_batch_size {micro_batch_size} x seq_length {model.seq_length} are {tokens} "
+            f"tokens, not a multiple of {FP8_MULTIPLE}; use --micro-batch-size {least} or a multiple of it, {instead}"
+        )
+    unfit = _unfit_for_fp8(model, tensor_parallel)
+    if not unfit:
+        return
+    possible = [
+        ranks
+        for ranks in divisors(num_devices)
+        if not _unfit_for_fp8(model, ranks)
+        and not any(getattr(model, name) % ranks for name in model.cut_by_tensor_parallelism)
+    ]
+    own_width = any(field.name == "ffn_hidden_size" for field in fields(model))
+    widths = "--hidden-size or --ffn-hidden-size" if own_width else "--hidden-size"
+    mend = f"--tensor-parallel may be {listed(possible)}" if possible else f"change {widths}"
+    raise InputError(
+        f"--precision fp8: {unfit[0]} on a device with tensor_parallel {tensor_parallel}, not multiples of "
+        f"{FP8_MULTIPLE}; {mend}, {instead}"
+    )
+
+
+def _unfit_for_fp8(model: DecoderSizes, tensor_parallel: int) -> list[str]:
+    """Return the products of a block, in words, whose sizes on a device FP8 kernels do not take."""
+    of_rank = {name: product.on_rank(tensor_parallel) for name, product in model.products.items()}
+    return [
+        f"{name} multiplies {inputs} x {outputs}"
+        for name, (inputs, outputs) in of_rank.items()
+        if inputs % FP8_MULTIPLE or outputs % FP8_MULTIPLE
+    ]

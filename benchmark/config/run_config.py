@@ -10,9 +10,9 @@ from pathlib import Path
 
 import tyro
 
+from benchmark.config.accelerators import require_fp8
 from benchmark.config.benchmark_config import Benchmark
-from benchmark.config.field_checks import divisors, listed, require_head_size
-from benchmark.config.fp8_fit import require_fp8_sizes
+from benchmark.config.field_checks import divisors, listed, require_fp8_sizes, require_head_size
 from benchmark.config.number_formats import DEFAULT_PRECISION, NUMBER_FORMATS, Precision
 from benchmark.config.run_sections import DataOptions, DebugSwitches, GuardOptions, LoggingOptions, SaveOptions
 from benchmark.config.system_config import System
@@ -95,7 +95,13 @@ class RunConfig:
         if system.device == "cuda":
             require_head_size(model, self.precision, system.tensor_parallel)
         if NUMBER_FORMATS[self.precision].product_bits == 8:
-            require_fp8_sizes(model, system)
+            require_fp8(system.accelerator)
+            require_fp8_sizes(
+                model,
+                micro_batch_size=system.micro_batch_size,
+                tensor_parallel=system.tensor_parallel,
+                num_devices=system.num_devices,
+            )
 
     def require_rates(self) -> None:
         """Raise InputError for a final learning rate that the benchmark's rules do not allow in the closed division."""

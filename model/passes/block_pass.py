@@ -27,8 +27,8 @@ from torch import Tensor
 
 from model.decoder_sizes import Recompute
 from model.kernels import NormState
-from model.passes.fp8_weight import Fp8Weight
-from model.passes.linear_pass import LinearPass
+from model.passes.linear.fp8_weight import Fp8Weight
+from model.passes.linear.linear_pass import LinearPass
 from model.passes.tensor_group import Passing, Pending, TensorGroup, result_of
 
 HandOn = Callable[[Tensor], Pending]
@@ -106,7 +106,7 @@ class BlockParts:
 class BlockActivations:
     """Tensors that a block's backward pass starts from. A tensor that is None is computed again.
 
-    Inputs of linear layers are in the form that their weight gradients take (linear_pass.py)."""
+    Inputs of linear layers are in the form that their weight gradients take (linear/linear_pass.py)."""
 
     x_tH: Tensor
     """The block's input."""

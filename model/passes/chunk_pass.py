@@ -15,8 +15,8 @@ from model.architectures import architecture_of
 from model.decoder_sizes import DecoderSizes, Recompute
 from model.passes.block_pass import BlockActivations, BlockPass, ForwardWatch
 from model.passes.end_passes import EmbeddingPass, OutputPass, sequence_first
-from model.passes.fp8_weight import Fp8Weight, rescale
-from model.passes.linear_formats import LINEAR_FORMATS, LinearFormat
+from model.passes.linear.fp8_weight import Fp8Weight, rescale
+from model.passes.linear.linear_formats import LINEAR_FORMATS, LinearFormat
 from model.passes.parameter_group import GroupedLayer, grouped
 from model.passes.tensor_group import Passing, Pending, TensorGroup
 from model.passes.whole_parameter import WholeParameter

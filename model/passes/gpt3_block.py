@@ -13,7 +13,7 @@ from model.gpt3_config import GPT3Config
 from model.kernels import NormState, gelu, gelu_backward, layer_norm_backward, layer_norm_forward
 from model.passes.attention import AttentionLayout, attend
 from model.passes.block_pass import BlockParts
-from model.passes.linear_pass import LinearPass
+from model.passes.linear.linear_pass import LinearPass
 from model.passes.tensor_group import TensorGroup
 from model.passes.whole_parameter import WholeParameter
 
@@ -55,7 +55,7 @@ def gpt3_block(
     linear: Callable[..., LinearPass],
 ) -> BlockParts:
     """``parameters``: by their names in ``gpt3.py``'s Block; ``batch``: samples of a micro-batch;
-    ``linear``: makes a linear layer (linear_formats.py)."""
+    ``linear``: makes a linear layer (linear/linear_formats.py)."""
     first = group.rank == 0
     return BlockParts(
         norm_x=NormPass(parameters, "input_layernorm"),

@@ -18,7 +18,7 @@ from model.llama31 import rope_angles, rotated
 from model.llama31_config import Llama31Config
 from model.passes.attention import Attended, AttentionLayout, Kernel, as_rows, kernel_for
 from model.passes.block_pass import BlockParts
-from model.passes.linear_pass import LinearPass
+from model.passes.linear.linear_pass import LinearPass
 from model.passes.tensor_group import TensorGroup
 from model.passes.whole_parameter import WholeParameter
 
@@ -118,7 +118,7 @@ def llama31_block(
     linear: Callable[..., LinearPass],
 ) -> BlockParts:
     """``parameters``: by their names in ``llama31.py``'s block; ``batch``: samples of a micro-batch;
-    ``linear``: makes a linear layer (linear_formats.py)."""
+    ``linear``: makes a linear layer (linear/linear_formats.py)."""
     return BlockParts(
         norm_x=RmsNormPass(parameters, "input_layernorm"),
         norm_y=RmsNormPass(parameters, "post_attention_layernorm"),

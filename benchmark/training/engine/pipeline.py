@@ -31,7 +31,7 @@ from model.passes import pass_sizes
 from model.passes.block_pass import ForwardWatch
 from model.passes.chunk_pass import ChunkActivations, ChunkPass, MicroBatch
 from model.passes.end_passes import sequence_first
-from model.passes.fp8_weight import rescale
+from model.passes.linear.fp8_weight import rescale
 from model.passes.tensor_group import Passing, TensorGroup, run_together, together
 from model.passes.waits import pipeline_exchange
 

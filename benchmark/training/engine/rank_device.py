@@ -5,14 +5,16 @@ from collections.abc import Callable
 
 import torch
 
-from benchmark.config.fp8_fit import require_fp8_device
 from benchmark.config.number_formats import NUMBER_FORMATS, Precision
 from benchmark.config.system_config import System
 from benchmark.training.engine.rank_environment import Environment
 from benchmark.training.machine.process_setup import keep_near
 from foundation.errors import InputError
 from model.decoder_sizes import DecoderSizes
-from model.passes.linear_formats import LinearFormat
+from model.passes.linear.linear_formats import LinearFormat
+
+FP8_CAPABILITY = (8, 9)
+"""First compute capability of GPUs that multiply FP8 numbers."""
 
 
 def device_of(system: System, environment: Environment) -> torch.device:
@@ -53,8 +55,15 @@ def pci_address(device: torch.device) -> str:
 
 def require_format(precision: Precision, device: torch.device) -> None:
     """Raise InputError if a GPU lacks the format of the run's products."""
-    if NUMBER_FORMATS[precision].product_bits == 8 and device.type == "cuda":
-        require_fp8_device(torch.cuda.get_device_name(device), torch.cuda.get_device_capability(device))
+    if NUMBER_FORMATS[precision].product_bits != 8 or device.type != "cuda":
+        return
+    capability = torch.cuda.get_device_capability(device)
+    if capability < FP8_CAPABILITY:
+        number, least = (".".join(map(str, version)) for version in (capability, FP8_CAPABILITY))
+        raise InputError(
+            f"--precision {precision}: {torch.cuda.get_device_name(device)} has compute capability {number}; FP8 "
+            f"begins at {least} (Ada, Hopper, Blackwell); choose --precision bf16"
+        )
 
 
 def values_dtype(precision: Precision) -> torch.dtype:

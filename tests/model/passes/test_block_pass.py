@@ -20,7 +20,7 @@ from model.gpt3_config import GPT3Config
 from model.llama31 import LlamaBlock
 from model.llama31_config import Llama31Config
 from model.passes.block_pass import BlockActivations, BlockPass, ForwardWatch
-from model.passes.linear_pass import PlainLinear
+from model.passes.linear.linear_pass import PlainLinear
 from model.passes.tensor_group import Passing, Pending, TensorGroup, result_of, run_together
 from tests.benchmark.tiny import in_processes
 from tests.model.passes.on_mesh import draw, mesh_of, one_process, own_part, sequence_first_rows, spread, sum_over_ranks

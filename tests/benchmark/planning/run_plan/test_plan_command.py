@@ -77,7 +77,7 @@ IMPOSSIBLE = {
     "--accelerator ''": "no constants for a CPU; --accelerator may be ",
     "--stack ours --precision fp8": "--precision fp8: stack ours has bf16 or fp32; stacks with fp8: megatron, ",
     "--precision fp32": "--precision fp32: stack nemo has bf16 or fp8; stacks with fp32: ours;",
-    "--system dgxa100_n64 --precision fp8": "A100-80GB has no FP8; with it: .*H200, .*H100 SXM",
+    "--system dgxa100_n64 --precision fp8": "A100-80GB has no FP8; accelerators with FP8: .*H200, .*H100 SXM",
     "--network-gbit-s inf": "--network-gbit-s inf: expected 0.1 to 100,000",
     "--calibration /dev/zero": "/dev/zero: device, not a regular file; expected the calibration.json of a slice",
     "--device cpu": "--device cpu: system dgxh100_n64 has H100 SXM; omit --device, or choose cpu_p2",

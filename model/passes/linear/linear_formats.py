@@ -7,9 +7,9 @@ from typing import Literal
 import torch
 from torch.distributed.tensor import DTensor
 
-from model.passes.fp8_linear import Fp8Linear, Fp8LinearBf16Gradients
-from model.passes.fp8_weight import Fp8Parameter
-from model.passes.linear_pass import LinearPass, PlainLinear
+from model.passes.linear.fp8_linear import Fp8Linear, Fp8LinearBf16Gradients
+from model.passes.linear.fp8_weight import Fp8Parameter
+from model.passes.linear.linear_pass import LinearPass, PlainLinear
 from model.passes.whole_parameter import WholeParameter
 
 LinearFormat = Literal["plain", "fp8", "fp8_bf16_gradients"]

@@ -18,9 +18,9 @@ from model.gpt3_config import GPT3Config
 from model.llama31 import LlamaBlock
 from model.llama31_config import Llama31Config
 from model.passes.block_pass import BlockPass
-from model.passes.fp8_operand import VALUES, Operand, cast
-from model.passes.fp8_weight import rescale
-from model.passes.linear_formats import LINEAR_FORMATS, LinearFormat
+from model.passes.linear.fp8_operand import VALUES, Operand, cast
+from model.passes.linear.fp8_weight import rescale
+from model.passes.linear.linear_formats import LINEAR_FORMATS, LinearFormat
 from model.passes.parameter_group import ParameterGroup
 from model.passes.tensor_group import TensorGroup, result_of, run_together
 from model.passes.whole_parameter import WholeParameter
@@ -165,7 +165,7 @@ def test_each_tensor_is_cast_once(
         return cast(x_TF, dtype, **options)
 
     block = Fp8Block(mesh, model, linear, recompute)
-    monkeypatch.setattr("model.passes.fp8_linear.cast", counted)
+    monkeypatch.setattr("model.passes.linear.fp8_linear.cast", counted)
     block.results()
     assert counts == CASTS[linear, recompute]
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from model.passes.fp8_weight import Fp8Weight
+from model.passes.linear.fp8_weight import Fp8Weight
 from model.passes.whole_parameter import WholeParameter
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from model.passes.fp8_operand import GRADIENTS, VALUES, cast, largest_value, product, scale_for, transpose_of
+from model.passes.linear.fp8_operand import GRADIENTS, VALUES, cast, largest_value, product, scale_for, transpose_of
 from tests.model.passes.on_mesh import draw
 
 BOTH = pytest.mark.parametrize("dtype", [VALUES, GRADIENTS], ids=["e4m3", "e5m2"])

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-from model.passes.fp8_operand import VALUES, largest_value, product, scale_for, transpose_of
+from model.passes.linear.fp8_operand import VALUES, largest_value, product, scale_for, transpose_of
 from model.passes.waits import data_parallel_collective
 from model.passes.whole_parameter import Pair, WholeParameter
 

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
-from model.passes.fp8_operand import VALUES, cast, product
-from model.passes.fp8_weight import Fp8Parameter, Fp8Weight, rescale
+from model.passes.linear.fp8_operand import VALUES, cast, product
+from model.passes.linear.fp8_weight import Fp8Parameter, Fp8Weight, rescale
 from model.passes.parameter_group import ParameterGroup
 from model.sharding import AXES
 from tests.benchmark.tiny import in_processes
@@ -114,8 +114,8 @@ def test_gradients_are_summed_in_fp32_some_rows_at_a_time(mesh: DeviceMesh, monk
         shapes.append(left.shape[0])
         return product(left, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("model.passes.fp8_weight.product", note_shape)
-    monkeypatch.setattr("model.passes.fp8_weight.LARGEST_SUM", 32 * 32 * 4)
+    monkeypatch.setattr("model.passes.linear.fp8_weight.product", note_shape)
+    monkeypatch.setattr("model.passes.linear.fp8_weight.LARGEST_SUM", 32 * 32 * 4)
     (parameter, _) = weight_of(masters("even"), mesh).parameters
     expected = torch.zeros(48, 32, dtype=torch.float64)
     for micro_batch in range(3):

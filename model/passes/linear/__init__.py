@@ -1,0 +1,1 @@
+"""The linear layers of blocks: their matrix products in each number format."""
