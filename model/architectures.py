@@ -32,7 +32,8 @@ class Architecture:
     """The model of the plain page, for given sizes."""
     block: Callable[[Mapping[str, WholeParameter], TensorGroup, Any, int, Callable[..., LinearPass]], BlockParts]
     """The parts of a block; arguments: its parameters by their names in the block, the tensor-parallel ranks, the
-    sizes, the samples of a micro-batch, and a function that makes its linear layers (passes/linear/linear_formats.py)."""
+    sizes, the samples of a micro-batch, and a function that makes its linear layers
+    (passes/linear/linear_formats.py)."""
     attention: Callable[[Any, int, int], AttentionLayout]
     """Attention of a block; arguments: the sizes, the number of tensor-parallel ranks, the samples of a micro-batch."""
     norm: Callable[[Mapping[str, WholeParameter], str], Norm]
