@@ -3,7 +3,7 @@ operation."""
 
 from collections.abc import Iterable
 
-from benchmark.planning.step_model.fp8_operands import cast_times, sums_of_products
+from benchmark.planning.step_model.fp8_operands import cast_work, sums_of_products
 from benchmark.planning.step_model.machine_constants import Rates
 from benchmark.planning.step_model.memory_formula import ACCUMULATOR_BYTES
 from benchmark.planning.step_model.operation_times import attention_s, elementwise_s, exposed_s, gather_s, matmul_s
@@ -29,7 +29,8 @@ def block_passes(work: Workload, rates: Rates) -> ForwardBackward:
     casts = _weight_casts(work, rates)
     repeated_casts = 0.0
     if work.makes_operands:
-        casts, backward_casts, repeated_casts = cast_times(work, rates, _layer_sizes(work))
+        made = cast_work(work, layer_sizes(work))
+        casts, backward_casts, repeated_casts = (part.seconds(rates) for part in made)
         backward_elementwise += backward_casts
     forward_messages, backward_messages = _tensor_messages(work, rates, forward_matmul, backward_matmul)
     context_messages = _context_messages(work, rates, forward_attention)
@@ -69,7 +70,7 @@ def _linear_layers(work: Workload, rates: Rates) -> tuple[dict[str, float], floa
     rows, fp8 = work.tokens, work.fp8
     forward: dict[str, float] = {}
     backward = accumulation = 0.0
-    for name, (inputs, outputs) in _layer_sizes(work).items():
+    for name, (inputs, outputs) in layer_sizes(work).items():
         forward[name] = matmul_s(rates, (rows, outputs, inputs), fp8=fp8)
         backward += matmul_s(rates, (rows, inputs, outputs), fp8=fp8)
         fp8_gradients = fp8 and work.layout.fp8_weight_gradients
@@ -89,7 +90,7 @@ def _sums(work: Workload, weights: int) -> tuple[float, float]:
     return 0.0, (2 + 2 * ACCUMULATOR_BYTES) * weights if _accumulates(work) else 0.0
 
 
-def _layer_sizes(work: Workload) -> dict[str, tuple[int, int]]:
+def layer_sizes(work: Workload) -> dict[str, tuple[int, int]]:
     """Return the inputs and outputs of each matrix product of a block on one device, by the columns that it computes.
     This repository computes the model's products one by one in BF16, and joins those of the same input in FP8; others
     join or separate them."""

@@ -5,7 +5,8 @@ model/passes/fp8_operand.py makes operands by kernels of their own: one finds th
 transposes. Other stacks cast in the kernel before the product.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from benchmark.planning.step_model.machine_constants import Rates
 from benchmark.planning.step_model.memory_formula import ACCUMULATOR_BYTES
@@ -18,28 +19,45 @@ TRANSPOSE_BYTES = 1 + 1
 CAST_KERNELS = 16
 """Kernels of an operand, most of them on one number, its scale."""
 LayerSizes = Mapping[str, tuple[int, int]]
-"""Inputs and outputs of each matrix product of a block on one device."""
+"""Inputs and outputs of each matrix product of a block on one device, in the order of the forward pass."""
 
 
-def cast_times(work: Workload, rates: Rates, layers: LayerSizes) -> tuple[float, float, float]:
-    """Return the seconds of the casts of a block and micro-batch: forward, backward, and those that recomputation
-    repeats."""
-    inputs, outputs = (work.tokens * sum(sizes[side] for sizes in layers.values()) for side in (0, 1))
-    transposed = work.layout.fp8_weight_gradients
-    keeps_inputs = work.layout.recompute == "none"
-    forward = _operands_s(rates, inputs, len(layers), transposed=transposed and keeps_inputs)
-    backward = _operands_s(rates, outputs, len(layers), transposed=transposed)
-    repeated = 0.0
-    if not keeps_inputs and (transposed or work.layout.recompute == "full"):
-        repeated = _operands_s(rates, inputs, len(layers), transposed=transposed)
-    return forward, backward, repeated
+@dataclass(frozen=True)
+class CastWork:
+    """The operands that are made in a part of a block's passes."""
+
+    operands: int = 0
+    numbers: float = 0.0
+    """Numbers of these operands together."""
+    transposed: float = 0.0
+    """Those of operands that are transposed, too."""
+
+    @property
+    def bytes(self) -> float:
+        """Bytes read and written."""
+        return CAST_BYTES * self.numbers + TRANSPOSE_BYTES * self.transposed
+
+    def seconds(self, rates: Rates) -> float:
+        extra = TRANSPOSE_BYTES * (rates.common.byte_transposes - 1) * self.transposed
+        return elementwise_s(rates, self.bytes + extra, CAST_KERNELS * self.operands)
 
 
-def _operands_s(rates: Rates, numbers: float, operands: int, *, transposed: bool) -> float:
-    moved = CAST_BYTES * numbers
-    if transposed:
-        moved += TRANSPOSE_BYTES * rates.common.byte_transposes * numbers
-    return elementwise_s(rates, moved, CAST_KERNELS * operands)
+def cast_work(work: Workload, layers: LayerSizes) -> tuple[CastWork, CastWork, CastWork]:
+    """Return the casts of a block and micro-batch: of the forward pass, of the backward pass, and those that
+    recomputation repeats in the latter."""
+    transposed, recompute = work.layout.fp8_weight_gradients, work.layout.recompute
+
+    def made(numbers: Iterable[int], *, transposed: bool) -> CastWork:
+        each = [work.tokens * number for number in numbers]
+        return CastWork(len(each), sum(each), sum(each) if transposed else 0)
+
+    inputs, outputs = zip(*layers.values(), strict=True)
+    forward = made(inputs, transposed=transposed and recompute == "none")
+    backward = made(outputs, transposed=transposed)
+    if recompute == "none" or not (transposed or recompute == "full"):
+        return forward, backward, CastWork()
+    # Repeating a whole block casts for its products, of which the last one is not repeated.
+    return forward, backward, made(inputs if transposed else inputs[:-1], transposed=transposed)
 
 
 def sums_of_products(work: Workload, weights: int) -> tuple[float, float]:
@@ -51,9 +69,9 @@ def sums_of_products(work: Workload, weights: int) -> tuple[float, float]:
 
 
 def update_bytes(work: Workload) -> float:
-    """Return the bytes of casting a device's block weights, once a step: FP32 is read for the largest values and for
-    the cast, and FP8 is written in the place of BF16."""
-    return (4 + 4 + 1 - 2) * work.block_weights_of_device / work.layout.shards
+    """Return the bytes of casting a device's block weights, once a step: FP32 is read for the largest values, too, and
+    FP8 is written in the place of BF16."""
+    return (4 + 1 - 2) * work.block_weights_of_device / work.layout.shards
 
 
 def weight_transposes_s(work: Workload, rates: Rates) -> float:
