@@ -103,10 +103,11 @@ def _page(run: RunStatus) -> Iterator[str]:
     cells = dict(zip(COLUMNS[1:], _cells(run)[1:], strict=True))
     rate = "" if run.tokens_per_s is None else f", {run.tokens_per_s:,.0f} tokens/s"
     mfu = "" if cells["MFU"] == NOTHING else f", MFU {cells['MFU']}"
+    number_format = "" if run.precision is None else f" in {shortened(run.precision.upper(), 10)}"
     heard = "" if run.heard_s is None else f", last heard of at {as_utc(1000 * run.heard_s)}"
     quality = "" if run.log_perplexity is None else f", log perplexity {run.log_perplexity:.4f}"
     yield f"{run.run_dir}: {cells['state']}{heard}"
-    yield f"  step {cells['step']}, loss {cells['loss']}{quality}; {cells['s/step']} s a step{rate}{mfu}"
+    yield f"  step {cells['step']}, loss {cells['loss']}{quality}; {cells['s/step']} s a step{number_format}{rate}{mfu}"
     expected = "" if cells["expected end"] == NOTHING else f"; the target is expected at {cells['expected end']}"
     yield f"  newest checkpoint after step {cells['checkpoint']}{expected}"
     yield f"  {headline(run)}: {totals(run)}"
@@ -136,10 +137,22 @@ def _as_json(runs: Sequence[RunStatus]) -> Any:
 
 def _run_as_json(run: RunStatus) -> dict[str, Any]:
     """Return the status as JSON values; ``seconds`` holds every kind, and adds up to ``whole_s``."""
-    plain = ("state", "step", "loss", "log_perplexity", "step_s", "tokens_per_s", "mfu", "checkpoint", "devices")
+    plain = (
+        "state",
+        "step",
+        "loss",
+        "log_perplexity",
+        "step_s",
+        "tokens_per_s",
+        "mfu",
+        "precision",
+        "checkpoint",
+        "devices",
+    )
     return {
         "run_dir": str(run.run_dir),
         **{name: getattr(run, name) for name in plain},
+        "devices": run.devices,
         "steps_at_most": run.steps,
         "expected_end_s": run.expected_end_s,
         "heard_s": run.heard_s,

@@ -69,6 +69,9 @@ class RunStatus:
     """Median seconds of the last steps."""
     tokens_per_s: float | None
     mfu: float | None
+    """Share of the peak in the run's number format."""
+    precision: str | None
+    """Name of that format."""
     checkpoint: int | None
     """Steps of the newest whole checkpoint."""
     expected_end_s: float | None

@@ -79,6 +79,7 @@ def read_status(run_dir: Path, events: RecordedEvents | None = None) -> RunStatu
         step_s=median(step_times_s) if step_times_s else None,
         tokens_per_s=last_step.number("tokens_per_s"),
         mfu=last_step.number("mfu"),
+        precision=precision if isinstance(precision := config.get("precision"), str) else None,
         checkpoint=newest_checkpoint(run_dir),
         expected_end_s=None if expected_s is None or state != "running" else eta.time_ms / 1000 + expected_s,
         heard_s=heard_s,
