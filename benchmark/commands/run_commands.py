@@ -50,6 +50,9 @@ class TrainCommand:
     def _train(self) -> int:
         if self.config.system.device == "cpu":
             let_threads_sleep()
+        from benchmark.training.machine.pytorch_import import import_pytorch
+
+        import_pytorch()
         from benchmark.training.process import run_process
 
         run_process(self.config)
