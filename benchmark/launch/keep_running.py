@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import fcntl
+import errno
 import functools
 import os
+import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from benchmark.launch.next_attempt import INTERRUPTED, AttemptOutcome, Decision, decide
 from benchmark.run_record.attempt_folder import AttemptEnding, make_run_folder, new_attempt, write_ending
 from benchmark.run_record.checkpoint_list import newest_checkpoint
 from benchmark.run_record.endings import finished_status
-from benchmark.run_record.file_names import EXIT_REQUEST, LAUNCHER_FILE, LAUNCHER_LOG, attempt_path
+from benchmark.run_record.file_names import EXIT_REQUEST, LAUNCHER_LOG, attempt_path, attempts_folder
 from benchmark.run_record.incidents import NATIVE
+from benchmark.run_record.lease import MACHINE_S, RENEWALS, HeldLease, Lease, LeaseLost
 from benchmark.run_record.run_completion import complete_run
 from benchmark.run_record.small_files import Answer, StoppedWaiting, wait_for
 
@@ -26,6 +28,8 @@ PAUSES_S = (0.0, 1.0, 5.0, 20.0)
 is away for a while must not use up all attempts."""
 DISK_S = 1800.0
 """Seconds that a folder that could be used before may give errors."""
+DISK_AWAY = (errno.EIO, errno.ENOTCONN, errno.ESTALE, errno.ETIMEDOUT, errno.ESHUTDOWN)
+"""Errors that say nothing about a folder."""
 
 
 class Refused(Exception):
@@ -39,10 +43,39 @@ class RunMachines:
     """Name of the launcher's place, noted in the run folder: "job 45", "process 123"."""
     ordered: str | None = None
     """The order that told this launcher to stop, such as "SIGTERM"; None if there was none."""
+    lease: HeldLease | None = None
+    """The run's lease; None until :func:`keep_running` holds the run."""
+    lease_s: float = MACHINE_S
+    """Length of the lease."""
+    may_leave_ranks: bool = False
+    """Whether processes of the last attempt may run on, out of this launcher's reach."""
 
-    def runs(self, holder: str, *, holds_lock: bool) -> bool:
-        """Return whether the place named in the folder still runs; ``holds_lock``: somebody holds the folder's lock."""
-        return holds_lock
+    @property
+    def token(self) -> str:
+        """Return a token for this launcher's lease."""
+        return secrets.token_hex(8)
+
+    @property
+    def has_lost_lease(self) -> bool:
+        """Return whether this launcher holds the run no more."""
+        return self.lease is not None and self.lease.loss is not None
+
+    def is_predecessor(self, lease: Lease) -> bool:
+        """Return whether the lease is that of a launcher that is known to be dead."""
+        return False
+
+    def patience_s(self, lease: Lease) -> float:
+        """Return for how many seconds this launcher waits for a holder that renews its lease."""
+        return 0.0
+
+    def prepare(self) -> None:
+        """Do all that comes before the first attempt, once this launcher holds the run. Raises Refused, and the errors
+        of :func:`patiently`."""
+
+    def environment(self, attempt: str, launch: str) -> dict[str, Any]:
+        """Return the variables by which the processes learn their attempt, their launch and their holder."""
+        token = {} if self.lease is None else {"LEASE": self.lease.token}
+        return {"ATTEMPT": attempt, "LAUNCH_ID": launch, "LAUNCHED_S": f"{time.time():.3f}", **token}
 
     def choose(self, exclude: tuple[str, ...]) -> Decision | None:
         """Choose the machines of the next attempt, preferring those not in ``exclude``.
@@ -70,81 +103,93 @@ def say(text: str) -> None:
         os.write(2, f"{text}\n".encode(errors="backslashreplace"))  # may be called within a signal's handler
 
 
-@contextmanager
-def alone_in(run_dir: Path, machines: RunMachines) -> Iterator[None]:
-    """Hold the run's folder against other launchers until the end of the block.
+def keep_running(run_dir: Path, machines: RunMachines) -> Decision:
+    """Start attempts until no more is to be started; return the last decision. Prints a line for each failed
+    attempt.
 
-    Raises Refused if its run has ended or another launcher runs in it, or if a new folder cannot be made. A folder that
-    held a run before is waited for. On a file system without locks only Slurm knows of the other launcher.
+    Raises Refused if the run has ended or another launcher holds it, and if a new folder cannot be made. A run folder
+    that gives no answer for DISK_S sends the run back to the queue.
     """
-    with patiently(lambda: _open_launcher_file(run_dir), machines) as file:
-        is_locked = False
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            is_locked = True
-        except OSError:
-            pass  # a file system without locks
-        holder = patiently(lambda: _first_line(file), machines)
-        if holder != machines.name and machines.runs(holder, holds_lock=is_locked):
-            raise Refused(f"{run_dir}: {holder or 'a launcher'} runs there; end it first, or choose another folder")
+    try:
+        with _holding(run_dir, machines) as lease:
+            machines.prepare()
+            return _attempts(run_dir, machines, lease)
+    except StoppedWaiting:
+        return Decision("requeue", INTERRUPTED, f"stopped by {machines.ordered}")
+    except OSError as error:
+        reason = f"{error.filename}: {error.strerror} for {DISK_S / 60:g} minutes; back to the queue"
+    except LeaseLost as loss:
+        if loss.successor is not None and not loss.successor.is_sentinel:
+            raise Refused(f"{run_dir}: {loss}; this launcher stops") from None
+        reason = f"{run_dir}: {loss}; back to the queue"
+    say(f"error: {reason}")
+    return Decision("requeue", INTERRUPTED, reason)
+
+
+@contextmanager
+def _holding(run_dir: Path, machines: RunMachines) -> Iterator[HeldLease]:
+    """Hold the run's lease until the end of the block. Raises Refused, and the errors of :func:`patiently`."""
+    patiently(lambda: _in_folder(run_dir, lambda: make_run_folder(run_dir)), machines)
+    lease = HeldLease(run_dir, machines.name, machines.lease_s, machines.token)
+    _take(run_dir, lease, machines)
+    try:
+        machines.lease = lease
         patiently(lambda: complete_run(run_dir), machines)
         if (status := patiently(lambda: finished_status(run_dir), machines)) is not None:
             raise Refused(f"{run_dir}: holds a finished run ({status}); choose another folder")
-        patiently(lambda: _note_holder(file, machines.name), machines)
-        yield
+        yield lease
+    finally:
+        lease.leave(release=not machines.may_leave_ranks)
 
 
-def _open_launcher_file(run_dir: Path) -> TextIO:
-    """Raises Refused for a folder that cannot be made, and OSError for a folder that exists or may exist."""
+def _in_folder(run_dir: Path, act: Callable[[], Answer]) -> Answer:
+    """Call ``act``. Raises Refused for a new folder that cannot be used, and OSError for a disk that is away and for a
+    folder that holds or may hold a run."""
     try:
-        make_run_folder(run_dir)
-        return (run_dir / LAUNCHER_FILE).open("a+", encoding="utf-8")
+        return act()
     except OSError as error:
-        if _held_no_run(run_dir):
+        if error.errno not in DISK_AWAY and _held_no_run(run_dir):
             raise Refused(f"{error.filename}: {error.strerror}; choose another folder for the run") from None
         raise
 
 
 def _held_no_run(run_dir: Path) -> bool:
     try:
-        (run_dir / LAUNCHER_FILE).stat()
+        attempts_folder(run_dir).stat()
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return True
     except OSError:
-        return False  # the disk does not say
+        pass  # the disk does not say
     return False
 
 
-def _first_line(file: TextIO) -> str:
-    file.seek(0)
-    return file.readline(1000).strip()
+def _take(run_dir: Path, lease: HeldLease, machines: RunMachines) -> None:
+    """Take the lease once nobody else holds the run. A holder that renews its lease is waited for as long as the
+    machines have patience."""
+
+    def is_free(other: Lease | None) -> bool:
+        return other is None or machines.is_predecessor(other)
+
+    renewed_s, is_announced = 0.0, False
+    while not patiently(lambda: _in_folder(run_dir, lambda: lease.try_to_take(is_free)), machines):
+        other = lease.watch.lease
+        if other is not None and not is_announced:
+            is_announced = True
+            limit = f"it is waited for until it has not renewed its lease for {other.length_s:g} s"
+            say(f"{run_dir}: {other.line()} holds the run; {limit}")
+        if other is not None and lease.watch.renewals:
+            renewed_s = renewed_s or time.monotonic()
+            if time.monotonic() - renewed_s >= machines.patience_s(other):
+                if other.holder == machines.name:
+                    raise OSError(errno.EBUSY, f"{other.line()} holds the run", str(run_dir))
+                raise Refused(f"{run_dir}: {other.line()} runs there; end it first, or choose another folder")
+        if machines.ordered:
+            raise StoppedWaiting
+        time.sleep(lease.watch.length_s / RENEWALS)
 
 
-def _note_holder(file: TextIO, name: str) -> None:
-    file.truncate(0)
-    file.write(f"{name}\n")
-    file.flush()
-
-
-def keep_running(run_dir: Path, machines: RunMachines) -> Decision:
-    """Start attempts until no more is to be started; return the last decision. Prints a line for each failed
-    attempt.
-
-    A run folder that gives no answer for DISK_S sends the run back to the queue.
-    """
-    try:
-        return _attempts(run_dir, machines)
-    except StoppedWaiting:
-        return Decision("requeue", INTERRUPTED, f"stopped by {machines.ordered}")
-    except OSError as error:
-        reason = f"{error.filename}: {error.strerror} for {DISK_S / 60:g} minutes; back to the queue"
-        say(f"error: {reason}")
-        return Decision("requeue", INTERRUPTED, reason)
-
-
-def _attempts(run_dir: Path, machines: RunMachines) -> Decision:
-    """Start attempts; return the last decision. Raises OSError and StoppedWaiting of :func:`patiently`."""
+def _attempts(run_dir: Path, machines: RunMachines, lease: HeldLease) -> Decision:
+    """Start attempts; return the last decision. Raises the errors of :func:`patiently`."""
     fruitless, follows = 0, False
     saved = patiently(lambda: newest_checkpoint(run_dir), machines)
     exclude: tuple[str, ...] = ()
@@ -153,6 +198,7 @@ def _attempts(run_dir: Path, machines: RunMachines) -> Decision:
         if stop is not None:
             return stop
         attempt = patiently(lambda: new_attempt(run_dir), machines)
+        patiently(functools.partial(lease.begin, attempt), machines)
         log = attempt_path(run_dir, attempt) / LAUNCHER_LOG
         exit_status = machines.start(attempt, log)
         spare, down = (0, ()) if machines.ordered == "SIGTERM" else machines.look()
@@ -198,11 +244,18 @@ def _asked_before(run_dir: Path, machines: RunMachines) -> Decision | None:
 
 
 def patiently(act: Callable[[], Answer], machines: RunMachines) -> Answer:
-    """Call ``act``, which uses the run's folder; while the disk gives an error, wait and try again.
+    """Call ``act``, which uses the run's folder; while the disk gives an error or the lease is not renewed, wait and
+    try again.
 
-    Raises StoppedWaiting if an order to stop came before the disk was back, and the OSError after DISK_S.
+    Raises StoppedWaiting if an order to stop came before the disk was back, the OSError after DISK_S, and LeaseLost.
     """
-    return wait_for(act, DISK_S, say, is_ordered=lambda: machines.ordered, answers=())
+
+    def act_as_holder() -> Answer:
+        if machines.lease is not None:
+            machines.lease.require()
+        return act()
+
+    return wait_for(act_as_holder, DISK_S, say, is_ordered=lambda: machines.ordered, answers=())
 
 
 def _what_matters(log: Path) -> str:
@@ -216,8 +269,3 @@ def _what_matters(log: Path) -> str:
         return f"{log}: {error.strerror}"
     refusals = dict.fromkeys(line for line in lines if line.startswith("error: "))
     return NATIVE.sub("", "\n".join(list(refusals or lines)[-SHOWN_LINES:]))
-
-
-def environment_of(attempt: str, launch: str) -> dict[str, Any]:
-    """Return the variables by which a launcher tells the processes their attempt and launch."""
-    return {"ATTEMPT": attempt, "LAUNCH_ID": launch, "LAUNCHED_S": f"{time.time():.3f}"}

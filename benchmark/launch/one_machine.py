@@ -12,10 +12,10 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from benchmark.launch.keep_running import Refused, RunMachines, alone_in, environment_of, keep_running, say
+from benchmark.launch.keep_running import Refused, RunMachines, keep_running, say
 from benchmark.launch.next_attempt import BAD_INPUT, INTERRUPTED, Decision
 from benchmark.run_record.attempt_folder import all_attempts, read_start
-from benchmark.run_record.file_names import LAUNCHER_FILE, attempts_folder
+from benchmark.run_record.file_names import attempts_folder
 from foundation.child_processes import INTERRUPTED as BY_CTRL_C
 from foundation.child_processes import require_free_port, reserved_port
 from foundation.errors import InputError, run_command
@@ -40,7 +40,7 @@ class OneMachine(RunMachines):
 
     def start(self, attempt: str, log: Path) -> int:
         with reserved_port() if self._port is None else nullcontext(self._port) as port, log.open("ab") as errors:
-            common = {**environment_of(attempt, self.name), "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
+            common = {**self.environment(attempt, self.name), "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
             common = {"OMP_WAIT_POLICY": "passive", **os.environ, **common, "WORLD_SIZE": str(self._processes)}
             words = [sys.executable, "-u", "-m", *self._arguments]
             try:
@@ -64,14 +64,15 @@ class OneMachine(RunMachines):
                 self._running = []
 
     def _wait(self) -> int:
-        """Wait for the end; return the first failed process's exit status in a shell's form, or 0 if none failed."""
+        """Wait for the end; return the first failed process's exit status in a shell's form, or 0 if none failed.
+        If the lease is lost, nothing is waited for."""
         failed, failed_s = 0, 0.0
         while True:
             codes = [process.poll() for process in self._running]
             code_of_failure = next((code for code in codes if code), 0)
             if code_of_failure and not failed:
                 failed, failed_s = 128 - code_of_failure if code_of_failure < 0 else code_of_failure, time.monotonic()
-            if None not in codes or (failed and time.monotonic() - failed_s > TO_FOLLOW_S):
+            if self.has_lost_lease or None not in codes or (failed and time.monotonic() - failed_s > TO_FOLLOW_S):
                 return failed
             time.sleep(LOOK_S)
 
@@ -109,7 +110,7 @@ def run_here(run_dir: Path, command: Sequence[str], *, processes: int, port: int
     arguments = ["benchmark", *command, "--run-dir", str(run_dir)]
     machines = OneMachine(arguments, processes=processes, port=port)
     try:
-        with alone_in(run_dir, machines), machines.taking_orders():
+        with machines.taking_orders():
             decision = keep_running(run_dir, machines)
             if decision.status == BAD_INPUT:
                 remove_refused(run_dir)
@@ -124,7 +125,7 @@ def remove_refused(run_dir: Path) -> None:
     """Remove a run folder that holds nothing but attempts that never began."""
     entries = {entry.name for entry in run_dir.iterdir()}
     attempts = all_attempts(run_dir)
-    if entries <= {attempts_folder(run_dir).name, LAUNCHER_FILE} and not any(map(read_start, attempts)):
+    if entries <= {attempts_folder(run_dir).name} and not any(map(read_start, attempts)):
         with suppress(OSError):
             shutil.rmtree(run_dir)
 

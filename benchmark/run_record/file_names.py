@@ -9,7 +9,7 @@ RUN_DIR/config.json        the resolved configuration, with the seed, as the new
         summary.json       how the run ended; a run without it has not finished
         stopped.json       why the run stopped, if it may be continued
         plan.json          the plan that the report compares the run with
-        launcher           the launcher that runs here
+        lease.json         the holder of the run: lease.py
         save, exit         requests of a person
         checkpoints/       checkpoint_folder.py
         attempts/          attempt_folder.py
@@ -32,7 +32,7 @@ EVIDENCE_FILE = "evidence.jsonl"
 SUMMARY_FILE = "summary.json"
 STOP_NOTE_FILE = "stopped.json"
 PLAN_FILE = "plan.json"
-LAUNCHER_FILE = "launcher"
+LEASE_FILE = "lease.json"
 SAVE_REQUEST = "save"
 EXIT_REQUEST = "exit"
 TENSORBOARD_FOLDER = "tensorboard"
@@ -74,6 +74,10 @@ def result_path(run_dir: Path, number: int) -> Path:
 
 def summary_path(run_dir: Path) -> Path:
     return run_dir / SUMMARY_FILE
+
+
+def lease_path(run_dir: Path) -> Path:
+    return run_dir / LEASE_FILE
 
 
 def job_log(run_dir: Path, job: str) -> Path:

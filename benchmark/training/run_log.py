@@ -26,7 +26,9 @@ from benchmark.run_record.events.mlperf_log import (
     progress_fields,
 )
 from benchmark.run_record.file_names import attempt_path
+from benchmark.run_record.lease import JOB_S
 from benchmark.run_record.run_progress import Progress
+from benchmark.run_record.small_files import wait_for, warn
 from benchmark.training.engine.rank_environment import Environment
 from benchmark.training.machine.run_environment import float32_products, seconds_since_process_start
 from benchmark.training.observer import Observer
@@ -43,6 +45,8 @@ class RunLog(Observer):
     options: LoggingOptions
     events: EventLog = field(default_factory=EventLog)
     mlperf_log: MlperfLog | None = None
+    require_lease: Callable[[], None] = lambda: None
+    """Raise OSError while this process may not write in the run's folder."""
     point: ResumePoint | None = None
     """The resume point that :meth:`resume` was given last; None on ranks other than 0 until all have agreed on it."""
     _run_is_open: bool = False
@@ -145,6 +149,7 @@ class RunLog(Observer):
 
     def _truncate(self, log: MlperfLog, mark: LogMark) -> None:
         """Truncate the MLPerf log to ``mark``, so that later lines count as never written."""
+        wait_for(self.require_lease, JOB_S, warn)
         lost = log.go_on(mark)
         if lost:
             text = f"is {lost:,} bytes shorter than when the checkpoint was written: lines are lost"

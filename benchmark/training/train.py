@@ -54,7 +54,7 @@ def train(config: RunConfig, environment: Environment | None = None, phases: Pha
     attempt = attempt_path(run_dir, environment.attempt)
     with (
         RunRequests(config.time_limit_s) as requests,
-        open_run_folder(config, environment.rank, environment.launch, identities) as log,
+        open_run_folder(config, environment.rank, environment, identities) as log,
     ):
         if log.point is not None:
             for line in config.banner(log.point.progress.seed):

@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmark.config.run_config import RunConfig
 from benchmark.launch import keep_running as launcher
-from benchmark.launch.keep_running import RunMachines, environment_of, keep_running
+from benchmark.launch.keep_running import RunMachines, keep_running
 from benchmark.launch.next_attempt import Decision, PastAttempt, past_attempt
 from benchmark.run_record.attempt_folder import all_attempts
 from benchmark.run_record.checkpoint_list import newest_checkpoint
@@ -58,7 +58,7 @@ class Disturbed(RunMachines):
                     DAMAGE[damage.kind](config.run_dir, Path(config.data.train_data_path[1]))
         if number == 1:
             config = dataclasses.replace(config, **self.first_options)
-        variables = environment_of(attempt, f"drill-{self.launch}")
+        variables = self.environment(attempt, f"drill-{self.launch}")
         arguments = (config, self.faults, self.folder)
         processes = config.system.num_devices
         return run_ranks(run_disturbed, arguments, processes=processes, environment=variables, log=log)

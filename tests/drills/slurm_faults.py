@@ -131,12 +131,11 @@ def _folder_away_at_the_return(drill: SlurmDrill, job: str) -> None:
     """The job comes back from the queue while nothing can be written in the run's folder for 20 s (EPERM)."""
     drill.cluster.run("scontrol", "requeue", job)
     drill.wait(lambda: "PENDING" in drill.cluster.run("squeue", "-h", "-o", "%T"), "the queue")
-    paths = [drill.run_dir, drill.run_dir / "launcher"]
-    subprocess.run(["chattr", "+i", *paths], check=True)
+    subprocess.run(["chattr", "+i", drill.run_dir], check=True)
     drill.cluster.run("scontrol", "update", f"JobId={job}", "StartTime=now")
     drill.wait(lambda: "RUNNING" in drill.cluster.run("squeue", "-h", "-o", "%T"), "the return")
     time.sleep(20)
-    subprocess.run(["chattr", "-i", *paths], check=True)
+    subprocess.run(["chattr", "-i", drill.run_dir], check=True)
 
 
 def _launcher_killed(drill: SlurmDrill, _: str) -> None:

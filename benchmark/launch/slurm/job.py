@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import resource
+import secrets
 import signal
 import subprocess
 import sys
@@ -14,41 +15,37 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from benchmark.launch.keep_running import Refused, RunMachines, alone_in, environment_of, keep_running, patiently, say
+from benchmark.launch.keep_running import DISK_S, Refused, RunMachines, keep_running, patiently, say
 from benchmark.launch.next_attempt import INTERRUPTED, Decision
-from benchmark.launch.slurm.end_signs import signs_of_the_end
+from benchmark.launch.slurm.end_signs import ALARM_S, signs_of_the_end
 from benchmark.launch.slurm.job_options import GPT3, JobOptions
 from benchmark.launch.slurm.job_steps import JobSteps, UnfitInterpreter
-from benchmark.launch.slurm.nodes import (
-    ONE_PER_NODE,
-    Nodes,
-    host_names,
-    is_running,
-    job_with_answer,
-    seconds_left,
-    submitted_s,
-)
+from benchmark.launch.slurm.nodes import Nodes, host_names, job_fields, job_with_answer, seconds_left, submitted_s
 from benchmark.launch.slurm.queue import cancel_waiting, go_on_later, queue_next_job
 from benchmark.launch.slurm.snapshot import run_from_snapshot
 from benchmark.run_record.checkpoint_list import newest_checkpoint
-from benchmark.run_record.small_files import StoppedWaiting
+from benchmark.run_record.lease import JOB_S, Lease
 
 LOOK_S = 1.0
 """Seconds between looks at the attempt's alarm."""
 ASK_S = 60.0
 """Seconds between questions about the job's time."""
-SENTINEL_LOOK_S = 20
 SLURMS_WARNING_S = (890, 1020)
 """Slurm's own warning (--signal=B:USR2@900) comes 15 to 16 minutes before the end, and at most a minute earlier."""
 TO_BE_REQUEUED_S = 300
+OVER_STATES = frozenset(
+    "PENDING COMPLETED CANCELLED FAILED NODE_FAIL TIMEOUT PREEMPTED BOOT_FAIL DEADLINE OUT_OF_MEMORY".split()
+)
+"""Slurm's states of a job that does not run."""
 
 
 @dataclass
 class SlurmJob(RunMachines):
     options: JobOptions
     _srun: subprocess.Popen[bytes] | None = None
-    _sentinel: subprocess.Popen[bytes] | None = None
-    _sentinel_on: str = ""
+    _sentinels: subprocess.Popen[bytes] | None = None
+    _watched: list[str] = field(default_factory=list)
+    """Nodes with a sentinel."""
     _attempts_begun: bool = False
     """Whether this launcher has begun an attempt."""
     _started: int = 0
@@ -62,23 +59,52 @@ class SlurmJob(RunMachines):
         self._started = 10 * (int(os.environ.get("LAUNCHES", "1")) - 1)
         self.run_dir = self.options.run_dir
         self.number = os.environ.get("SLURM_JOB_ID", "0")
-        self.name = f"job {self.number}"
+        self.restarts = os.environ.get("SLURM_RESTART_COUNT", "0")
+        self.name, self.lease_s = f"job {self.number}", JOB_S
+        folder = Path(os.environ.get("LAUNCHER_FOLDER") or secrets.token_hex(8))
+        self.script = f"{self.number}-{self.restarts}-{folder.name}"
+        """Name of the job's script, with which the tokens of its launchers begin."""
         self.trains = self.options.command == "train"
         self.nodes = Nodes(self.number, [], lambda: self.ordered)
 
-    def prepare(self) -> None:
-        """Do what all attempts need. Raises Refused."""
+    @property
+    def token(self) -> str:
+        return f"{self.script}-{os.environ.get('LAUNCHES', '1')}"
+
+    def is_predecessor(self, lease: Lease) -> bool:
+        return lease.token.startswith(f"{self.script}-")  # the script starts a launcher after it saw the last one's end
+
+    def patience_s(self, lease: Lease) -> float:
+        return DISK_S if lease.holder == self.name else JOB_S
+
+    def find_nodes(self) -> None:
+        """Find the job's nodes, and check the interpreter and the options. Raises Refused."""
         job_with_answer(self.number, lambda: self.ordered)
         self.nodes = Nodes(self.number, host_names(os.environ.get("SLURM_JOB_NODELIST", "")), lambda: self.ordered)
         self.steps.fit_cluster(self.nodes.names)
         self.steps.check_interpreter(len(self.nodes.names))
 
-    def runs(self, holder: str, *, holds_lock: bool) -> bool:
-        kind, _, number = holder.partition(" ")
-        return is_running(number) if kind == "job" and number.isdigit() else holds_lock
+    def prepare(self) -> None:
+        options, number, is_first = self.options, self.number, self.restarts == "0"
+        if is_first and self.time_is_up():
+            seconds = seconds_left(number)
+            raise Refused(f"the job's time is up in {seconds} s, within EXIT_MARGIN_MINUTES={options.margin_minutes}")
+        new = options.new_snapshot and is_first
+        snapshot = functools.partial(run_from_snapshot, new=new, more_files=options.snapshot_files)
+        self.steps.code = patiently(lambda: snapshot(options.repository, self.run_dir), self)
+        self.find_nodes()
+        self.steps.note_surroundings(self.nodes.names)
+        self.steps.write_plan()
+        if options.chain:
+            script = [str(self.steps.code / "run_gpt3.sh"), *options.script]
+            sbatch_options = [f"--chdir={options.repository}", f"--ntasks-per-node={options.devices}"]
+            sbatch_options += [f"--nodes={len(self.nodes.names)}", *options.chain_options]
+            queue_next_job(number, self.run_dir, script, sbatch_options)
 
     def choose(self, exclude: tuple[str, ...]) -> Decision | None:
         """Choose the nodes, those without a past first; they keep Slurm's order, in which it numbers the processes."""
+        if self._attempts_begun and self._notice_end():
+            return Decision("requeue", INTERRUPTED, "Slurm has ended this job or started it again elsewhere")
         self._excluded = self.nodes.named(exclude)
         if not self._attempts_begun:
             self.nodes.look(probe=False)  # later look() has looked after the attempt
@@ -90,7 +116,8 @@ class SlurmJob(RunMachines):
         suspects = [node for node in up if node in self._excluded][: max(0, nodes_of_run - len(sound_nodes))]
         self._used = [node for node in up if node in sound_nodes or node in suspects][:nodes_of_run]
         if len(self._used) == nodes_of_run:
-            self._keep_sentinel()
+            if self.trains:
+                self._keep_sentinels()
             return None
         lost = ", ".join(self.nodes.down)
         reason = f"{len(up)} of {len(self.nodes.names)} nodes are left, the run takes {nodes_of_run} (failed: {lost})"
@@ -99,6 +126,7 @@ class SlurmJob(RunMachines):
 
     def look(self) -> tuple[int, tuple[str, ...]]:
         self.nodes.look(probe=True)
+        self.may_leave_ranks |= self._used[0] in self.nodes.down
         suspects = sum(node in self._excluded for node in self.nodes.up)
         return len(self.nodes.up) - self.steps.nodes_of_run - suspects, tuple(self.nodes.down)
 
@@ -110,24 +138,49 @@ class SlurmJob(RunMachines):
     def may_start_again(self) -> bool:
         return not self.time_is_up()
 
-    def _keep_sentinel(self) -> None:
-        """Have a sentinel on the last node that is up: it ends the job if this node, the first, is lost."""
-        node = self.nodes.up[-1]
-        alive = self._sentinel is not None and self._sentinel.poll() is None
-        if node == self.steps.this_node or (alive and node == self._sentinel_on):
+    def _keep_sentinels(self) -> None:
+        """Have a sentinel on every node that is up: together they end the job if its launcher is lost."""
+        is_alive = self._sentinels is not None and self._sentinels.poll() is None
+        if is_alive and self.nodes.up == self._watched:
             return
-        if self._sentinel is not None and alive:
-            self._sentinel.kill()
-        where = ["--job-name=sentinel", "--nodes=1", "--ntasks=1", f"--nodelist={node}"]
-        words = [sys.executable, "-m", "benchmark.launch.slurm.sentinel", str(self.run_dir), str(SENTINEL_LOOK_S)]
-        quiet: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        self._sentinel = subprocess.Popen(["srun", *ONE_PER_NODE, *where, *words], cwd=self.steps.code, **quiet)
-        self._sentinel_on = node
+        self.end()
+        self._watched = list(self.nodes.up)
+        self._sentinels = self.steps.start_sentinels(self._watched, self.script)
+
+    def _notice_end(self) -> bool:
+        """Stop this launcher if Slurm has ended this job or started it again elsewhere, although its script lives, as
+        when the daemon of the script's node does not answer. Returns whether it is so. Without an answer the job goes
+        on."""
+        fields = job_fields(self.number)
+        is_here = fields.get("Restarts", self.restarts) == self.restarts
+        if is_here and fields.get("JobState") not in OVER_STATES:
+            return False
+        say(f"Slurm has {'ended this job' if is_here else 'started this job again elsewhere'}: the run is stopped here")
+        self.may_leave_ranks = True
+        self._on_term()
+        return True
+
+    def _each_minute(self) -> None:
+        """Keep the sentinels, and ask the run to save and stop if the job is over, its time is up, or the disk was away
+        for too long."""
+        unrenewed_s = 0.0 if self.lease is None else self.lease.unrenewed_s()
+        if self._notice_end():
+            return
+        if self.time_is_up():  # each time: a process that was just starting did not hear it
+            say(f"time is up in {self.options.margin_minutes} minutes or less: asking the run to save and stop")
+            self._signal(signal.SIGUSR2)
+        elif unrenewed_s > DISK_S:
+            say(f"{self.run_dir}: the lease is not renewed for {unrenewed_s:.0f} s: asking the run to save and stop")
+            self.ordered = self.ordered or "a disk that is away"
+            self._signal(signal.SIGUSR2)
+        elif self.trains:
+            self._keep_sentinels()
 
     def start(self, attempt: str, log: Path) -> int:
         """Start the processes and wait for their end; ask them to stop when time is up, and end an srun that does not
         see its end."""
         say(f"attempt {attempt}: {' '.join(self._used)}")
+        self.may_leave_ranks = False
         with patiently(lambda: log.open("ab"), self) as errors:
             self._launch(attempt, errors)
             signs = signs_of_the_end(self.run_dir if self.trains else None, log)
@@ -140,14 +193,12 @@ class SlurmJob(RunMachines):
                 clock_s = time.monotonic()
                 if clock_s - asked_s > ASK_S:
                     asked_s = clock_s
-                    if self.time_is_up():  # each time: a process that was just starting did not hear it
-                        minutes = self.options.margin_minutes
-                        say(f"time is up in {minutes} minutes or less: asking the run to save and stop")
-                        self._signal(signal.SIGUSR2)
-                patience_s = next(signs)
+                    self._each_minute()
+                patience_s = ALARM_S if self.may_leave_ranks or self.has_lost_lease else next(signs)
                 ending_s = ending_s or (0.0 if patience_s is None else clock_s)
                 if patience_s is not None and clock_s - ending_s > patience_s:
                     say("srun does not end after its processes failed or ended: ended by force")
+                    self.may_leave_ranks = True
                     self._srun.kill()
         self._srun = None
         return 128 - status if status < 0 else status
@@ -161,7 +212,7 @@ class SlurmJob(RunMachines):
         port = 20000 + (int(self.number) + 1009 * self._started) % 10000
         if self.options.port is not None:
             port = self.options.port + self._started % 100
-        variables = {**os.environ, **environment_of(attempt, self.number)}
+        variables = {**os.environ, **self.environment(attempt, self.number)}
         variables.update(MASTER_ADDR=address, MASTER_PORT=str(port))
         if (submitted := submitted_s(self.number)) is not None:
             variables["SUBMITTED_S"] = f"{submitted:.0f}"
@@ -206,8 +257,8 @@ class SlurmJob(RunMachines):
                 self._srun.send_signal(number)
 
     def end(self) -> None:
-        if self._sentinel is not None:
-            self._sentinel.kill()
+        if self._sentinels is not None:
+            self._sentinels.terminate()
 
 
 def run_job(options: JobOptions) -> int:
@@ -250,7 +301,7 @@ def preview(options: JobOptions) -> JobSteps:
 
 def _once(job: SlurmJob) -> int:
     """Run evaluate or preflight once, from the checkout."""
-    job.prepare()
+    job.find_nodes()
     if job.choose(()) is not None:
         return INTERRUPTED
     return job.start(f"{job.options.command}_{job.number}", Path("/dev/stderr"))
@@ -259,13 +310,7 @@ def _once(job: SlurmJob) -> int:
 def _train(job: SlurmJob) -> int:
     """Train from the run's own copy of the code; see afterwards that the run goes on in this job or the next."""
     options, number = job.options, job.number
-    try:
-        decision = _keep_running(job)
-    except StoppedWaiting:
-        decision = Decision("requeue", INTERRUPTED, f"stopped by {job.ordered}")
-    except OSError as error:
-        decision = Decision("requeue", INTERRUPTED, f"{error.filename}: {error.strerror}; back to the queue")
-        say(f"error: {decision.reason}")
+    decision = keep_running(job.run_dir, job)
     if job.ordered == "SIGTERM":
         say("ended by SIGTERM: scancel, preemption or requeue; the same command goes on from the last checkpoint")
     elif decision.action != "requeue":
@@ -276,25 +321,3 @@ def _train(job: SlurmJob) -> int:
         while time.monotonic() < deadline and job.ordered != "SIGTERM":  # Slurm ends this job
             time.sleep(1)
     return decision.status
-
-
-def _keep_running(job: SlurmJob) -> Decision:
-    """Run attempts in this job; return the last decision. Raises Refused, and OSError and StoppedWaiting of
-    :func:`patiently`."""
-    options, number, restarts = job.options, job.number, os.environ.get("SLURM_RESTART_COUNT", "0")
-    with alone_in(job.run_dir, job):
-        if restarts == "0" and job.time_is_up():
-            seconds = seconds_left(number)
-            raise Refused(f"the job's time is up in {seconds} s, within EXIT_MARGIN_MINUTES={options.margin_minutes}")
-        new = options.new_snapshot and restarts == "0"
-        snapshot = functools.partial(run_from_snapshot, new=new, more_files=options.snapshot_files)
-        job.steps.code = patiently(lambda: snapshot(options.repository, job.run_dir), job)
-        job.prepare()
-        job.steps.note_surroundings(job.nodes.names)
-        job.steps.write_plan()
-        if options.chain:
-            script = [str(job.steps.code / "run_gpt3.sh"), *options.script]
-            sbatch_options = [f"--chdir={options.repository}", f"--ntasks-per-node={options.devices}"]
-            sbatch_options += [f"--nodes={len(job.nodes.names)}", *options.chain_options]
-            queue_next_job(number, job.run_dir, script, sbatch_options)
-        return keep_running(job.run_dir, job)

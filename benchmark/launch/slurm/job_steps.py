@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 from benchmark.launch.keep_running import Refused, say
 from benchmark.launch.slurm.job_options import JobOptions
@@ -92,6 +94,15 @@ class JobSteps:
             srun = ["srun", *ONE_PER_NODE, *where, *self._gpus, *self._in_container()]
         quiet = subprocess.DEVNULL
         return subprocess.Popen([*srun, *words], cwd=self.code, stdin=quiet, stdout=subprocess.PIPE, stderr=quiet)
+
+    def start_sentinels(self, nodes: Sequence[str], script: str) -> subprocess.Popen[bytes]:
+        """Start a sentinel on each of the nodes, in a step that outlives the loss of a node. ``script``: beginning of
+        the tokens of this job's launchers."""
+        where = [f"--nodes={len(nodes)}", f"--ntasks={len(nodes)}", f"--nodelist={','.join(nodes)}"]
+        words = [sys.executable, "-m", "benchmark.launch.slurm.sentinel", str(self._options.run_dir), script]
+        quiet: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        options = ["--overlap", "--ntasks-per-node=1", "--no-kill", "--kill-on-bad-exit=0", "--job-name=sentinel"]
+        return subprocess.Popen(["srun", *options, *where, *words], cwd=self.code, **quiet)
 
     def check_interpreter(self, allocated: int) -> None:
         """Count the nodes that the run takes of ``allocated`` ones, and check the command's options for them.

@@ -77,11 +77,6 @@ def _fields(answer: str) -> dict[str, str]:
     return {name: value for name, value in pairs if value not in ("", "(null)")}
 
 
-def is_running(job: str) -> bool:
-    """Return whether a job is running or suspended."""
-    return ask("squeue", "--noheader", "--job", job, "--format=%T") in ("RUNNING", "SUSPENDED", "STOPPED")
-
-
 def seconds_left(job: str) -> int | None:
     """Return the seconds until the job's time limit as it is now (it may have been extended); None without a limit or
     answer."""

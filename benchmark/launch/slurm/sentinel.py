@@ -1,8 +1,8 @@
-"""A step on the job's last node that ends a job whose script is lost: python3 -m benchmark.launch.slurm.sentinel
+"""A step on each node of a job that ends the job if its launcher is lost: python3 -m benchmark.launch.slurm.sentinel
 
-A job with --no-kill outlives its first node, on which its script ran: the job stays "running" on the others without a
-process until its time is up. This step then requeues the job; or cancels it, if another job waits to go on. Arguments:
-LOG_DIR, and seconds between looks.
+A job may lose its launcher: with its node, which a job with --no-kill outlives, or with its script. A sentinel is a
+process that would take the run's lease. It can take it only after nobody renewed it; then it requeues the job, or
+cancels it if another job waits to go on. Arguments: LOG_DIR, and the beginning of the tokens of the job's launchers.
 """
 
 from __future__ import annotations
@@ -14,45 +14,65 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from benchmark.launch.slurm.nodes import ask, host_names, job_fields
+from benchmark.launch.slurm.nodes import ask, job_fields
 from benchmark.launch.slurm.queue import waiting_job
 from benchmark.run_record.file_names import job_log
+from benchmark.run_record.lease import JOB_S, SENTINEL, HeldLease, read_lease
 
-LOOKS = 2
-"""Looks in a row at which the script's node must be missing from the job."""
-
-
-def watch(job: str, run_dir: Path, look_s: float) -> None:
-    misses = 0
-    while True:
-        time.sleep(look_s)
-        fields = job_fields(job)
-        script_node, nodes = fields.get("BatchHost"), host_names(fields.get("NodeList", ""))
-        if script_node is None or not nodes:
-            continue  # no answer
-        misses = 0 if script_node in nodes else misses + 1
-        if misses >= LOOKS:
-            waiting = waiting_job(job, run_dir)
-            goes_on = f"in job {waiting}" if waiting else f"when job {job} has come through the queue again"
-            _note(
-                run_dir, job, f"node {script_node}, on which the job's script ran, is lost: the run goes on {goes_on}"
-            )
-            if waiting or not _requeue(job):
-                ask("scancel", job)
+LOOK_S = JOB_S / 12
+"""Seconds between looks: 256 nodes read the lease 26 times a second."""
+KILLED = "0:9"
+"""Exit code of a job whose script was killed by SIGKILL, in Slurm's words."""
 
 
-def _requeue(job: str) -> bool:
-    ask("scontrol", "requeue", job)
-    return job_fields(job).get("JobState") != "RUNNING"
+class Sentinel:
+    def __init__(self, job: str, run_dir: Path, script: str, host: str) -> None:
+        self._job, self._run_dir, self._script = job, run_dir, script
+        self._lease = HeldLease(run_dir, f"{SENTINEL}job {job}", JOB_S, f"{script}-sentinel-{host}")
+        self._is_ending = False
 
+    def watch(self) -> None:
+        """Watch until the job has been sent to the queue, or ends for another reason."""
+        signal.signal(signal.SIGTERM, lambda *_: self._end())
+        while not self._is_ending:
+            time.sleep(LOOK_S)
+            with suppress(OSError):
+                if self._lease.try_to_take(lambda _: False):
+                    break
+        if self._is_ending and not self._lost_its_script():
+            return
+        self._lease.leave(release=True)  # the next launcher need not wait
+        self._send_on()
 
-def _note(run_dir: Path, job: str, text: str) -> None:
-    """Append a line to the job's log, which has lost its writer."""
-    with suppress(OSError), job_log(run_dir, job).open("a", encoding="utf-8") as log:
-        log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+    def _end(self) -> None:
+        self._is_ending = True
+
+    def _lost_its_script(self) -> bool:
+        """Return whether the job, which Slurm ends now, ends because its script was killed, and a launcher holds the
+        run."""
+        try:
+            lease = read_lease(self._run_dir)
+        except OSError:
+            return False
+        is_held = lease is not None and lease.token.startswith(f"{self._script}-")
+        return is_held and job_fields(self._job).get("ExitCode") == KILLED
+
+    def _send_on(self) -> None:
+        waiting = waiting_job(self._job, self._run_dir)
+        goes_on = f"in job {waiting}" if waiting else f"when job {self._job} has come through the queue again"
+        self._note(f"the launcher of job {self._job} is lost: the run goes on {goes_on}")
+        while job_fields(self._job).get("JobState", "RUNNING") != "PENDING":
+            ask("scancel", self._job) if waiting else ask("scontrol", "requeue", self._job)
+            time.sleep(LOOK_S)
+
+    def _note(self, text: str) -> None:
+        """Append a line to the job's log, which has lost its writer."""
+        with suppress(OSError), job_log(self._run_dir, self._job).open("a", encoding="utf-8") as log:
+            log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
 
 
 if __name__ == "__main__":
     for number in (signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)  # meant for the run
-    watch(os.environ["SLURM_JOB_ID"], Path(sys.argv[1]), float(sys.argv[2]))
+    job, host = os.environ["SLURM_JOB_ID"], os.environ.get("SLURMD_NODENAME", "node")
+    Sentinel(job, Path(sys.argv[1]), sys.argv[2], host).watch()

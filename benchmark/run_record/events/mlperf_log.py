@@ -7,7 +7,7 @@ looks for them in the raw text of every line (docs/facts/mlperf_review.md 4.14).
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,10 +35,11 @@ class LogMark:
 class MlperfLog:
     """Write the events marked for the MLPerf log, each at once; no other event ever enters the file."""
 
-    def __init__(self, path: Path) -> None:
-        """Open the log; the lines of an earlier attempt stay until :meth:`go_on`."""
+    def __init__(self, path: Path, require_lease: Callable[[], object] = lambda: None) -> None:
+        """Open the log; the lines of an earlier attempt stay until :meth:`go_on`. ``require_lease``: of
+        :class:`LineFile`."""
         self.name, self.path = path.name, path
-        self._file = LineFile(path)
+        self._file = LineFile(path, require_lease)
         self._on_disk: tuple[int, Event | None] = self._file.size, None
         """Bytes that are on the disk, and the newest event among them. The pair is replaced as a whole, so that another
         thread sees a consistent one."""

@@ -27,6 +27,8 @@ from benchmark.run_record.checkpoint_folder import (
     retire_partial,
 )
 from benchmark.run_record.file_names import checkpoint_path
+from benchmark.run_record.lease import JOB_S
+from benchmark.run_record.small_files import wait_for
 from benchmark.training.checkpoints.shard_index import RankShard, tensors_to_write, write_index, write_shard
 from benchmark.training.engine.adam import MOMENTS
 from benchmark.training.engine.distributed import BACKGROUND
@@ -74,7 +76,15 @@ class _Writing:
 class Checkpointer:
     """Copy the state while training pauses, and write the copy while training goes on. Collective."""
 
-    def __init__(self, state: TrainState, run_dir: Path, options: SaveOptions) -> None:
+    def __init__(
+        self,
+        state: TrainState,
+        run_dir: Path,
+        options: SaveOptions,
+        require_lease: Callable[[], object] = lambda: None,
+    ) -> None:
+        """``require_lease``: raises OSError while rank 0 may not write in the run's folder."""
+        self._require_lease = require_lease
         self._state, self._device, self._run_dir, self._options = state, state.world.device, run_dir, options
         self._group = self._new_group()
         self.broken = False
@@ -178,7 +188,7 @@ class Checkpointer:
             digests[path.name] = md5_file(path)  # read back from disk
             sizes.append(path.stat().st_size)
 
-        failure = self._on_all(_outcome(lambda: _make_empty(partial) if dist.get_rank() == 0 else None))
+        failure = self._on_all(_outcome(lambda: self._begin(partial)))
         failure = failure or self._on_all(_outcome(write))
         if failure is not None:
             return failure
@@ -186,6 +196,15 @@ class Checkpointer:
         message = len(shards[0].boxes), content, digests
         by_rank = messages_on_rank_0(message, tuple[int, msgspec.Raw, dict[str, str]], self._group)
         return self._on_all(_outcome(lambda: self._publish(partial, final, by_rank, progress)))
+
+    def _begin(self, partial: Path) -> None:
+        """Make the folder of the checkpoint, on rank 0."""
+        if dist.get_rank() == 0:
+            self._wait_for_lease()
+            _make_empty(partial)
+
+    def _wait_for_lease(self) -> None:
+        wait_for(self._require_lease, JOB_S, lambda _: None)
 
     def _on_all(self, outcome: str | None) -> str | None:
         """Return the first failure among the outcomes of all processes; each passes its own. Collective."""
@@ -205,6 +224,7 @@ class Checkpointer:
         """Write the index and publish the checkpoint, on rank 0. ``by_rank``: number of boxes, shard and digests."""
         if dist.get_rank() != 0:
             return
+        self._wait_for_lease()
         counts, shards, digests = zip(*by_rank, strict=True)
         write_index(partial, counts, shards)
         publish_checkpoint(partial, final, {name: md5 for files in digests for name, md5 in files.items()}, progress)
@@ -217,6 +237,7 @@ class Checkpointer:
         """
         options = self._options
         with contextlib.suppress(OSError):
+            self._require_lease()
             retire_partial(self._run_dir)
             retire_old_checkpoints(self._run_dir, keep=options.keep_checkpoints, keep_every=options.keep_every)
             self._removing = remove_retired(self._run_dir)

@@ -39,6 +39,8 @@ class Environment:
     """Number of devices in CUDA_VISIBLE_DEVICES; None if unset. Slurm may give each process one device of its own."""
     agent_store: bool = False
     """TORCHELASTIC_USE_AGENT_STORE: True if torchrun hosts the store at which the processes meet."""
+    lease: str | None = None
+    """LEASE: token of the launcher's lease; None without a launcher."""
     threads: int | None = None
     """OMP_NUM_THREADS: threads of a process on a CPU; None if unset."""
 
@@ -66,6 +68,7 @@ def read_environment() -> Environment:
         address,
         attempt=_attempt(elastic),
         launch=os.environ.get("LAUNCH_ID") or job or named,
+        lease=os.environ.get("LEASE"),
         job=job,
         launched_s=_seconds("LAUNCHED_S"),
         submitted_s=_seconds("SUBMITTED_S"),

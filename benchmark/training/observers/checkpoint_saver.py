@@ -42,12 +42,14 @@ class CheckpointSaver(Observer):
         events: EventLog,
         phases: PhaseLog,
         on_written: Callable[[int], None] | None = None,
+        require_lease: Callable[[], object] = lambda: None,
     ) -> None:
-        """``written``: called with the steps of each checkpoint that is whole. Collective."""
+        """``written``: called with the steps of each checkpoint that is whole. ``require_lease``: raises OSError while
+        this process may not write. Collective."""
         self._options, self._on_written = options, on_written
         self._state, self._events, self._phases = state, events, phases
         self._policy = SavePolicy(state.benchmark, state.system, options) if state.world.rank == 0 else None
-        self._checkpointer = Checkpointer(state, run_dir, options)
+        self._checkpointer = Checkpointer(state, run_dir, options, require_lease)
         self._owes_save = False
         """True if a checkpoint was due after some step and could not be begun yet."""
         self._paused_since = 0.0

@@ -5,7 +5,7 @@ disk reaches training.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -69,7 +69,7 @@ class Evidence(Observer):
         progress, world = self._state.progress, self._state.world
         if world.rank != 0:
             return
-        file = _ChainFile(self._path)
+        file = _ChainFile(self._path, self._log.require_lease)
         self._background, self._head = Background(file), file.head
         self._add(
             BeginRecord(
@@ -140,7 +140,7 @@ class _ChainFile:
 
     name = EVIDENCE_FILE
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, require_lease: Callable[[], object]) -> None:
         """Continue after the last whole record of an existing chain; set a file that is no chain aside, never delete
         it."""
         end_of_chain, self.head = 0, NOTHING
@@ -156,7 +156,7 @@ class _ChainFile:
                 number += 1
             if path.exists():
                 path.rename(aside)
-        self._file = LineFile(path)
+        self._file = LineFile(path, require_lease)
         self._file.cut(end_of_chain)
 
     def write(self, event: Event) -> None:

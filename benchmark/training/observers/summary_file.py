@@ -7,7 +7,6 @@ from pathlib import Path
 
 from benchmark.run_record.checkpoint_list import newest_checkpoint
 from benchmark.run_record.endings import Ending, StopNote, StopReason
-from benchmark.run_record.events.event_log import EventLog
 from benchmark.run_record.events.mlperf_log import MlperfLog
 from benchmark.run_record.file_names import STOP_NOTE_FILE, SUMMARY_FILE
 from benchmark.run_record.phases import PhaseLog
@@ -16,6 +15,7 @@ from benchmark.run_record.summary import Summary, write_summary
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.machine.run_environment import seconds_since_process_start
 from benchmark.training.observer import FinishedStep, Observer
+from benchmark.training.run_log import RunLog
 
 
 class SummaryFile(Observer):
@@ -24,9 +24,9 @@ class SummaryFile(Observer):
     Nothing slow comes before it: a run that is killed while its last checkpoint is written has ended nevertheless.
     """
 
-    def __init__(self, run_dir: Path, log: MlperfLog, state: TrainState, events: EventLog, phases: PhaseLog) -> None:
-        self._run_dir, self._log, self._progress = run_dir, log, state.progress
-        self._events, self._phases = events, phases
+    def __init__(self, run_dir: Path, mlperf_log: MlperfLog, state: TrainState, log: RunLog, phases: PhaseLog) -> None:
+        self._run_dir, self._log, self._progress = run_dir, mlperf_log, state.progress
+        self._events, self._require_lease, self._phases = log.events, log.require_lease, phases
         self._patience_s = state.system.start_limit_s / 2
         """Seconds that a failed write is tried again; less than the watchdog's limit."""
         self._first_loss_s: float | None = None
@@ -68,6 +68,7 @@ class SummaryFile(Observer):
         deadline, has_warned = time.monotonic() + self._patience_s, False
         while True:
             try:
+                self._require_lease()
                 return write_summary(self._run_dir, summary)
             except OSError as error:
                 if time.monotonic() > deadline:
@@ -82,9 +83,10 @@ class SummaryFile(Observer):
 class StopNoteFile(Observer):
     """Leave a note for the launcher that says why an interrupted run stopped, on rank 0, after the last checkpoint."""
 
-    def __init__(self, run_dir: Path, state: TrainState, events: EventLog, phases: PhaseLog, *, saves: bool) -> None:
+    def __init__(self, run_dir: Path, state: TrainState, log: RunLog, phases: PhaseLog, *, saves: bool) -> None:
         """``saves``: whether the run writes checkpoints."""
-        self._run_dir, self._progress, self._events = run_dir, state.progress, events
+        self._run_dir, self._progress, self._events = run_dir, state.progress, log.events
+        self._require_lease = log.require_lease
         self._phases, self._saves = phases, saves
 
     def end(self, end: StopReason) -> None:
@@ -96,6 +98,7 @@ class StopNoteFile(Observer):
         steps = self._progress.steps
         saved = newest_checkpoint(self._run_dir) == steps
         try:
+            self._require_lease()
             write_object(self._run_dir / STOP_NOTE_FILE, StopNote(end.why, steps, saved))
         except OSError as error:
             self._events.warn(f"{STOP_NOTE_FILE} could not be written: {error}")

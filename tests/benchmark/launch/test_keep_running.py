@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,10 +12,11 @@ from typing import Any
 import pytest
 
 from benchmark.launch import keep_running as module
-from benchmark.launch.keep_running import Refused, RunMachines, alone_in, keep_running, patiently
+from benchmark.launch.keep_running import Refused, RunMachines, keep_running, patiently
 from benchmark.launch.next_attempt import Decision
 from benchmark.run_record.attempt_folder import all_attempts, read_ending
 from benchmark.run_record.incidents import own_incident, write_incident
+from benchmark.run_record.lease import HeldLease, Lease, lost_to
 from benchmark.run_record.small_files import StoppedWaiting
 
 
@@ -25,11 +27,7 @@ class Practice(RunMachines):
     during: Callable[[Path], int]
     name: str = "job 5"
     ordered: str | None = None
-    running: bool = False
     chosen: list[tuple[str, ...]] = field(default_factory=list)
-
-    def runs(self, holder: str, *, holds_lock: bool) -> bool:
-        return self.running or holds_lock
 
     def choose(self, exclude: tuple[str, ...]) -> Decision | None:
         self.chosen.append(exclude)
@@ -54,8 +52,7 @@ def test_run_is_started_again_until_it_has_ended(
 ) -> None:
     def during(attempt: Path) -> int:
         if attempt.name == "0003":
-            (tmp_path / "summary.json").write_text(json.dumps({"status": "success"}))
-            return 0
+            return finish(tmp_path)
         write_incident(attempt, own_incident(1, "n1", "killed", steps=4, phase="data", message="gone"))
         (tmp_path / "checkpoints" / f"step_{int(attempt.name)}").mkdir(parents=True)
         return 137
@@ -121,24 +118,52 @@ def test_exit_file_before_an_attempt_ends_it(tmp_path: Path) -> None:
     assert not (tmp_path / "exit").exists()
 
 
-def test_folder_in_use_or_finished_is_refused_before_anything_is_made(tmp_path: Path) -> None:
-    own, other = Practice(lambda attempt: 0), Practice(lambda attempt: 0, name="job 6")
+def test_folder_in_use_is_refused_and_a_silent_lease_is_taken(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holder = HeldLease(tmp_path, "job 5", 0.6, "token")
+    assert holder.try_to_take(lambda lease: lease is None)
+    other = Practice(lambda attempt: finish(tmp_path), name="job 6")
+    host = socket.gethostname()
+    with pytest.raises(
+        Refused, match=f"{tmp_path}: job 5 on {host} runs there; end it first, or choose another folder"
+    ):
+        keep_running(tmp_path, other)
+    assert (all_attempts(tmp_path), [path.name for path in tmp_path.iterdir()]) == ([], ["lease.json"])
+    holder.leave(release=False)
+    assert keep_running(tmp_path, other).action == "done"
+    line = f"{tmp_path}: job 5 on {host} holds the run; it is waited for until it has not renewed its lease for 0.6 s"
+    assert line in capfd.readouterr().err
+    with pytest.raises(Refused, match="holds a finished run \\(success\\); choose another folder"):
+        keep_running(tmp_path, other)
+    assert not (tmp_path / "lease.json").exists()
 
-    def refusal(place: Practice) -> str:
-        try:
-            with alone_in(tmp_path, place):
-                return ""
-        except Refused as refused:
-            return str(refused)
 
-    with alone_in(tmp_path, own):
-        assert refusal(other) == f"{tmp_path}: job 5 runs there; end it first, or choose another folder"
-    other.running = own.running = True  # where locks do not reach the other machine
-    assert "job 5 runs there" in refusal(other)
-    assert refusal(own) == ""  # the same job, requeued
-    (tmp_path / "summary.json").write_text(json.dumps({"status": "success"}))
-    assert refusal(own) == f"{tmp_path}: holds a finished run (success); choose another folder"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["launcher", "summary.json"]
+def test_a_launcher_that_lost_its_lease_writes_nothing_more(tmp_path: Path, pauses: list[float]) -> None:
+    """Neither does it send the run anywhere: another launcher has it. After a sentinel the run goes to the queue."""
+    place = Practice(lambda attempt: 1)
+
+    def lose(successor: str) -> Callable[[Path], int]:
+        def during(attempt: Path) -> int:
+            assert place.lease is not None
+            place.lease.loss = lost_to(Lease("t", successor, "n2", 1.0, 1.0, 120.0, ""))
+            return 1
+
+        return during
+
+    place.during = lose("job 6")
+    with pytest.raises(Refused, match="job 6 on n2 holds the run now; this launcher stops"):
+        keep_running(tmp_path, place)
+    assert read_ending(tmp_path / "attempts" / "0001") is None
+    (tmp_path / "lease.json").unlink()
+    place.lease, place.during = None, lose("sentinel of job 5")
+    decision = keep_running(tmp_path, place)
+    assert (decision.action, decision.status) == ("requeue", 75)
+
+
+def finish(run_dir: Path) -> int:
+    (run_dir / "summary.json").write_text(json.dumps({"status": "success"}))
+    return 0
 
 
 def failing(act: Callable[..., Any], *numbers: int, path: str = "/logs/attempts/0003") -> Callable[..., Any]:
@@ -176,23 +201,17 @@ def test_folder_that_held_a_run_is_waited_for(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pauses: list[float]
 ) -> None:
     """As one where a job comes back from the queue while the disk is away."""
-    place = Practice(lambda attempt: 0)
-    with alone_in(tmp_path, place):
-        pass
+    (tmp_path / "attempts").mkdir()
     fail_in_launcher(monkeypatch, "make_run_folder", number, number)
     fail_in_launcher(monkeypatch, "finished_status", number)
-    with alone_in(tmp_path, place):
-        assert (tmp_path / "launcher").read_text() == "job 5\n"
+    assert keep_running(tmp_path, Practice(lambda attempt: finish(tmp_path))).action == "done"
     assert pauses == [5.0] * 3
 
 
 def test_new_folder_that_cannot_be_made_is_refused_at_once(tmp_path: Path, pauses: list[float]) -> None:
     (tmp_path / "file").touch()
-    with (
-        pytest.raises(Refused, match="Not a directory; choose another folder"),
-        alone_in(tmp_path / "file" / "run", Practice(lambda attempt: 0)),
-    ):
-        pass
+    with pytest.raises(Refused, match="Not a directory; choose another folder"):
+        keep_running(tmp_path / "file" / "run", Practice(lambda attempt: 0))
     assert pauses == []
 
 
@@ -201,8 +220,7 @@ def test_errors_of_a_disk_between_attempts_are_waited_for(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pauses: list[float]
 ) -> None:
     def during(attempt: Path) -> int:
-        (tmp_path / "summary.json").write_text(json.dumps({"status": "success"}))
-        return 0
+        return finish(tmp_path)
 
     fail_in_launcher(monkeypatch, name, errno.ENOTCONN, errno.EIO)
     decision = keep_running(tmp_path, Practice(during))

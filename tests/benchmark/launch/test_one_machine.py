@@ -31,7 +31,6 @@ def test_bad_input_is_one_line_ends_the_attempts_and_leaves_no_run_folder(
 def test_folder_of_a_run_that_began_is_not_removed(tmp_path: Path) -> None:
     for name in ("refused", "begun", "with a log"):
         (tmp_path / name / "attempts" / "0001").mkdir(parents=True)
-        (tmp_path / name / "launcher").touch()
     start = AttemptStart("0001", None, None, 1.0, 1.0, None, ("host",))
     write_start(tmp_path / "begun" / "attempts" / "0001", start)
     (tmp_path / "with a log" / "result_0.txt").touch()

@@ -2,6 +2,7 @@
 # Stands in for a command of Slurm, or for python3, under the name it is called by. What it is asked goes to $STAND_IN/calls;
 # what it answers is in files there.
 #
+#   state, restarts, exit_code      of the job (scontrol show job)
 #   left        time left of the job (squeue %L)       states      lines "NODE STATE" (sinfo)
 #   nodes       nodes the job has now                  silent      nodes on which nothing runs
 #   statuses    exit status of each attempt in turn    during      commands to run during each attempt
@@ -33,13 +34,13 @@ incident() { # incident KIND HOST: what a process of this attempt leaves
 
 case "$name $*" in
   "squeue "*--steps*) ;;
-  "squeue "*%T*) cat "$answers/running" 2>/dev/null ;;
   "squeue "*%L*) cat "$answers/left" ;;
   "squeue "*PENDING*) cat "$answers/waiting" 2>/dev/null ;;
   "scontrol show hostnames "*) tr ',' '\n' <<<"$3" ;;
   "scontrol --oneliner show job "*)
     echo "JobId=$4 Partition=main Account=(null) TimeLimit=02:00:00 SubmitTime=2026-01-02T03:04:05 NodeList=$(<"$answers/nodes")" \
-      "BatchHost=n1 Features=(null) StdOut=/logs5/slurm-5.out"
+      "BatchHost=n1 Features=(null) StdOut=/logs5/slurm-5.out ExitCode=$(cat "$answers/exit_code" 2>/dev/null || echo 0:0)" \
+      "JobState=$(cat "$answers/state" 2>/dev/null || echo RUNNING) Restarts=$(cat "$answers/restarts" 2>/dev/null || echo 0)"
     ;;
   "scontrol --oneliner show node "*) echo "NodeName=$4 Gres=gpu:8 NodeAddr=address-of-$4" ;;
   "scontrol requeue "*) kill -TERM "$PPID" ;;

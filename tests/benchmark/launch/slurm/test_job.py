@@ -1,10 +1,13 @@
 """What the job does, with stand-ins for Slurm's commands and the run's Python: attempts, nodes, queue, signals."""
 
 import os
+import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from benchmark.run_record.lease import HeldLease
 from tests.benchmark.launch.slurm.stand_in_job import Job, option
 
 
@@ -20,9 +23,10 @@ def test_a_run_that_ends_by_itself_is_not_begun_again(job: Job) -> None:
     assert not job.calls("requeue") and not job.calls("sbatch") and not job.calls("JobName")
     assert "2 of 3 nodes are used, 1 are spare" in done.stdout
     assert job.log()[-2:] == ["attempt 0001: n1 n2", "attempt 0001: the run has ended: success"]
-    (sentinel,) = job.calls("srun", "launch.slurm.sentinel")
-    assert option(sentinel, "--nodelist") == "n3"  # the last one, beside which the script does not run
-    assert sentinel.endswith(f"-m benchmark.launch.slurm.sentinel {job.log_dir} 20")
+    (sentinels,) = job.calls("srun", "launch.slurm.sentinel")
+    assert option(sentinels, "--nodelist") == "n1,n2,n3" and "--no-kill " in sentinels
+    assert f"-m benchmark.launch.slurm.sentinel {job.log_dir} 5-0-tmp." in sentinels
+    assert not (job.log_dir / "lease.json").exists()
 
     again = job.run()
     assert (again.returncode, len(job.attempts())) == (2, 1)
@@ -129,16 +133,28 @@ def test_exit_file_ends_run_and_chain(job: Job) -> None:
     assert not (job.log_dir / "exit").exists()
 
 
-def test_a_second_job_in_the_folder_is_refused_in_one_line(job: Job) -> None:
+@pytest.mark.parametrize(("holder", "waits"), [("job 4", False), ("job 5", True)])
+def test_a_holder_that_renews_its_lease_is_left_alone(holder: str, waits: bool, job: Job) -> None:
+    """Another job in the folder is refused; an earlier instance of this job is waited for."""
     job.log_dir.mkdir()
-    (job.log_dir / "launcher").write_text("job 4\n")
-    job.answer(running="RUNNING")
-    done = job.run()
-    assert done.returncode == 2
-    assert job.log() == [f"error: {job.log_dir}: job 4 runs there; end it first, or choose another folder"]
-    assert not job.attempts() and not (job.log_dir / "attempts").exists() and not (job.log_dir / "snapshot").exists()
-    job.answer(running="")  # it has ended
-    assert job.run().returncode == 0
+    job.shorten_lease(3.0)
+    lease = HeldLease(job.log_dir, holder, 3.0, "token")
+    assert lease.try_to_take(lambda earlier: earlier is None)
+    with ThreadPoolExecutor() as pool:
+        running = pool.submit(job.run)
+        time.sleep(8.0)
+        assert running.done() != waits
+        lease.leave(release=True)
+    assert running.result().returncode == (0 if waits else 2)
+    waited = (
+        f"{job.log_dir}: {holder} on {socket.gethostname()} holds the run; it is waited for until it has not renewed"
+    )
+    assert job.log()[0] == f"{waited} its lease for 3 s"
+    if not waits:
+        assert job.log()[1].endswith(
+            f"job 4 on {socket.gethostname()} runs there; end it first, or choose another folder"
+        )
+        assert not job.attempts() and not (job.log_dir / "snapshot").exists()
 
 
 @pytest.mark.parametrize(("left", "starts"), [("14:59", False), ("15:01", True)])
@@ -201,8 +217,7 @@ def test_launcher_that_is_always_killed_goes_back_to_the_queue(job: Job) -> None
 
 def test_srun_that_does_not_see_the_end_is_ended(job: Job) -> None:
     """As when the daemon of a node's step dies: all processes have saved and left."""
-    launcher = job.folder / "checkout" / "benchmark" / "launch" / "slurm" / "end_signs.py"
-    launcher.write_text(launcher.read_text().replace("ALARM_S = 240.0", "ALARM_S = 2.0"))
+    job.edit("launch/slurm/end_signs.py", "ALARM_S = 240.0", "ALARM_S = 2.0")
     start = '{"attempt": "0001", "job": null, "submitted_s": null, "launched_s": null, "started_s": 1.0'
     start += ', "resumed_at": null, "hosts": []}'
     note = '{"by": "signal SIGUSR2", "steps": 3, "saved": true}'
@@ -219,8 +234,7 @@ def test_srun_that_does_not_see_the_end_is_ended(job: Job) -> None:
 
 
 def test_sync_that_hangs_holds_no_run(job: Job) -> None:
-    steps = job.folder / "checkout" / "benchmark" / "launch" / "slurm" / "job_steps.py"
-    steps.write_text(steps.read_text().replace("CACHES_S = 300.0", "CACHES_S = 0.5"))
+    job.edit("launch/slurm/job_steps.py", "CACHES_S = 300.0", "CACHES_S = 0.5")
     job.answer(caches="sleep 30")
     done = job.run()
     assert done.returncode == 0
@@ -279,7 +293,7 @@ def test_run_whose_plan_hangs_or_fails_is_no_other(job: Job) -> None:
     (job.answers / "plan").write_text("late")  # ends it
 
 
-def test_one_node_has_no_sentinel_and_a_step_on_cpus_is_not_planned(job: Job) -> None:
+def test_one_node_has_a_sentinel_and_a_step_on_cpus_is_not_planned(job: Job) -> None:
     job.answer(interpreter="nodes 1\ndevice cpu", nodes="n1", states="n1 allocated")
     done = job.run(BENCHMARK="llama31_8b", NODES="", SLURM_JOB_NODELIST="n1", USE_BF16="")
     assert (done.returncode, done.stderr) == (0, "")
@@ -289,4 +303,5 @@ def test_one_node_has_no_sentinel_and_a_step_on_cpus_is_not_planned(job: Job) ->
     assert "--checkpoint" not in attempt
     assert job.calls("interpreter_check.py python train llama31_8b ")
     assert job.calls("interpreter_check.py options train llama31_8b --nodes 1 --devices-per-node 8 ")
-    assert not job.calls("launch.slurm.sentinel") and not job.calls("benchmark plan")
+    (sentinels,) = job.calls("launch.slurm.sentinel")
+    assert option(sentinels, "--nodelist") == "n1" and not job.calls("benchmark plan")

@@ -1,49 +1,90 @@
-"""A job that lost its script is ended by the last node's sentinel."""
+"""A job that lost its launcher is sent to the queue by a sentinel, and by nothing else."""
 
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from benchmark.run_record.lease import HeldLease
 from tests.benchmark.launch.slurm.stand_in_job import Job
-from tests.support import REPOSITORY
+
+LENGTH_S = 3.0
+
+
+@pytest.fixture
+def held(job: Job) -> Iterator[HeldLease]:
+    """Lease of a launcher of job 5."""
+    job.log_dir.mkdir()
+    job.shorten_lease(LENGTH_S)
+    job.edit("launch/slurm/sentinel.py", "LOOK_S = JOB_S / 12", "LOOK_S = 0.1")
+    lease = HeldLease(job.log_dir, "job 5", LENGTH_S, "5-0-tmp-1")
+    assert lease.try_to_take(lambda earlier: earlier is None)
+    yield lease
+    lease.leave(release=False)
 
 
 def sentinel(job: Job) -> "subprocess.Popen[bytes]":
-    words = [sys.executable, "-m", "benchmark.launch.slurm.sentinel", str(job.log_dir), "0.1"]
-    job.log_dir.mkdir(exist_ok=True)
-    return subprocess.Popen(words, env=job.variables, cwd=REPOSITORY)
+    words = [sys.executable, "-m", "benchmark.launch.slurm.sentinel", str(job.log_dir), "5-0-tmp"]
+    return subprocess.Popen(words, env=job.variables, cwd=job.folder / "checkout")
+
+
+def wait(reached: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def calls(job: Job, phrase: str) -> list[str]:
+    return job.calls(phrase) if (job.answers / "calls").exists() else []
 
 
 @pytest.mark.parametrize(
     ("waiting", "call", "said"),
     [("", "scontrol requeue 5", "when job 5 has come"), ("77", "scancel 5", "goes on in job 77")],
 )
-def test_the_sentinel_ends_a_job_that_lost_its_script(job: Job, waiting: str, call: str, said: str) -> None:
-    job.answer(nodes="n2,n3", waiting=waiting)  # the script was on n1
+def test_a_sentinel_ends_a_job_that_lost_its_launcher(
+    waiting: str, call: str, said: str, job: Job, held: HeldLease
+) -> None:
+    job.answer(waiting=waiting)
     process = sentinel(job)
     try:
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline and not ((job.answers / "calls").exists() and job.calls(call)):
-            time.sleep(0.1)
-        assert job.calls(call)
-        assert job.log()[0].startswith("node n1, on which the job's script ran, is lost: the run ")
-        assert said in job.log()[0]
+        time.sleep(2 * LENGTH_S)
+        assert not calls(job, call)  # the lease is renewed
+        held.leave(release=False)
+        wait(lambda: calls(job, call))
+        assert job.log()[0].startswith("the launcher of job 5 is lost: the run goes on ") and said in job.log()[0]
+        assert not (job.log_dir / "lease.json").exists()
     finally:
         process.kill()
         process.wait()
 
 
-def test_the_sentinel_leaves_a_job_alone_that_has_its_script(job: Job) -> None:
+@pytest.mark.parametrize(
+    ("exit_code", "released", "requeued"),
+    [("0:9", False, True), ("0:9", True, False), ("0:15", False, False)],
+)
+def test_a_job_that_ends_is_requeued_only_if_its_script_was_killed(
+    exit_code: str, released: bool, requeued: bool, job: Job, held: HeldLease
+) -> None:
+    """A job that is cancelled, or whose launcher has left in good order, ends."""
+    job.answer(exit_code=exit_code, state="COMPLETING")
     process = sentinel(job)
     try:
-        deadline = time.monotonic() + 60
-        while not ((job.answers / "calls").exists() and len(job.calls("show job")) >= 8):
-            assert time.monotonic() < deadline
-            assert process.poll() is None
-            time.sleep(0.05)
-        assert not job.calls("requeue") and not job.calls("scancel")
+        wait(lambda: b"sentinel" in Path(f"/proc/{process.pid}/cmdline").read_bytes())
+        time.sleep(1.0)
+        if released:
+            held.leave(release=True)
+        process.send_signal(signal.SIGTERM)
+        if requeued:
+            wait(lambda: calls(job, "scontrol requeue 5"))
+            job.answer(state="PENDING")
+        assert process.wait(60) == 0
+        assert bool(calls(job, "requeue")) == requeued
     finally:
         process.kill()
         process.wait()

@@ -27,8 +27,9 @@ def ended(run_dir: Path, ending: Ending, why: str = "") -> tuple[list[str], list
     log = EventLog([Recorder(seen.append)])
     state: Any = SimpleNamespace(progress=progress, system=CPU)
     mlperf_log = MlperfLog(run_dir / "result_0.txt")
-    summary = SummaryFile(run_dir, mlperf_log, state, log, PhaseLog())
-    note = StopNoteFile(run_dir, state, log, PhaseLog(), saves=True)
+    run_log: Any = SimpleNamespace(events=log, require_lease=lambda: None)
+    summary = SummaryFile(run_dir, mlperf_log, state, run_log, PhaseLog())
+    note = StopNoteFile(run_dir, state, run_log, PhaseLog(), saves=True)
     summary.begin()
     progress.steps, progress.evaluations = 6, [Evaluation(1152, 4.5)]
     for observer in (summary, note):

@@ -1,0 +1,187 @@
+"""One holder at a time: a lease that is renewed is left alone, a silent one is taken once, and its holder learns it."""
+
+import errno
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmark.run_record import lease as module
+from benchmark.run_record.file_names import lease_path
+from benchmark.run_record.lease import FollowedLease, HeldLease, Lease, LeaseLost, LeaseWatch, read_lease
+
+LENGTH_S = 0.6
+
+
+def is_none(lease: Lease | None) -> bool:
+    return lease is None
+
+
+@pytest.fixture
+def held(tmp_path: Path) -> Iterator[Callable[..., HeldLease]]:
+    leases: list[HeldLease] = []
+
+    def hold(name: str, *, attempt: str = "", length_s: float = LENGTH_S) -> HeldLease:
+        leases.append(HeldLease(tmp_path, name, length_s, f"token-of-{name}", attempt))
+        return leases[-1]
+
+    yield hold
+    for lease in leases:
+        lease.leave(release=False)
+
+
+def wait(reached: Callable[[], object], limit_s: float = 10.0) -> None:
+    deadline = time.monotonic() + limit_s
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_free_run_is_taken_at_once_and_a_renewed_lease_never(tmp_path: Path, held: Callable[..., HeldLease]) -> None:
+    first, second = held("job 1"), held("job 2")
+    assert first.try_to_take(is_none)
+    began = read_lease(tmp_path)
+    assert began is not None and began.line().startswith("job 1 on ")
+    deadline = time.monotonic() + 2 * LENGTH_S
+    while time.monotonic() < deadline:
+        assert not second.try_to_take(is_none)
+        first.require()
+        time.sleep(LENGTH_S / 30)
+    assert second.watch.renewals > 5
+    first.leave(release=True)
+    assert not lease_path(tmp_path).exists()
+    assert second.try_to_take(is_none)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["lease.json"]
+
+
+def test_a_silent_lease_is_taken_by_one_and_its_holder_learns_of_it(
+    tmp_path: Path, held: Callable[..., HeldLease], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = held("job 1")
+    assert first.try_to_take(is_none)
+    first.leave(release=False)  # as if it were stopped
+    others, winners = [held("job 2"), held("job 3")], list[HeldLease]()
+    began = time.monotonic()
+    while not winners:
+        winners += [lease for lease in others if lease.try_to_take(is_none)]
+        time.sleep(LENGTH_S / 30)
+    assert time.monotonic() - began >= LENGTH_S
+    (winner,) = winners
+    (loser,) = [lease for lease in others if lease is not winner]
+    assert not loser.try_to_take(is_none)
+    first._closing.clear()  # it goes on
+    first._renew()
+    with pytest.raises(LeaseLost, match=f"{winner._lease.holder} on .* holds the run now"):
+        first.require()
+    winner.require()
+
+
+def test_two_that_take_at_once_see_each_other(tmp_path: Path, held: Callable[..., HeldLease]) -> None:
+    """The first of two that replace a silent lease sees the second one's as it looks again."""
+    first, second = held("job 1"), held("job 2")
+    began = time.monotonic()
+    for lease in (first, second):
+        lease._write()
+        os.replace(lease._partial, lease_path(tmp_path))
+    assert [first._is_settled(began), second._is_settled(time.monotonic())] == [False, True]
+
+
+def test_time_in_which_the_disk_is_away_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, errors = [100.0], list[int]()
+    lease = Lease("t", "job 1", "n1", 1.0, 1.0, 120.0, "0001")
+
+    def read(run_dir: Path) -> Lease | None:
+        if errors:
+            raise OSError(errors.pop(), "away")
+        return lease
+
+    monkeypatch.setattr(module, "read_lease", read)
+    monkeypatch.setattr("benchmark.run_record.lease.time.monotonic", lambda: clock[0])
+    watch = LeaseWatch(tmp_path, 120.0)
+
+    def look(after_s: float) -> float:
+        clock[0] += after_s
+        watch.look()
+        return watch.silent_s
+
+    assert [look(10.0) for _ in range(4)] == [0.0, 10.0, 20.0, 30.0]
+    assert [look(60.0), look(10.0)] == [0.0, 10.0]  # a call that hung for a minute
+    errors.append(errno.EIO)
+    with pytest.raises(OSError, match="away"):
+        look(10.0)
+    assert [look(10.0), look(10.0)] == [0.0, 10.0]
+    assert (watch.renewals, watch.renewed_after_s) == (0, None)
+    lease = Lease("t", "job 1", "n1", 1.0, 2.0, 120.0, "0001")
+    look(5.0)
+    assert (watch.renewals, watch.renewed_after_s, watch.silent_s) == (1, clock[0] - 5.0, 0.0)
+
+
+def test_a_holder_writes_nothing_while_the_disk_is_away_and_goes_on_afterwards(
+    tmp_path: Path, held: Callable[..., HeldLease], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = held("job 1")
+    assert lease.try_to_take(is_none)
+    replace = os.replace
+
+    def away(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error", "lease.json")
+
+    def is_renewed() -> bool:
+        try:
+            lease.require()
+            return True
+        except OSError:
+            return False
+
+    monkeypatch.setattr("benchmark.run_record.lease.os.replace", away)
+    wait(lambda: not is_renewed())
+    monkeypatch.setattr("benchmark.run_record.lease.os.replace", replace)
+    wait(is_renewed)
+    assert lease.loss is None
+
+
+def test_an_attempt_stops_when_the_lease_names_another_or_is_not_renewed(
+    tmp_path: Path, held: Callable[..., HeldLease]
+) -> None:
+    losses: list[LeaseLost] = []
+    lease = held("job 1", attempt="0001")
+    assert lease.try_to_take(is_none)
+    attempt = FollowedLease(tmp_path, "token-of-job 1", "0001", losses.append)
+    with pytest.raises(OSError, match="not renewed"):
+        attempt.require()  # nothing is known before a renewal was seen
+
+    def is_renewed() -> bool:
+        try:
+            attempt.require()
+            return True
+        except OSError:
+            return False
+
+    wait(is_renewed)
+    lease.begin("0002")
+    wait(lambda: losses)
+    assert str(losses[0]).endswith("holds the run now, with attempt 0002") and not is_renewed()
+    FollowedLease(tmp_path, "token-of-job 1", "0002", losses.append)
+    time.sleep(3 * LENGTH_S / 30)
+    lease.leave(release=False)
+    wait(lambda: len(losses) > 1)
+    assert str(losses[1]) == "nobody renews the lease of this run"
+
+
+def test_a_file_system_without_links_and_a_damaged_lease(
+    tmp_path: Path, held: Callable[..., HeldLease], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_links(*_: object) -> None:
+        raise OSError(errno.ENOTSUP, "no links")
+
+    monkeypatch.setattr("benchmark.run_record.lease.os.link", no_links)
+    first = held("job 1")
+    assert first.try_to_take(is_none)
+    first.leave(release=True)
+    lease_path(tmp_path).write_text('{"token": ')
+    monkeypatch.undo()
+    second = held("job 2")
+    assert not second.try_to_take(is_none)
+    wait(lambda: second.try_to_take(is_none))
