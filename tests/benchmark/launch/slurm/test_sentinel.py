@@ -1,5 +1,6 @@
 """A job that lost its launcher is sent to the queue by a sentinel, and by nothing else."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -39,6 +40,11 @@ def wait(reached: Callable[[], object]) -> None:
         time.sleep(0.05)
 
 
+def handles_sigterm(process: int) -> bool:
+    caught = re.search(r"SigCgt:\t(\w+)", Path(f"/proc/{process}/status").read_text())
+    return caught is not None and bool(int(caught[1], 16) >> (signal.SIGTERM - 1) & 1)
+
+
 def calls(job: Job, phrase: str) -> list[str]:
     return job.calls(phrase) if (job.answers / "calls").exists() else []
 
@@ -75,8 +81,7 @@ def test_a_job_that_ends_is_requeued_only_if_its_script_was_killed(
     job.answer(exit_code=exit_code, state="COMPLETING")
     process = sentinel(job)
     try:
-        wait(lambda: b"sentinel" in Path(f"/proc/{process.pid}/cmdline").read_bytes())
-        time.sleep(1.0)
+        wait(lambda: handles_sigterm(process.pid))
         if released:
             held.leave(release=True)
         process.send_signal(signal.SIGTERM)
