@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from benchmark.launch.next_attempt import INTERRUPTED, AttemptOutcome, Decision, decide
+from benchmark.launch.next_attempt import INTERRUPTED, AttemptOutcome, Decision, decide, of_ended_run
 from benchmark.run_record.attempt_folder import AttemptEnding, make_run_folder, new_attempt, write_ending
 from benchmark.run_record.checkpoint_list import newest_checkpoint
 from benchmark.run_record.endings import finished_status
@@ -28,8 +28,11 @@ PAUSES_S = (0.0, 1.0, 5.0, 20.0)
 is away for a while must not use up all attempts."""
 DISK_S = 1800.0
 """Seconds that a folder that could be used before may give errors."""
-DISK_AWAY = (errno.EIO, errno.ENOTCONN, errno.ESTALE, errno.ETIMEDOUT, errno.ESHUTDOWN)
-"""Errors that say nothing about a folder."""
+WRONG_FOLDER = (
+    *(errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.EACCES, errno.EROFS, errno.ELOOP, errno.ENAMETOOLONG),
+    errno.EINVAL,
+)
+"""Errors that say that a folder cannot be made or used; any other error may pass."""
 
 
 class Refused(Exception):
@@ -47,6 +50,8 @@ class RunMachines:
     """The run's lease; None until :func:`keep_running` holds the run."""
     lease_s: float = MACHINE_S
     """Length of the lease."""
+    goes_on: bool = False
+    """Whether this launcher goes on with a run that an earlier one began, for the same order of a person."""
     may_leave_ranks: bool = False
     """Whether processes of the last attempt may run on, out of this launcher's reach."""
 
@@ -112,6 +117,9 @@ def keep_running(run_dir: Path, machines: RunMachines) -> Decision:
     """
     try:
         with _holding(run_dir, machines) as lease:
+            patiently(lambda: complete_run(run_dir), machines)
+            if (end_status := patiently(lambda: finished_status(run_dir), machines)) is not None:
+                return _of_finished_run(run_dir, machines, end_status)
             machines.prepare()
             return _attempts(run_dir, machines, lease)
     except StoppedWaiting:
@@ -126,6 +134,16 @@ def keep_running(run_dir: Path, machines: RunMachines) -> Decision:
     return Decision("requeue", INTERRUPTED, reason)
 
 
+def _of_finished_run(run_dir: Path, machines: RunMachines, end_status: str) -> Decision:
+    """Return the decision of a launcher that goes on with a run and finds that it has ended. Raises Refused for a
+    launcher that would begin one."""
+    if not machines.goes_on:
+        raise Refused(f"{run_dir}: holds a finished run ({end_status}); choose another folder")
+    decision = of_ended_run(end_status)
+    say(decision.reason)
+    return decision
+
+
 @contextmanager
 def _holding(run_dir: Path, machines: RunMachines) -> Iterator[HeldLease]:
     """Hold the run's lease until the end of the block. Raises Refused, and the errors of :func:`patiently`."""
@@ -134,21 +152,18 @@ def _holding(run_dir: Path, machines: RunMachines) -> Iterator[HeldLease]:
     _take(run_dir, lease, machines)
     try:
         machines.lease = lease
-        patiently(lambda: complete_run(run_dir), machines)
-        if (status := patiently(lambda: finished_status(run_dir), machines)) is not None:
-            raise Refused(f"{run_dir}: holds a finished run ({status}); choose another folder")
         yield lease
     finally:
         lease.leave(release=not machines.may_leave_ranks)
 
 
 def _in_folder(run_dir: Path, act: Callable[[], Answer]) -> Answer:
-    """Call ``act``. Raises Refused for a new folder that cannot be used, and OSError for a disk that is away and for a
-    folder that holds or may hold a run."""
+    """Call ``act``. Raises Refused for a new folder that cannot be used, and OSError for an error that may pass and for
+    a folder that holds or may hold a run."""
     try:
         return act()
     except OSError as error:
-        if error.errno not in DISK_AWAY and _held_no_run(run_dir):
+        if error.errno in WRONG_FOLDER and _held_no_run(run_dir):
             raise Refused(f"{error.filename}: {error.strerror}; choose another folder for the run") from None
         raise
 

@@ -83,8 +83,7 @@ def past_attempt(folder: Path) -> PastAttempt:
 def decide(run_dir: Path, outcome: AttemptOutcome) -> Decision:
     """Decide after an attempt, from the files that its processes left in its folder and in the run's."""
     if (end_status := finished_status(run_dir)) is not None:
-        ending = ENDINGS["success" if end_status in ("success", "completed") else "target not reached"]
-        return Decision(ending.action, ending.exit_status, f"the run has ended: {end_status}")
+        return of_ended_run(end_status)
     attempts, saved = _until(run_dir, outcome.attempt), newest_checkpoint(run_dir)
     attempt, status = attempts[-1], outcome.status
     stopped = read_record(run_dir / STOP_NOTE_FILE, StopNote)
@@ -123,6 +122,12 @@ def decide(run_dir: Path, outcome: AttemptOutcome) -> Decision:
     return Decision(
         ENDINGS["failed"].action, status or 1, f"{failure}; starting again {where}{without}", exclude, is_explained
     )
+
+
+def of_ended_run(end_status: str) -> Decision:
+    """Return the decision about a run whose summary has this status."""
+    ending = ENDINGS["success" if end_status in ("success", "completed") else "target not reached"]
+    return Decision(ending.action, ending.exit_status, f"the run has ended: {end_status}")
 
 
 def _until(run_dir: Path, attempt: str) -> list[PastAttempt]:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.judging.results.run_summary import RunSummary
+from benchmark.run_record.events.log_in_folder import config_beside, log_in
 from benchmark.run_record.events.mllog import as_number, read_log
 from benchmark.run_record.events.recorded_events import RecordedEvents, read_events
 from benchmark.run_record.file_names import EVENTS_FILE
-from benchmark.run_record.log_in_folder import config_beside, log_in
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from benchmark.config.number_formats import LOGGED_BITS, format_named
 from benchmark.judging.results.judged import Judged
 from benchmark.judging.results.run_summary import RunSummary
 from benchmark.judging.results.subjects import ResultSet
-from benchmark.run_record.log_in_folder import config_beside
+from benchmark.run_record.events.log_in_folder import config_beside
 from foundation.file_formats.json_files import DAMAGED
 
 LINEAR_KEY = "lowest_numerical_precision_in_linear"

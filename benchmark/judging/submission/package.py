@@ -39,9 +39,9 @@ from benchmark.judging.submission.published_files import (
     published_config,
     without_addresses,
 )
+from benchmark.run_record.events.log_in_folder import MOST_CONFIG_BYTES
 from benchmark.run_record.file_names import CONFIG_FILE, EVIDENCE_FILE, MANIFESTS_FOLDER, result_name
 from benchmark.run_record.input_manifests import MOST_MANIFEST_BYTES, copied_manifests
-from benchmark.run_record.log_in_folder import MOST_CONFIG_BYTES
 from foundation.errors import InputError
 from foundation.git import REPOSITORY, commit_of, tracked_files
 from foundation.outputs.publish import published_folder

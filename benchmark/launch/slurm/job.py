@@ -19,7 +19,7 @@ from benchmark.launch.keep_running import DISK_S, Refused, RunMachines, keep_run
 from benchmark.launch.next_attempt import INTERRUPTED, Decision
 from benchmark.launch.slurm.end_signs import ALARM_S, signs_of_the_end
 from benchmark.launch.slurm.job_options import GPT3, JobOptions
-from benchmark.launch.slurm.job_steps import JobSteps, UnfitInterpreter
+from benchmark.launch.slurm.job_steps import INTERPRETER_S, JobSteps, UnfitInterpreter
 from benchmark.launch.slurm.nodes import Nodes, host_names, job_fields, job_with_answer, seconds_left, submitted_s
 from benchmark.launch.slurm.queue import cancel_waiting, go_on_later, queue_next_job
 from benchmark.launch.slurm.snapshot import run_from_snapshot
@@ -32,6 +32,8 @@ ASK_S = 60.0
 """Seconds between questions about the job's time."""
 SLURMS_WARNING_S = (890, 1020)
 """Slurm's own warning (--signal=B:USR2@900) comes 15 to 16 minutes before the end, and at most a minute earlier."""
+STEP_START_S = 900.0
+"""Most seconds in which srun starts a process; with an image, which the nodes may fetch, INTERPRETER_S."""
 TO_BE_REQUEUED_S = 300
 OVER_STATES = frozenset(
     "PENDING COMPLETED CANCELLED FAILED NODE_FAIL TIMEOUT PREEMPTED BOOT_FAIL DEADLINE OUT_OF_MEMORY".split()
@@ -64,6 +66,8 @@ class SlurmJob(RunMachines):
         folder = Path(os.environ.get("LAUNCHER_FOLDER") or secrets.token_hex(8))
         self.script = f"{self.number}-{self.restarts}-{folder.name}"
         """Name of the job's script, with which the tokens of its launchers begin."""
+        self.goes_on = self.restarts != "0" or self._started > 0
+        self.start_s = STEP_START_S if self.options.container == "none" else INTERPRETER_S
         self.trains = self.options.command == "train"
         self.nodes = Nodes(self.number, [], lambda: self.ordered)
 
@@ -183,7 +187,7 @@ class SlurmJob(RunMachines):
         self.may_leave_ranks = False
         with patiently(lambda: log.open("ab"), self) as errors:
             self._launch(attempt, errors)
-            signs = signs_of_the_end(self.run_dir if self.trains else None, log)
+            signs = signs_of_the_end(self.run_dir if self.trains else None, log, self.start_s)
             ending_s, asked_s = 0.0, time.monotonic()
             assert self._srun is not None
             while True:
@@ -195,9 +199,9 @@ class SlurmJob(RunMachines):
                     asked_s = clock_s
                     self._each_minute()
                 patience_s = ALARM_S if self.may_leave_ranks or self.has_lost_lease else next(signs)
-                ending_s = ending_s or (0.0 if patience_s is None else clock_s)
+                ending_s = 0.0 if patience_s is None else ending_s or clock_s
                 if patience_s is not None and clock_s - ending_s > patience_s:
-                    say("srun does not end after its processes failed or ended: ended by force")
+                    say("srun does not end after its processes failed or ended, or has begun none: ended by force")
                     self.may_leave_ranks = True
                     self._srun.kill()
         self._srun = None

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from benchmark.run_record.lease import HeldLease
+from benchmark.run_record.lease import HeldLease, read_lease
 from tests.benchmark.launch.slurm.stand_in_job import Job, option
 
 
@@ -221,16 +221,50 @@ def test_srun_that_does_not_see_the_end_is_ended(job: Job) -> None:
     start = '{"attempt": "0001", "job": null, "submitted_s": null, "launched_s": null, "started_s": 1.0'
     start += ', "resumed_at": null, "hosts": []}'
     note = '{"by": "signal SIGUSR2", "steps": 3, "saved": true}'
-    during = f"sleep 1.5; echo '{start}' >$LOG_DIR/attempts/$ATTEMPT/attempt.json; echo '{note}' >$LOG_DIR/stopped.json"
+    folder = "$LOG_DIR/attempts/$ATTEMPT"
+    during = f"touch {folder}/rank_00000.stacks.txt; sleep 1.5; echo '{start}' >{folder}/attempt.json"
+    during = f"{during}; echo '{note}' >$LOG_DIR/stopped.json"
     job.answer(statuses="1", during=f"{during}; exec sleep 60")
     (job.log_dir / "attempts").mkdir(parents=True)
     (job.log_dir / "stopped.json").write_text(note)  # of an earlier attempt
     started = time.monotonic()
     done = job.run()
     assert done.returncode == 75
-    assert "srun does not end after its processes failed or ended: ended by force" in done.stdout
+    assert "srun does not end after its processes failed or ended, or has begun none: ended by force" in done.stdout
     assert "saved and stopped: signal SIGUSR2" in done.stdout
     assert 3.0 < time.monotonic() - started < 40.0
+
+
+def test_srun_that_begins_no_process_is_ended(job: Job) -> None:
+    job.edit("launch/slurm/job.py", "STEP_START_S = 900.0", "STEP_START_S = 2.0")
+    job.answer(statuses="1\n0", during="if [[ $ATTEMPT == 0001 ]]; then exec sleep 60; fi")
+    done = job.run()
+    assert done.returncode == 0
+    assert "or has begun none: ended by force" in done.stdout and len(job.attempts()) == 2
+
+
+@pytest.mark.parametrize("change", [{"state": "PENDING"}, {"restarts": "1"}])
+def test_an_instance_that_slurm_has_ended_stops_and_keeps_the_lease(change: dict[str, str], job: Job) -> None:
+    """As when the daemon of the script's node dies: Slurm starts the job elsewhere. The next instance takes the lease
+    once it has run out, because processes of this one may live."""
+    ((name, value),) = change.items()
+    job.answer(statuses="137", during=f'echo {value} >"$answers/{name}"')
+    done = job.run()
+    assert done.returncode == 75
+    assert "the run is stopped here" in done.stdout and "submit" not in done.stdout
+    assert (len(job.attempts()), job.calls("requeue")) == (1, [])
+    lease = read_lease(job.log_dir)
+    assert lease is not None and (lease.holder, lease.attempt) == ("job 5", "0001")
+
+
+@pytest.mark.parametrize("variables", [{"SLURM_RESTART_COUNT": "1"}, {}])
+def test_a_job_that_goes_on_with_a_run_that_has_ended_ends_as_the_run(variables: dict[str, str], job: Job) -> None:
+    job.log_dir.mkdir()
+    (job.log_dir / "summary.json").write_text('{"status": "success"}')
+    done = job.run(**variables)
+    assert (done.returncode, job.attempts()) == (0 if variables else 2, [])
+    if variables:
+        assert job.log() == ["the run has ended: success"]
 
 
 def test_sync_that_hangs_holds_no_run(job: Job) -> None:

@@ -76,7 +76,8 @@ def test_no_summary_before_the_log_has_its_end(tmp_path: Path) -> None:
     log = EventLog([mlperf_log])
     progress = starting_progress(SHORT, 17)
     state: Any = SimpleNamespace(progress=progress, system=dataclasses.replace(CPU, start_limit_s=1.0))
-    summary = SummaryFile(tmp_path, mlperf_log, state, log, PhaseLog())
+    run_log: Any = SimpleNamespace(events=log, require_lease=lambda: None)
+    summary = SummaryFile(tmp_path, mlperf_log, state, run_log, PhaseLog())
     summary.begin()
     log.end("run_stop", status="success")
     with pytest.raises(OSError, match="lines of the end could not be written"):
