@@ -50,21 +50,12 @@ class ReviewedSystem:
 
     @property
     def verdict(self) -> Verdict:
-        """Return the verdict: rejected with its package, or with questions if its own review raised some."""
-        if self.findings("error") or not self.subject.passed:
-            return "rejected"
-        return "acceptable with questions" if self.findings("warning") else "acceptable"
+        return self.subject.verdict_of(self.result_set)
 
     def findings(self, severity: Severity) -> list[Finding]:
-        """Return the findings in its runs, its folder and its description."""
-        return [
-            finding for finding in self.subject.of(severity) if self.subject.kind == "runs" or self._is_mine(finding)
-        ]
-
-    def _is_mine(self, finding: Finding) -> bool:
-        path, folder = Path(finding.path), self.result_set.folder
-        is_inside = folder is not None and (path == folder or folder in path.parents or path == folder.parent)
-        return is_inside or path == self.result_set.system_path
+        """Return the findings in its runs, its folder and its description; those of its package if it is the only
+        one."""
+        return self.subject.of_system(self.result_set, severity)
 
 
 @dataclass(frozen=True)

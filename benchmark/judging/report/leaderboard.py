@@ -37,12 +37,15 @@ def records_of(frame: pandas.DataFrame) -> list[LeaderboardRecord]:
 
 def systems_tables(frame: pandas.DataFrame, names: Sequence[str], judgement: Judgement) -> list[Table]:
     """Return a table per benchmark with a row per system, the best score first. The last has a row for each package
-    that could not be reviewed."""
+    with findings that belong to none of its systems, and for each that could not be reviewed."""
     benchmarks = list(dict.fromkeys(system.score.benchmark for system in judgement.systems)) or [""]
+    packages = list(_package_rows(judgement))
     problems = [Row([Cell(NOTHING), Cell(path.name), Cell(why, kind="bad")]) for path, why in judgement.problems]
     tables = []
     for benchmark in benchmarks:
-        rows = _system_rows(frame, names, judgement, benchmark) + (problems if benchmark == benchmarks[-1] else [])
+        rows = _system_rows(frame, names, judgement, benchmark) + (
+            packages + problems if benchmark == benchmarks[-1] else []
+        )
         label = "The systems" if len(benchmarks) == 1 else f"The systems, {benchmark}"
         tables.append(
             Table(
@@ -51,6 +54,17 @@ def systems_tables(frame: pandas.DataFrame, names: Sequence[str], judgement: Jud
             )
         )  # fmt: skip
     return tables
+
+
+def _package_rows(judgement: Judgement) -> Iterator[Row]:
+    """Yield a row for each package with findings that belong to none of its systems."""
+    for subject in judgement.subjects:
+        errors, questions = (len(subject.of_package(severity)) for severity in ("error", "warning"))
+        if errors or questions:
+            words = f"{counted(errors, 'error')}, {counted(questions, 'question')}"
+            review = Cell("the package itself", kind="bad" if errors else "warn", notes=[words])
+            name = Cell(Path(subject.path).name, notes=["package"])
+            yield Row([Cell(NOTHING), name, *[Cell(NOTHING)] * 6, review, Cell(NOTHING)])
 
 
 def _system_rows(frame: pandas.DataFrame, names: Sequence[str], judgement: Judgement, benchmark: str) -> list[Row]:

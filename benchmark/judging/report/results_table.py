@@ -81,12 +81,15 @@ def tabulate_results(paths: Sequence[Path], csv: Path | None, parquet: Path | No
             raise InputError(f"{file}: a folder; {option} is the file to write")
     if parquet is not None:
         require_optional("pyarrow", "pyarrow", "--parquet")
-    frame = results_frame(paths, ruleset)
+    judgement = judge(paths, ruleset)
+    frame = judged_frame(judgement)
     systems = systems_frame(frame)
     problems = systems[systems["problem"].notna()]
     print(systems_text(systems[systems["problem"].isna()]))
     for path, problem in zip(problems["path"], problems["problem"], strict=True):
         print(printable(f"{path}: {problem}"))
+    for folder in judgement.empty_folders:
+        print(printable(f"{folder}: no result_*.txt there, and not in the table"))
     if csv is not None:
         write_text(csv, csv_text(frame))
     if parquet is not None:

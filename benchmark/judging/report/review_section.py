@@ -86,7 +86,7 @@ def _finding_rows(judgement: Judgement, near: Callable[[str], str]) -> list[Row]
         first_location, *more_locations = (
             near(location) for duplicate in same_findings for location in (duplicate.location, *duplicate.also)
         )
-        number_of_findings = [counted(len(same_findings), "finding")] if len(same_findings) > 1 else []
+        number_of_findings = [counted(len(same_findings), NAMES[finding.severity])] if len(same_findings) > 1 else []
         question = ("Question to the submitter", [finding.question]) if finding.question and finding.mend else None
         cells = (
             Cell(NAMES[finding.severity], kind=KINDS[finding.severity], notes=number_of_findings),

@@ -34,6 +34,8 @@ class Judged:
     """Keys that a log holds once, before init_stop."""
     fixed: tuple[tuple[str, float | str], ...]
     """Values that the rules fix, by key; published logs contain some of them only now and then."""
+    informative: tuple[tuple[str, float, float], ...]
+    """Keys that no rule asks for, and the least and the largest value that fits the benchmark."""
     score: ScoreRules
     schedule: ScheduleRules
     evaluation: EvaluationRules
@@ -195,6 +197,7 @@ def _rehearsal_of(official: Judged, benchmark: Benchmark, floor: float) -> Judge
         rulesets=official.rulesets,
         configuration=official.configuration,
         fixed=(*_fixed(benchmark), *((key, value) for key, value in official.fixed if key in ALIKE)),
+        informative=(),
         score=replace(official.score, floor=floor, batch_sizes=(1, 10**9)),
         schedule=_schedule(benchmark, BaseLearningRate(0, 10**9, (benchmark.optimizer.lr,))),
         evaluation=EvaluationRules(
@@ -205,6 +208,14 @@ def _rehearsal_of(official: Judged, benchmark: Benchmark, floor: float) -> Judge
         stands_for=official.name,
         changes=official.changes,
     )
+
+
+def _informative(benchmark: Benchmark, vocabulary: int) -> tuple[tuple[str, float, float], ...]:
+    """Return the ranges of target and vocabulary, which a log may name. Frameworks pad the vocabulary to a multiple of
+    128 x tensor parallel."""
+    target = benchmark.target_log_perplexity
+    assert target is not None, "a judged run has a target"
+    return ("target_accuracy", target, target), ("vocab_size", vocabulary, vocabulary + LARGEST_PADDING)
 
 
 DISCLOSURE = (
@@ -218,6 +229,8 @@ ALIKE = ("max_steps", "opt_adamw_weight_decay")
 WHOLE_SUBSET_SEQUENCES = 5660
 """Sequences of GPT-3's validation subset."""
 NONE_SKIPPED = (0.0, 0.0)
+LARGEST_PADDING = 4096
+"""Most rows that a framework adds to a vocabulary: a multiple of 128 x tensor parallel, of 32 devices at most."""
 
 GPT3 = Judged(
     benchmark=GPT3_175B,
@@ -235,6 +248,7 @@ GPT3 = Judged(
         ("attention_dropout", 0),
         ("opt_weight_decay", GPT3_175B.optimizer.weight_decay),
     ),
+    informative=_informative(GPT3_175B, 50_257),
     score=ScoreRules(
         floor=2.6,
         runs=3,
@@ -277,6 +291,7 @@ LLAMA8B = Judged(
         ("hidden_dropout", 0),
         ("attention_dropout", 0),
     ),
+    informative=_informative(LLAMA31_8B, 128_000),  # the README says 128,000, logs 128,256
     score=ScoreRules(
         floor=0.0,
         runs=10,
@@ -319,6 +334,7 @@ LLAMA405B = Judged(
     rulesets=("5.0.0", "5.1.0", "6.0.0"),
     configuration=_configuration(LLAMA31_405B.log_keys, "opt_adamw_weight_decay", "init_checkpoint_step"),
     fixed=(*_fixed(LLAMA31_8B), ("opt_adamw_weight_decay", LLAMA31_405B.optimizer.weight_decay)),  # as the 8B's
+    informative=_informative(LLAMA31_405B, 32_000),
     score=_405B_SCORE,
     schedule=_405B_SCHEDULE,
     evaluation=EvaluationRules(

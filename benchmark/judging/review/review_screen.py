@@ -72,6 +72,7 @@ def print_review(result: Review, out: Console) -> None:
         summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in WORST_FIRST if counts[verdict])
         words = f"{result.verdict.upper()}  of {len(result.subjects)} results {summary}, in {result.seconds:.1f} s"
         _say(out, words, VERDICT_STYLES[result.verdict])
+    if sum(len(subject.sets) for subject in result.subjects) > 1:
         for table in (leaderboard(result), _references(result)):
             _print_table(out, f"\n{table}\n")
     for subject in result.subjects:
@@ -82,10 +83,14 @@ def print_review(result: Review, out: Console) -> None:
 
 def leaderboard(result: Review) -> str:
     """Return a row per system, the best score of each benchmark first; systems without a score have no rank."""
-    systems = [(score, subject) for subject in result.subjects for score in subject.scores]
+    systems = [
+        (score, subject, results)
+        for subject in result.subjects
+        for score, results in zip(subject.scores, subject.sets, strict=True)
+    ]
     systems.sort(key=lambda row: (row[0].benchmark, row[0].minutes is None, row[0].minutes or 0))
     rows, ranked = [], Counter[str]()
-    for score, subject in systems:
+    for score, subject, results in systems:
         ranked[score.benchmark] += 1
         devices = (
             f"{score.accelerators:,} x {shortened(score.accelerator or '?', MOST_CELL)}" if score.accelerators else "-"
@@ -94,7 +99,7 @@ def leaderboard(result: Review) -> str:
         name = shortened(f"{package}{score.name}", 2 * MOST_CELL)
         minutes = "-" if score.minutes is None else f"{score.minutes:.2f}"
         rank = "-" if score.minutes is None else f"{ranked[score.benchmark]}"
-        rows.append((rank, score.benchmark, name, devices, minutes, subject.verdict))
+        rows.append((rank, score.benchmark, name, devices, minutes, subject.verdict_of(results)))
     return table_text(BOARD, rows, right=(0, 4))
 
 

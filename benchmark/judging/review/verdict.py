@@ -84,6 +84,21 @@ class SubjectReview:
     def of(self, severity: Severity) -> list[Finding]:
         return [finding for finding in self.findings if finding.severity == severity]
 
+    def of_system(self, results: ResultSet, severity: Severity) -> list[Finding]:
+        """Return the findings in a system's runs, folder and description; if it is the only one, all findings."""
+        return [finding for finding in self.of(severity) if len(self.sets) == 1 or _is_of(finding, results)]
+
+    def of_package(self, severity: Severity) -> list[Finding]:
+        """Return the findings that belong to none of several systems."""
+        findings = self.of(severity) if len(self.sets) > 1 else []
+        return [finding for finding in findings if not any(_is_of(finding, results) for results in self.sets)]
+
+    def verdict_of(self, results: ResultSet) -> Verdict:
+        """Return the verdict of a system: rejected with its package, or with questions if it raises some itself."""
+        if self.of_system(results, "error") or not self.passed:
+            return "rejected"
+        return "acceptable with questions" if self.of_system(results, "warning") else "acceptable"
+
     @property
     def declined(self) -> dict[str, str]:
         """Return the official tools that have nothing to check here, and the reasons."""
@@ -92,6 +107,12 @@ class SubjectReview:
         return {
             tool: why for results in self.sets if self.kind == "runs" for tool, why in inapplicable(results).items()
         }
+
+
+def _is_of(finding: Finding, results: ResultSet) -> bool:
+    path, folder = Path(finding.path), results.folder
+    is_inside = folder is not None and (path == folder or folder in path.parents or path == folder.parent)
+    return is_inside or path == results.system_path
 
 
 @dataclass(frozen=True)

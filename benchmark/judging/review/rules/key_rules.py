@@ -134,8 +134,16 @@ def kinds(run: Run) -> Iterator[Deviation]:
 
 
 def fixed(run: Run) -> Iterator[Deviation]:
-    """Check the values that the rules fix, if a log has them; no official tool checks those of the model."""
-    for key, expected in run.rules.fixed if run.division != "open" else ():
+    """Check the values that the rules fix, if a log has them; no official tool checks those of the model. Ask about
+    keys that no rule asks for."""
+    if run.division == "open":
+        return
+    for key, least, largest in run.rules.informative:
+        for event in run.log.all(key):
+            if event.number is None or not least <= event.number <= largest:
+                limits = f"{least:g}" if least == largest else f"{least:,.0f} to {largest:,.0f}"
+                yield at(run, event, _in_words(event), limits, "informative")
+    for key, expected in run.rules.fixed:
         for event in run.log.all(key):
             if expected != (event.value if isinstance(expected, str) else event.number):
                 yield at(run, event, _in_words(event), repr(expected))

@@ -54,7 +54,9 @@ LOG_RULES: tuple[Rule[Run], ...] = (
     ),
     Rule(
         "value.fixed", "error", "3.2, 7.7; training rules, hyperparameters", key_rules.fixed,
+        cases={"informative": "warning"},
         mend="train with it, and log the configured number as it is, not what a float32 tensor makes of it",
+        question="Was it trained with this value, or is the key's meaning another?",
     ),
     Rule(
         "seed.logged", "error", "4.4, 7.10; seed checker", key_rules.seeds,

@@ -1,5 +1,6 @@
 """Packages, runs and rounds reviewed together, and the table of their runs."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -7,14 +8,17 @@ import pytest
 
 from benchmark.commands.command_table import parse
 from benchmark.judging.report import judgement
-from benchmark.judging.report.judgement import distinct_names, judge, system_names
+from benchmark.judging.report.judgement import Judgement, distinct_names, judge, system_names
+from benchmark.judging.report.leaderboard import systems_tables
 from benchmark.judging.report.results_table import TYPES, judged_frame, systems_text
+from benchmark.judging.report.review_section import verdict_of
 from benchmark.judging.report.write_report import write_report
 from benchmark.judging.results.frames import csv_text, systems_frame
+from benchmark.judging.review.review_screen import leaderboard
 from foundation.errors import InputError
 from tests.benchmark.judging.report.made_pages import judged, made_runs, own_review, write_round
 from tests.benchmark.judging.report.runs import write_run
-from tests.benchmark.judging.review.fixture import SYSTEM, records, write_package
+from tests.benchmark.judging.review.fixture import SYSTEM, as_text, records, write_package
 from tests.support import REPOSITORY
 
 
@@ -49,6 +53,28 @@ def test_findings_are_those_of_their_system(tmp_path: Path) -> None:
     found = {one.result_set.name: one for one in judged([package]).systems}
     assert any(one.rule.startswith("value.") for one in found["other"].findings("error"))
     assert not any(one.rule.startswith("value.") for one in found[SYSTEM].findings("error"))
+
+
+def test_screen_and_page_agree_on_verdicts_and_questions_of_a_package_of_two_systems(tmp_path: Path) -> None:
+    package = write_package(tmp_path)
+    for folder in (package / "results", package / "systems"):
+        (path,) = folder.iterdir()
+        copy = path.with_name(path.name.replace(SYSTEM, "other"))
+        shutil.copytree(path, copy) if path.is_dir() else shutil.copy(path, copy)
+    for number, log in enumerate(sorted((package / "results" / "other" / "gpt3").iterdir())):
+        log.write_text(as_text(records(70_100 + 17 * number)).replace("ACME-H100-n64", "16xB200"))
+    shutil.rmtree(package / "benchmarks")
+    review = own_review([package])
+    judgement = Judgement(review.subjects)
+    (subject,) = review.subjects
+    board = leaderboard(review).splitlines()[1:]
+    assert sorted(line.rpartition("  ")[2] for line in board) == sorted(one.verdict for one in judgement.systems)
+    frame, names = judged_frame(judgement), system_names(judgement)
+    (table,) = systems_tables(frame, names, judgement)
+    notes = " ".join(note for row in table.rows for cell in row.cells for note in cell.notes)
+    questions = sum(int(number) for number in re.findall(r"(\d+) questions?", notes))
+    assert questions == len(subject.of("warning")) > 2 and subject.of_package("warning")
+    assert f"{questions} questions" in verdict_of(judgement)[3]
 
 
 def test_names_are_as_short_as_tells_runs_apart() -> None:

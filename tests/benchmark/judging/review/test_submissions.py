@@ -28,6 +28,7 @@ from tests.benchmark.judging.review.fixture import (
     write_package,
 )
 from tests.benchmark.judging.review.honest_submissions import HONEST, RESTARTS, Trial, each, run, trained
+from tests.benchmark.judging.review.llama_submissions import MISTAKES, VARIANTS
 from tests.support import REPOSITORY
 
 WHOLE_FILE = ("not a text file", "results without gpt3/")
@@ -66,8 +67,10 @@ def test_every_case_of_the_table_is_a_benchmark_or_stands_in_its_rules_module() 
 
 
 def test_there_are_enough_variants_and_faults_and_each_has_a_name() -> None:
-    for table in (HONEST, FAULTS):
-        assert len({one.name for one in table}) == len(table) >= 60
+    of_llama = [one.name for one in HONEST if not one.bases] + [name for name, _ in VARIANTS]
+    tables = ([one.name for one in HONEST], [one.name for one in FAULTS], of_llama, [name for name, *_ in MISTAKES])
+    for names in tables:
+        assert len({*names}) == len(names) >= 60
 
 
 @pytest.mark.parametrize(("batch_size", "evaluations"), [(1536, 24), (3072, 25), (2688, 22), (4096, 26)])
@@ -105,6 +108,21 @@ def test_honest_submission_of_llama_has_no_error(trial: Trial, tmp_path: Path) -
     found = findings(one.write(tmp_path / ORG), "6.1.0")
     assert [(one.rule, one.observed) for one in found if one.severity == "error"] == []
     assert len([one.rule for one in found if one.severity == "warning"]) <= 1
+
+
+@pytest.mark.parametrize(("name", "change"), VARIANTS, ids=[name for name, _ in VARIANTS])
+def test_variant_of_llama_is_accepted(name: str, change: Callable[[Submission], object], tmp_path: Path) -> None:
+    one = made_up(LLAMA_N1)
+    change(one)
+    raised = [line for line in told(one.write(tmp_path / ORG), "6.1.0") if not line.startswith("note")]
+    assert raised == (["warning runs.failed"] if name.startswith("one run that") else [])
+
+
+@pytest.mark.parametrize(("name", "due", "change"), MISTAKES, ids=[name for name, *_ in MISTAKES])
+def test_mistake_of_llama_is_told(name: str, due: str, change: Callable[[Submission], object], tmp_path: Path) -> None:
+    one = made_up(LLAMA_N1)
+    change(one)
+    assert due in told(one.write(tmp_path / ORG), "6.1.0"), name
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda one: one.name)
