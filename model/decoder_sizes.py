@@ -63,9 +63,11 @@ class DecoderSizes:
     """True for a rotary embedding of queries and keys; False for positions that are added to the word embedding."""
     tied: ClassVar[bool]
     """True if embedding and output share their table."""
-    unfused: ClassVar[float]
+    compiled_kernels: ClassVar[float]
     """Ratio of the bytes that the elementwise kernels of a block's passes read and write to the bytes of fully fused
     kernels, counted by dry runs without recomputation."""
+    separate_kernels: ClassVar[float]
+    """The same ratio where no kernel is compiled (fused_kernel.py): each operator is a kernel."""
 
     def __post_init__(self) -> None:
         for name in ("num_layers", "hidden_size", "num_attention_heads", "seq_length"):

@@ -16,7 +16,8 @@ class GPT3Config(DecoderSizes):
     biases: ClassVar[bool] = True
     rotary_positions: ClassVar[bool] = False
     tied: ClassVar[bool] = True
-    unfused: ClassVar[float] = 1.12
+    compiled_kernels: ClassVar[float] = 1.12
+    separate_kernels: ClassVar[float] = 1.12
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -5,13 +5,15 @@ PyTorch's fused one. Both compute in FP32. PyPI's package "apex" is another proj
 """
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from model.fused_kernel import fused
 
 LAYER_NORM_EPSILON = 1e-5
 RMS_NORM_EPSILON = 1e-5
@@ -63,20 +65,41 @@ def rms_norm_backward(gradient_TH: Tensor, x_TH: Tensor, state: NormState, gain:
     return of_input.to(x_TH.dtype), (wide_gradient * normed).sum(0)
 
 
+@fused(1.25)
+def add_and_rms_norm(x_TH: Tensor, terms_TH: Tensor, gain: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the sum of ``x_TH`` and ``terms_TH``, its RMSNorm, and the reciprocal root mean square of its rows."""
+    sum_TH = x_TH + terms_TH
+    normed_TH, (reciprocal,) = rms_norm_forward(sum_TH, gain)
+    return sum_TH, normed_TH, reciprocal
+
+
+def _read_for_gain(gradient_TH: Tensor, x_TH: Tensor, *_: Tensor) -> Sequence[Tensor]:
+    """PyTorch's inductor sums over rows and over columns in one kernel if there are twice as many rows as columns."""
+    return () if x_TH.shape[0] >= 2 * x_TH.shape[1] else (gradient_TH, x_TH)
+
+
+@fused(1.5, reads_again=_read_for_gain)
+def rms_norm_backward_and_add(
+    gradient_TH: Tensor, x_TH: Tensor, reciprocal: Tensor, gain: Tensor, residual_TH: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return the gradients of RMSNorm's input plus ``residual_TH``, and of the gain."""
+    of_input_TH, of_gain = rms_norm_backward(gradient_TH, x_TH, (reciprocal,), gain)
+    return of_input_TH.add_(residual_TH), of_gain
+
+
+@fused(1.67)
 def swiglu(x_T2F: Tensor) -> Tensor:
     """Return the SwiGLU of rows that hold the gate's columns and, behind them, the columns that the gate multiplies."""
     gate_TF, up_TF = x_T2F.chunk(2, dim=1)
     return F.silu(gate_TF) * up_TF
 
 
+@fused(3)
 def swiglu_backward(gradient_TF: Tensor, x_T2F: Tensor) -> Tensor:
     """Return the gradient of SwiGLU's input ``x_T2F``."""
     gate_TF, up_TF = x_T2F.chunk(2, dim=1)
-    gradient_T2F = torch.empty_like(x_T2F)
-    of_gate_TF, of_up_TF = gradient_T2F.chunk(2, dim=1)
-    of_gate_TF.copy_(_aten.silu_backward(gradient_TF * up_TF, gate_TF))
-    torch.mul(gradient_TF, F.silu(gate_TF), out=of_up_TF)
-    return gradient_T2F
+    of_gate_TF = _aten.silu_backward(gradient_TF * up_TF, gate_TF)
+    return torch.cat([of_gate_TF, gradient_TF * F.silu(gate_TF)], dim=1)
 
 
 def gelu(x: Tensor) -> Tensor:

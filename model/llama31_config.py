@@ -18,7 +18,8 @@ class Llama31Config(DecoderSizes):
     biases: ClassVar[bool] = False
     rotary_positions: ClassVar[bool] = True
     tied: ClassVar[bool] = False
-    unfused: ClassVar[float] = 2.9
+    compiled_kernels: ClassVar[float] = 1.01
+    separate_kernels: ClassVar[float] = 2.57
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -69,6 +69,9 @@ class System:
     these."""
     recompute: Recompute = "none"
     """Values that blocks compute again in the backward pass instead of keeping them."""
+    compiled_kernels: bool = True
+    """Rotary embedding, SwiGLU, RMSNorm and losses by kernels that torch.compile makes on a GPU before the run, where
+    they are right. `--no-compiled-kernels` is for a GPU on which they fail later."""
     cudnn_attention: bool = True
     """BF16 attention by cuDNN's kernel where it runs and is right, else by FlashAttention's. `--no-cudnn-attention` is
     the way back if cuDNN's kernel fails during a run."""

@@ -1,4 +1,4 @@
-"""Enter the world of a run: environment variables, kernels, process group, and the attention kernel of this process."""
+"""Enter the world of a run: environment variables, process group, and the kernels of this process."""
 
 import datetime
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +12,7 @@ from benchmark.run_record.phases import PhaseLog
 from benchmark.training.engine.distributed import World, joined_world
 from benchmark.training.engine.rank_device import require_format
 from benchmark.training.engine.rank_environment import Environment, set_environment
-from benchmark.training.engine.train_state import settle_attention
+from benchmark.training.engine.train_state import settle_attention, settle_kernels
 from benchmark.training.machine.run_environment import use_deterministic_kernels
 from model.decoder_sizes import DecoderSizes
 
@@ -31,9 +31,9 @@ def training_world(
 ) -> Iterator[World]:
     """Prepare this process for the system, join its process group, and leave it when the block ends well. Collective.
 
-    Nothing may have started CUDA in this process yet. ``attention``: model and precision of the passes, whose attention
-    kernel is then proved; None: no attention is computed. ``variables``: more environment variables, set first.
-    ``note`` is given the line about the attention kernel. ``timeout``: as for :func:`joined_world`, whose errors are
+    Nothing may have started CUDA in this process yet. ``attention``: model and precision of the passes, whose kernels
+    are then compiled and proved; None: no pass is computed. ``variables``: more environment variables, set first.
+    ``note`` is given the lines about the kernels. ``timeout``: as for :func:`joined_world`, whose errors are
     raised.
     """
     phases = phases or PhaseLog()
@@ -45,7 +45,12 @@ def training_world(
     with joined_world(system, environment, timeout) as world:
         phases.enter("load", -1)
         if attention is not None:
-            require_format(attention[1], world.device)
-            if line := settle_attention(attention[0], system, attention[1], world):
+            sizes, precision = attention
+            require_format(precision, world.device)
+            lines = (
+                settle_attention(sizes, system, precision, world),
+                settle_kernels(sizes, system, precision, world, deterministic=deterministic),
+            )
+            for line in filter(None, lines):
                 note(line)
         yield world

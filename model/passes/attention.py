@@ -32,6 +32,7 @@ class Attended(NamedTuple):
     """Log-sum-exp of the logits and, for some kernels, lengths and random state, in the kernel's own order."""
 
 
+@dataclass(frozen=True)
 class CpuFlash:
     """PyTorch's flash attention on a CPU.
 
@@ -57,6 +58,7 @@ class CpuFlash:
         return tensors
 
 
+@dataclass(frozen=True)
 class Flash:
     """FlashAttention, as PyTorch has it."""
 
@@ -72,6 +74,7 @@ class Flash:
         return gradients
 
 
+@dataclass(frozen=True)
 class CudnnFlash:
     """cuDNN's attention."""
 
@@ -87,8 +90,9 @@ class CudnnFlash:
         return gradients
 
 
+@dataclass(frozen=True)
 class MemoryEfficient:
-    """The memory-efficient kernel, which takes FP32."""
+    """The memory-efficient kernel, which takes FP32, and as many heads of keys as of queries."""
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Attended:
         out, *statistics = _aten._scaled_dot_product_efficient_attention(q, k, v, None, True, 0.0, True)
@@ -102,7 +106,38 @@ class MemoryEfficient:
         return gradients[:3]
 
 
-Kernel = CpuFlash | Flash | CudnnFlash | MemoryEfficient
+PlainKernel = CpuFlash | Flash | CudnnFlash | MemoryEfficient
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """A kernel with as many heads of keys and values as of queries: shared heads are repeated for it."""
+
+    kernel: PlainKernel
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Attended:
+        k, v = self._for_every_head(q, k, v)
+        return self.kernel.forward(q, k, v)
+
+    def backward(self, gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, attended: Attended) -> Sequence[Tensor]:
+        all_k, all_v = self._for_every_head(q, k, v)
+        of_q, *of_heads = self.kernel.backward(gradient, q, all_k, all_v, attended)
+        batch, shared, sequence, size = k.shape
+        of_k, of_v = (of_head.reshape(batch, shared, -1, sequence, size).sum(2) for of_head in of_heads)
+        return of_q, of_k, of_v
+
+    @staticmethod
+    def _for_every_head(q: Tensor, *shared_heads: Tensor) -> Sequence[Tensor]:
+        return [shared.repeat_interleave(q.shape[1] // shared.shape[1], dim=1) for shared in shared_heads]
+
+
+Kernel = PlainKernel | Repeated
+
+
+def kernel_name(kernel: Kernel) -> str:
+    if isinstance(kernel, Repeated):
+        return f"{kernel_name(kernel.kernel)} with repeated keys"
+    return type(kernel).__name__
 
 
 @dataclass(frozen=True)
@@ -140,53 +175,63 @@ class AttentionLayout(NamedTuple):
 def attend(qkv: Tensor, batch: int, heads: int, kernel: Kernel | None = None) -> Heads:
     """Causal attention over whole windows, by ``kernel`` or the chosen one. ``qkv``: [S x batch, N x 3 x D]."""
     parts = qkv.view(qkv.shape[0] // batch, batch, heads, 3, -1)
-    q_k_v = _queries_keys_values(parts)
-    kernel = kernel or kernel_for(q_k_v[0])
-    return Heads(parts, kernel.forward(*q_k_v), kernel)
+    q_BNSD, k_BNSD, v_BNSD = _queries_keys_values(parts)
+    kernel = kernel or kernel_for(q_BNSD, k_BNSD)
+    return Heads(parts, kernel.forward(q_BNSD, k_BNSD, v_BNSD), kernel)
 
 
-def kernel_for(q_BNSD: Tensor) -> Kernel:
-    """Return the chosen kernel for attention over these queries."""
-    deterministic = torch.are_deterministic_algorithms_enabled()
-    return choose_kernel(q_BNSD.device.type, q_BNSD.dtype, *q_BNSD.shape[2:], deterministic)
+def kernel_for(q_BNSD: Tensor, k_BKSD: Tensor) -> Kernel:
+    """Return the chosen kernel for attention of these queries to these keys."""
+    deterministic, sharers = torch.are_deterministic_algorithms_enabled(), q_BNSD.shape[1] // k_BKSD.shape[1]
+    return choose_kernel(q_BNSD.device.type, q_BNSD.dtype, *q_BNSD.shape[2:], deterministic, sharers)
 
 
-_refused: set[type[Kernel]] = set()
+_refused: set[Kernel] = set()
 
 
 def refuse_kernel(kernel: Kernel) -> None:
     """Do not choose ``kernel`` in this process from now on."""
-    _refused.add(type(kernel))
+    _refused.add(kernel)
     choose_kernel.cache_clear()
 
 
 @cache
-def choose_kernel(device: str, dtype: torch.dtype, sequence: int, size: int, deterministic: bool) -> Kernel:
-    """Return the first kernel of the module's table that runs, forward and backward, in this process.
+def choose_kernel(
+    device: str, dtype: torch.dtype, sequence: int, size: int, deterministic: bool, sharers: int = 1
+) -> Kernel:
+    """Return the first kernel of the module's table that runs, forward and backward, in this process. ``sharers``:
+    heads of queries that share one of keys and values.
 
     If none runs, the last kernel is returned, which raises its own RuntimeError when it is called. Raises RuntimeError
     if all kernels were refused.
     """
-    candidates = [kernel for kernel in _in_order(device, dtype, deterministic) if type(kernel) not in _refused]
+    candidates = [kernel for kernel in _in_order(device, dtype, deterministic, sharers) if kernel not in _refused]
     if not candidates:
         raise RuntimeError(f"attention: every kernel for {dtype} on this device gave wrong numbers")
     for kernel in candidates[:-1]:
         try:
-            probe = torch.zeros(sequence, 3 * size, dtype=dtype, device=device)
-            heads = attend(probe, 1, 1, kernel)
-            heads.backward(heads.out())
+            heads_BnSD = torch.zeros(sequence, 1, sharers + 2, size, dtype=dtype, device=device).permute(1, 2, 0, 3)
+            q_BNSD, k_B1SD, v_B1SD = torch.split(heads_BnSD, [sharers, 1, 1], dim=1)
+            attended = kernel.forward(q_BNSD, k_B1SD, v_B1SD)
+            kernel.backward(attended.out_BNSD, q_BNSD, k_B1SD, v_B1SD, attended)
             return kernel
         except RuntimeError:  # not for this device, shape or build
             continue
     return candidates[-1]
 
 
-def _in_order(device: str, dtype: torch.dtype, deterministic: bool) -> list[Kernel]:
+def _in_order(device: str, dtype: torch.dtype, deterministic: bool, sharers: int) -> list[Kernel]:
+    """Where heads of keys are shared, each kernel is tried with them as they are, and then with repeated ones."""
+    kernels: list[PlainKernel]
     if device == "cpu":
-        return [CpuFlash()]
-    if dtype != torch.bfloat16:
-        return [MemoryEfficient()]
-    return [Flash()] if deterministic else [CudnnFlash(), Flash()]
+        kernels = [CpuFlash()]
+    elif dtype != torch.bfloat16:
+        return [MemoryEfficient() if sharers == 1 else Repeated(MemoryEfficient())]
+    else:
+        kernels = [Flash()] if deterministic else [CudnnFlash(), Flash()]
+    if sharers == 1:
+        return [*kernels]
+    return [candidate for kernel in kernels for candidate in (kernel, Repeated(kernel))]
 
 
 def _queries_keys_values(qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -16,7 +16,9 @@ from model.passes.attention import (
     Flash,
     Kernel,
     MemoryEfficient,
+    Repeated,
     choose_kernel,
+    kernel_name,
     refuse_kernel,
 )
 
@@ -24,8 +26,9 @@ LARGE = 20.0
 """Factor on queries and keys for large logits, whose standard deviation is its square, 400."""
 MOST = 0.03
 """Largest relative difference, in the L2 norm. On an H100 each kernel was at most 0.0091 away from FP64."""
-REFERENCE: dict[type[Kernel], type[Kernel]] = {CudnnFlash: Flash, Flash: MemoryEfficient}
-"""The kernel with which another one is compared. Kernels that this table lacks are not compared."""
+REFERENCE: dict[type[Kernel], type[Flash] | type[MemoryEfficient]] = {CudnnFlash: Flash, Flash: MemoryEfficient}
+"""The kernel with which another one is compared. Kernels that this table lacks are not compared. Heads of keys that
+queries share are repeated for it."""
 
 
 def proved_attention(device: torch.device, dtype: torch.dtype, sizes: DecoderSizes, *, ranks: int, batch: int) -> str:
@@ -38,25 +41,33 @@ def proved_attention(device: torch.device, dtype: torch.dtype, sizes: DecoderSiz
     layout = architecture_of(sizes).attention(sizes, ranks, batch)
     heads, shared = (sizes.columns(role) // (head_size * ranks) for role in ("query", "key"))
     shape = f"{batch} x {heads} heads{'' if shared == heads else f', {shared} of keys'}, {sequence} x {head_size}"
+    sharers = heads // shared
     while True:
         deterministic = torch.are_deterministic_algorithms_enabled()
-        kernel = choose_kernel(device.type, dtype, sequence, head_size, deterministic)
-        name, reference = type(kernel).__name__, REFERENCE.get(type(kernel))
+        kernel = choose_kernel(device.type, dtype, sequence, head_size, deterministic, sharers)
+        name, reference = kernel_name(kernel), _reference(kernel, sharers)
         if dtype != torch.bfloat16 or reference is None:
             return f"{refused}attention by {name}, which was compared with no other"
         generator = torch.Generator(device).manual_seed(1)
         columns = sizes.columns(*INTO_ATTENTION) // ranks
         qkv = torch.randn(sequence * batch, columns, generator=generator, device=device)
-        usual = largest_difference(kernel, reference(), qkv.to(dtype), layout)
+        usual = largest_difference(kernel, reference, qkv.to(dtype), layout)
         for part in layout.split(qkv)[:2]:
             part *= LARGE
-        large = largest_difference(kernel, reference(), qkv.to(dtype), layout)
-        differences = f"{usual:.2g} from {reference.__name__} ({shape}), with large logits {large:.2g}"
+        large = largest_difference(kernel, reference, qkv.to(dtype), layout)
+        differences = f"{usual:.2g} from {kernel_name(reference)} ({shape}), with large logits {large:.2g}"
         if usual <= MOST and large <= MOST:  # neither is NaN
             strides = layout.attend(qkv.to(dtype), kernel=kernel).attended.out_BNSD.stride()
             return f"{refused}attention by {name}: at most {differences}; its output's strides are {strides}"
         refuse_kernel(kernel)
         refused += f"attention NOT by {name}, which is wrong here: {differences}; "
+
+
+def _reference(kernel: Kernel, sharers: int) -> Kernel | None:
+    reference = REFERENCE.get(type(kernel.kernel if isinstance(kernel, Repeated) else kernel))
+    if reference is None:
+        return None
+    return reference() if sharers == 1 else Repeated(reference())
 
 
 def largest_difference(kernel: Kernel, reference: Kernel, qkv: Tensor, layout: AttentionLayout) -> float:

@@ -61,8 +61,12 @@ class Norm(Protocol):
 
     def forward(self, x_tH: Tensor) -> tuple[Tensor, NormState]: ...
 
-    def backward(self, gradient_tH: Tensor, x_tH: Tensor, state: NormState) -> Tensor:
-        """Return the gradient of ``x_tH``; add to the parameters' gradients."""
+    def forward_sum(self, x_tH: Tensor, terms_tH: Tensor) -> tuple[Tensor, Tensor, NormState]:
+        """Return the sum of ``x_tH`` and ``terms_tH``, and its norm as :meth:`forward` does."""
+        ...
+
+    def backward(self, gradient_tH: Tensor, x_tH: Tensor, state: NormState, residual_tH: Tensor | None) -> Tensor:
+        """Return the gradient of ``x_tH``, plus ``residual_tH``; add to the parameters' gradients."""
         ...
 
 
@@ -203,7 +207,7 @@ class BlockPass:
         parts.out_of_mlp.add_gradients(gradient, after_activation)
         del after_activation, gradient
         normed_gradient_tH = yield from result_of(terms)
-        y_gradient_tH = parts.norm_y.backward(normed_gradient_tH, y_tH, state_y).add_(gradient_tH)
+        y_gradient_tH = parts.norm_y.backward(normed_gradient_tH, y_tH, state_y, gradient_tH)
         del normed_gradient_tH, terms, y_tH, gradient_tH
 
         whole_y_gradient = self._group.gather(y_gradient_tH)
@@ -225,7 +229,7 @@ class BlockPass:
         parts.out_of_attention.add_gradients(gradient, attention_out)
         del gradient, attention_out, heads
         normed_gradient_tH = yield from result_of(terms)
-        x_gradient_tH = parts.norm_x.backward(normed_gradient_tH, x_tH, state_x).add_(y_gradient_tH)
+        x_gradient_tH = parts.norm_x.backward(normed_gradient_tH, x_tH, state_x, y_gradient_tH)
         del normed_gradient_tH, terms, x_tH, y_gradient_tH
 
         handed_on = hand_on(x_gradient_tH)
@@ -255,9 +259,8 @@ class BlockPass:
         del out_TH
         dense_tH = yield from _awaited(terms, watch)
         del terms
-        activations.y_tH = activations.x_tH + dense_tH
+        activations.y_tH, normed_tH, activations.state_y = parts.norm_y.forward_sum(activations.x_tH, dense_tH)
         del dense_tH
-        normed_tH, activations.state_y = parts.norm_y.forward(activations.y_tH)
         normed_TH = yield from _awaited(self._group.gather(normed_tH), watch)
         x = parts.into_mlp.input(normed_TH, keeps=keeps)
         del normed_tH, normed_TH

@@ -1,21 +1,18 @@
-"""Forward and backward passes of embedding and output. The output computes losses in FP32, as the reference does
-(docs/facts/reference.md c.2).
+"""Forward and backward passes of embedding and output.
 
 Tensors are named by their axes, as in block_pass.py: t tokens of this rank's part of the sequence, T all
 tokens (sequence first), S sequence, B batch, H hidden, V rows of a table on this rank.
 """
 
-import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
 from model.passes.block_pass import Norm
-from model.passes.pass_sizes import LARGEST_PRODUCT, LARGEST_TILE
+from model.passes.pass_sizes import LARGEST_PRODUCT, LARGEST_TILE, rows_of_part
+from model.passes.softmax_loss import Softmax, softmax_gradient, softmax_losses
 from model.passes.tensor_group import Passing, Pending, TensorGroup, result_of
 from model.passes.whole_parameter import WholeParameter
 
@@ -23,55 +20,6 @@ from model.passes.whole_parameter import WholeParameter
 def sequence_first(values_BS: Tensor) -> Tensor:
     """[B, S] to [T]."""
     return values_BS.t().reshape(-1)
-
-
-class Softmax(NamedTuple):
-    """Values from which the gradient of the token losses is made, once: it overwrites them."""
-
-    exponentials_TV: Tensor
-    """Exponentials of the logits less their maximum, FP32."""
-    column_T1: Tensor
-    """Column of each label, among this rank's columns."""
-    is_own_T: Tensor | None
-    """True for a label among this rank's columns; None if all labels are."""
-    total_T: Tensor
-    """Sum of the exponentials over all columns of all ranks."""
-    logits_TV: Tensor
-    """The logits. Their gradient takes their memory; in FP32 the exponentials have taken it already."""
-
-
-def softmax_losses(logits_TV: Tensor, labels_T: Tensor, group: dist.ProcessGroup | None) -> tuple[Tensor, Softmax]:
-    """Return the token losses [T], FP32, and the values from which the logits' gradient is made.
-
-    FP32 logits become exponentials, and then their gradient, in place: PyTorch's own function makes three more arrays
-    of their size. For BF16 logits there is one FP32 array of exponentials. The ranks exchange, of each token, the
-    maximum, and the sum of exponentials together with the label's logit.
-    """
-    highest = logits_TV.amax(dim=1, keepdim=True)
-    column, is_own = labels_T, None
-    if group is not None:
-        dist.all_reduce(highest, dist.ReduceOp.MAX, group=group)
-        column = labels_T - dist.get_rank(group) * logits_TV.shape[1]
-        is_own = (column >= 0) & (column < logits_TV.shape[1])
-        column = column.masked_fill(~is_own, 0)
-    column = column.unsqueeze(1)
-    wide = torch.promote_types(logits_TV.dtype, torch.float32)
-    shifted = logits_TV.to(wide).sub_(highest)
-    of_label = shifted.gather(1, column).squeeze(1)
-    exponentials = shifted.exp_()
-    sums = torch.stack([exponentials.sum(dim=1), of_label if is_own is None else of_label * is_own])
-    if group is not None:
-        dist.all_reduce(sums, group=group)
-    return sums[0].log() - sums[1], Softmax(exponentials, column, is_own, sums[0], logits_TV)
-
-
-def softmax_gradient(softmax: Softmax, gradient_T: Tensor) -> Tensor:
-    """Return the gradient of the logits [T, V], in their memory: softmax minus one at the label, times the gradient of
-    the token's loss."""
-    gradient = softmax.exponentials_TV.mul_((gradient_T / softmax.total_T).unsqueeze(1))
-    of_label = gradient_T if softmax.is_own_T is None else gradient_T * softmax.is_own_T
-    gradient.scatter_add_(1, softmax.column_T1, -of_label.unsqueeze(1))
-    return gradient if gradient.dtype == softmax.logits_TV.dtype else softmax.logits_TV.copy_(gradient)
 
 
 class EmbeddingPass:
@@ -166,7 +114,7 @@ class OutputPass:
                 terms = self._group.reduce_scatter(gradient_TH)
             self._table.add_product(logits, inputs)
         normed_gradient_tH = yield from result_of(terms)
-        return torch.cat(losses), self._norm.backward(normed_gradient_tH, x_tH, state)
+        return torch.cat(losses), self._norm.backward(normed_gradient_tH, x_tH, state, None)
 
     def _tile_losses(self, normed_TH: Tensor, labels_T: Tensor, out: Tensor | None = None) -> tuple[Tensor, Softmax]:
         """Return losses and softmax of a logits tile, whose logits go into ``out``."""
@@ -174,6 +122,5 @@ class OutputPass:
 
     def _tiles(self, tokens: int, most_bytes: int, dtype: torch.dtype) -> Sequence[slice]:
         """Divide ``tokens`` into tiles whose logits of ``dtype`` have ``most_bytes``, or little more."""
-        number = math.ceil(tokens * self._table.value.shape[0] * dtype.itemsize / most_bytes)
-        size = math.ceil(tokens / number)
+        size = rows_of_part(tokens, self._table.value.shape[0] * dtype.itemsize, most_bytes)
         return [slice(first, min(first + size, tokens)) for first in range(0, tokens, size)]

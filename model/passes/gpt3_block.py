@@ -32,12 +32,15 @@ class NormPass:
     def forward(self, x_tH: Tensor) -> tuple[Tensor, NormState]:
         return layer_norm_forward(x_tH, self._gain, self._bias.value)
 
-    def backward(self, gradient_tH: Tensor, x_tH: Tensor, state: NormState) -> Tensor:
-        """Return the gradient of ``x_tH``; add to the parameters' gradients."""
+    def forward_sum(self, x_tH: Tensor, terms_tH: Tensor) -> tuple[Tensor, Tensor, NormState]:
+        sum_tH = x_tH + terms_tH
+        return sum_tH, *self.forward(sum_tH)
+
+    def backward(self, gradient_tH: Tensor, x_tH: Tensor, state: NormState, residual_tH: Tensor | None) -> Tensor:
         of_input, of_gain, of_bias = layer_norm_backward(gradient_tH, x_tH, state, self._gain, self._bias.value)
         self._weight.add(of_gain)
         self._bias.add(of_bias)
-        return of_input
+        return of_input if residual_tH is None else of_input.add_(residual_tH)
 
 
 def gpt3_attention(sizes: GPT3Config, ranks: int, batch: int) -> AttentionLayout:

@@ -1,5 +1,6 @@
 """Sizes that the passes keep to, without PyTorch: plans compute with them too."""
 
+import math
 from collections.abc import Sequence
 
 LEAST_WEIGHTS = 1 << 26
@@ -11,6 +12,11 @@ of 51,200 columns are 400 MiB."""
 LARGEST_PRODUCT = 1 << 30
 """Bytes of logits whose products are made at once. Each product with the output's table reads or writes all of its FP32
 gradient: Llama 3.1's vocabulary, whose logits of 8,192 tokens are 2 GiB in BF16, has two instead of one per tile."""
+
+
+def rows_of_part(rows: int, row_bytes: int, most_bytes: int) -> int:
+    """Return the rows of each part of a matrix in parts of equal size, which have ``most_bytes`` or little more."""
+    return math.ceil(rows / math.ceil(rows * row_bytes / most_bytes))
 
 
 def group_starts(weights: Sequence[float], least_weights: int | None) -> list[int]:

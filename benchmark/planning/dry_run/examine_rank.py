@@ -27,6 +27,7 @@ from benchmark.training.engine.pipeline_order import PipelineShape, most_in_flig
 from benchmark.training.engine.train_state import TrainState, empty_state
 from benchmark.training.step import train_step
 from model.flops import part_flops_per_token
+from model.fused_kernel import run_by
 from model.passes.chunk_pass import MicroBatch
 from model.sharding import layers_of_chunks
 
@@ -83,11 +84,12 @@ def examine(benchmark: Benchmark, system: System, precision: Precision, kind: st
         tracker = Tracker(
             {world.mesh.get_group(axis).group_name: axis for axis in world.mesh.mesh_dim_names or ()}, gpu
         )
+        compiled = gpu is not None and system.compiled_kernels
         # one for the whole examination: tensors of another would be copied, and counted twice
         fake = fake_tensors() if gpu is None else nullcontext()
         progress = starting_progress(benchmark, 0)
-        state = empty_state(benchmark, system, precision, world, progress, within=_counted(tracker, fake))
-        with _counted(tracker, fake):
+        state = empty_state(benchmark, system, precision, world, progress, within=_counted(tracker, fake, compiled))
+        with _counted(tracker, fake, compiled):
             shards, gathered = _sizes(state)
             state.optimizer.start_at(benchmark.start_iterations)
             _step(state, tracker, max(2, group), strict=False)  # allocates memory that later steps reuse
@@ -150,8 +152,9 @@ def _batch(state: TrainState, tracker: Tracker) -> MicroBatch:
 
 
 @contextmanager
-def _counted(tracker: Tracker, fake: AbstractContextManager[Any]) -> Iterator[None]:
-    with fake, tracker:
+def _counted(tracker: Tracker, fake: AbstractContextManager[Any], compiled: bool) -> Iterator[None]:
+    """``compiled``: fused kernels count as one operator each."""
+    with fake, tracker, run_by(tracker.run_fused) if compiled else nullcontext():
         yield
 
 

@@ -28,6 +28,7 @@ from benchmark.planning.fake_device.operator_costs import (
     tensors_in,
 )
 from benchmark.planning.fake_device.remembered_results import Question, ResultRecipe, question_of, remembered
+from model.fused_kernel import FusedKernel
 
 _aten: Any = torch.ops.aten
 COLLECTIVES = {
@@ -96,6 +97,7 @@ class Tracker(TorchDispatchMode):
 
     def __post_init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self._within_kernel = False
         self._sizes: dict[int, int] = {}
         self._alive: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._device_type = "cpu" if self.gpu is None else "cuda"
@@ -151,6 +153,19 @@ class Tracker(TorchDispatchMode):
             self._answers[question] = recipe, cost
         return result
 
+    def run_fused(self, kernel: FusedKernel[Any, Any], arguments: Sequence[Any]) -> Any:
+        """Count a fused kernel as one operator, whose function keeps no tensor between its own operators."""
+        self._within_kernel = True
+        try:
+            result = kernel.function(*arguments)
+        finally:
+            self._within_kernel = False
+        with torch._C.DisableTorchFunction():
+            for tensor in tensors_in(result if isinstance(result, tuple) else [result]):
+                self._see(tensor)
+        self._add(Cost("elementwise", bytes_moved=kernel.bytes_moved(arguments, result)))
+        return result
+
     def _count(
         self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: Sequence[Tensor], result: Any
     ) -> Cost:
@@ -168,7 +183,7 @@ class Tracker(TorchDispatchMode):
             self.gpu.order.forget()
 
     def _see(self, tensor: Tensor) -> None:
-        if tensor.device.type != self._device_type:
+        if self._within_kernel or tensor.device.type != self._device_type:
             return
         storage = tensor.untyped_storage()
         key = storage._cdata
@@ -201,7 +216,7 @@ class Tracker(TorchDispatchMode):
         return Cost(kind, bytes_moved=bytes_moved(function, args, kwargs, result))
 
     def _add(self, cost: Cost) -> None:
-        if cost.kind is None:
+        if cost.kind is None or self._within_kernel:
             return
         counts = self.counts
         counts.launches[cost.kind] += 1

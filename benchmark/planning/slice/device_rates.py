@@ -29,6 +29,7 @@ from benchmark.planning.run_plan.calibration import (
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.rank_device import values_dtype
 from model.decoder_sizes import INTO_MLP, DecoderSizes
+from model.fused_kernel import FusedKernel
 from model.gpt3_config import GPT3Config
 from model.kernels import (
     adam,
@@ -209,16 +210,22 @@ def _gpt3_passes(x_TH: Tensor, x_TF: Tensor) -> Passes:
 
 
 def _llama31_passes(x_TH: Tensor, x_T2F: Tensor) -> Passes:
-    """SwiGLU's two passes are several kernels: 5 and 13 times a tensor of half the width is read or written."""
-    gain, narrow, half = torch.ones_like(x_TH[0]), x_TH.nbytes, x_T2F.nbytes // 2
+    """SwiGLU's passes are compiled kernels, or several operators each."""
+    gain, narrow = torch.ones_like(x_TH[0]), x_TH.nbytes
     gradient_TF = x_T2F[:, : x_T2F.shape[1] // 2].contiguous()
     _, state = rms_norm_forward(x_TH, gain)
     return {
-        "swiglu": (5 * half, lambda: swiglu(x_T2F)),
-        "swiglu backward": (13 * half, lambda: swiglu_backward(gradient_TF, x_T2F)),
+        "swiglu": _fused_pass(swiglu, x_T2F),
+        "swiglu backward": _fused_pass(swiglu_backward, gradient_TF, x_T2F),
         "rms norm": (2 * narrow, lambda: rms_norm_forward(x_TH, gain)),
         "rms norm backward": (3 * narrow, lambda: rms_norm_backward(x_TH, x_TH, state, gain)),
     }
+
+
+def _fused_pass(kernel: FusedKernel[Any, Any], *arguments: Tensor) -> tuple[int, Callable[[], Any]]:
+    """Return the bytes that a call moves as it runs here, and the call."""
+    moved = kernel.bytes_moved(arguments, kernel(*arguments))
+    return round(moved * (1 if kernel.is_fused else kernel.operator_bytes)), partial(kernel, *arguments)
 
 
 OWN_PASSES: Mapping[type[DecoderSizes], Callable[[Tensor, Tensor], Passes]] = {

@@ -159,11 +159,25 @@ def _elementwise(work: Workload, rates: Rates) -> tuple[float, float]:
         cast = 4 * work.tokens * (width / 1 + width / tensor) + 4 * 2 * inner
         cast *= work.code.fp8_passes * rates.common.fp8_casts / 2
         forward, backward = forward + cast, backward + cast
-    factor = rates.stack.elementwise * (work.model.unfused if work.code.own else 1)
+    factor = rates.stack.elementwise * _over_fused(work)
     return (
         elementwise_s(rates, forward * factor, round(6 * factor)),
         elementwise_s(rates, backward * factor, round(9 * factor)),
     )
+
+
+def _over_fused(work: Workload) -> float:
+    """Return the bytes of a block's elementwise kernels over those of fully fused ones."""
+    if not work.code.own:
+        return 1.0
+    return work.model.separate_kernels if "compiled-kernels" in work.without else work.model.compiled_kernels
+
+
+def _bytes_of_loss(work: Workload) -> tuple[float, float]:
+    """Return the bytes that losses and their gradient read and write for a logit in BF16."""
+    if not work.code.own:  # to FP32, largest, exponentials and their sum; then softmax less one, to BF16
+        return 22.0, 10.0
+    return (28.0, 14.0) if "compiled-kernels" in work.without else (2.0, 4.0)
 
 
 def fused_bytes(work: Workload) -> tuple[float, float]:
@@ -251,9 +265,9 @@ def output_passes(work: Workload, rates: Rates) -> ForwardBackward:
     rows, columns, inputs = sizes
     backward = matmul_s(rates, (rows, inputs, columns))
     backward += matmul_s(rates, (inputs, columns, rows), extra=accumulated)
-    # forward: to FP32, largest, exponentials and their sum; backward: softmax less one, to BF16
-    loss = elementwise_s(rates, 22.0 * rows * columns, 8)
-    gradient = elementwise_s(rates, 10.0 * rows * columns, 3)
+    of_loss, of_gradient = _bytes_of_loss(work)
+    loss = elementwise_s(rates, of_loss * rows * columns, 8)
+    gradient = elementwise_s(rates, of_gradient * rows * columns, 3)
     size = 2.0 * work.tokens * width
     messages = gather_s(rates, size, ranks=layout.tensor_parallel, stride=1, per_node=layout.devices_per_node)
     return (

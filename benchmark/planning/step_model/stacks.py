@@ -15,6 +15,9 @@ AttentionKernel = Literal["flash", "cudnn"]
 """Kernels of attention: FlashAttention 2 (flash); cuDNN's kernels or FlashAttention 3 (cudnn)."""
 OverlapFeature = Literal["tp-overlap", "dp-overlap", "p2p-overlap"]
 """Messages that a stack hides behind computation: tensor-parallel, data-parallel, between pipeline stages."""
+Feature = OverlapFeature | Literal["compiled-kernels"]
+"""Parts of a stack that it can do without; this repository compiles kernels for a rotary embedding, SwiGLU, RMSNorm and
+losses (model/fused_kernel.py)."""
 Sharding = Literal["zero1", "fsdp"]
 """State sharded over the data-parallel devices: the optimizer's (zero1), or everything, gathered while in use
 (fsdp)."""

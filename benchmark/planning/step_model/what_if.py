@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import get_args
 
 from benchmark.planning.step_model.machine_constants import Constant, Rates
-from benchmark.planning.step_model.stacks import OverlapFeature
+from benchmark.planning.step_model.stacks import Feature, OverlapFeature
 from benchmark.planning.step_model.workload import Workload
 from foundation.errors import InputError
 
@@ -25,7 +25,7 @@ OVERHEADS: Mapping[str, str] = {
     "jitter": "stacks.{stack}.jitter",
 }
 """Names of overheads that can be switched off, and the constant of each one."""
-FEATURES: tuple[OverlapFeature, ...] = get_args(OverlapFeature)
+FEATURES: tuple[Feature, ...] = (*get_args(OverlapFeature), "compiled-kernels")
 LARGEST_FACTOR = 100.0
 IDEAS = (
     "tp-overlap=full",
@@ -43,8 +43,8 @@ IDEAS = (
 
 
 def apply_what_if(words: Sequence[str], work: Workload, rates: Rates) -> tuple[Workload, Rates]:
-    """Return workload and rates as changed: ``NAME=2x`` multiplies, ``NAME=off`` switches off overlaps and overheads,
-    ``tp-overlap=full`` hides everything.
+    """Return workload and rates as changed: ``NAME=2x`` multiplies, ``NAME=off`` switches off overlaps, compiled
+    kernels and overheads, ``tp-overlap=full`` hides everything.
 
     Raises InputError for any other word, listing the allowed ones, and for a name that comes twice.
     """

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from benchmark.config.number_formats import NUMBER_FORMATS, Precision
 from benchmark.config.system_config import System
-from benchmark.planning.step_model.stacks import STACKS, OverlapFeature, Sharding, Stack
+from benchmark.planning.step_model.stacks import STACKS, Feature, Sharding, Stack
 from model.decoder_sizes import DecoderSizes, Recompute
 
 TIMED_FORMATS: tuple[Precision, ...] = ("bf16", "fp8")
@@ -61,8 +61,8 @@ class Workload:
     """Name in stacks.py."""
     network_gbit_s: float | None = None
     """Gbit/s of a device's card to other nodes, each way; None means the accelerator's usual rate."""
-    without: tuple[OverlapFeature, ...] = ()
-    """Messages that the stack can hide, but does not hide here."""
+    without: tuple[Feature, ...] = ()
+    """Messages that the stack can hide, but does not hide here; kernels that it compiles, but not here."""
 
     @property
     def fp8(self) -> bool:

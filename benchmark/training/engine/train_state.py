@@ -18,13 +18,16 @@ from benchmark.training.engine.adam import MOMENTS, Adam
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.pipeline import Pipeline
 from benchmark.training.engine.rank_device import values_dtype
+from benchmark.training.engine.rank_environment import set_environment
+from benchmark.training.machine.kernel_cache import cache_of_kernels
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from foundation.errors import InputError
 from model.architectures import architecture_of
 from model.decoder_sizes import DecoderSizes
 from model.initial_weights import draw_initial_weights
-from model.passes.attention import CudnnFlash, refuse_kernel
+from model.passes.attention import CudnnFlash, Repeated, refuse_kernel
 from model.passes.attention_proof import proved_attention
+from model.passes.kernel_proof import prove_kernels
 from model.passes.waits import pipeline_exchange
 from model.sharding import empty_chunks
 
@@ -146,6 +149,7 @@ def settle_attention(sizes: DecoderSizes, system: System, precision: Precision, 
         return ""
     if not system.cudnn_attention:
         refuse_kernel(CudnnFlash())
+        refuse_kernel(Repeated(CudnnFlash()))
     proof = proved_attention(
         world.device,
         values_dtype(precision),
@@ -155,6 +159,29 @@ def settle_attention(sizes: DecoderSizes, system: System, precision: Precision, 
     )
     torch.cuda.empty_cache()  # the state is to find the device as it was
     return proof
+
+
+def settle_kernels(
+    sizes: DecoderSizes, system: System, precision: Precision, world: World, *, deterministic: bool
+) -> str:
+    """Compile this process's fused kernels before the state is loaded, proved on the shapes of its passes
+    (model/passes/kernel_proof.py), in some seconds.
+
+    Returns the line to log; empty on a CPU, which compiles none.
+    """
+    if world.device.type != "cuda" or not system.compiled_kernels:
+        return ""
+    set_environment(cache_of_kernels())
+    line = prove_kernels(
+        sizes,
+        ranks=system.tensor_parallel,
+        batch=system.micro_batch_size,
+        dtype=values_dtype(precision),
+        device=world.device,
+        deterministic=deterministic,
+    )
+    torch.cuda.empty_cache()  # the state is to find the device as it was
+    return line
 
 
 def begin_state(state: TrainState, checkpoint: Path | None) -> str:

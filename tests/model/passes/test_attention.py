@@ -17,6 +17,8 @@ from model.passes.attention import (
     Flash,
     Kernel,
     MemoryEfficient,
+    PlainKernel,
+    Repeated,
     attend,
     choose_kernel,
 )
@@ -68,7 +70,7 @@ GPU_KERNELS = [
 
 @pytest.mark.parametrize(("kind", "dtype"), [*GPU_KERNELS, (CpuFlash, torch.float32)])
 def test_kernels_are_called_as_pytorch_declares_them(
-    kind: type[Kernel], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+    kind: type[PlainKernel], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On tensors that have shapes and no values: forward and backward."""
     monkeypatch.setattr(attention, "choose_kernel", lambda *_: kind())
@@ -79,6 +81,53 @@ def test_kernels_are_called_as_pytorch_declares_them(
         gradient = heads.backward(torch.empty_like(out))
     assert (out.shape, out.dtype, out.device.type) == ((256, 4 * 64), dtype, device)
     assert (gradient.shape, gradient.dtype, gradient.device.type) == ((256, 4 * 3 * 64), dtype, device)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "dtype"),
+    [
+        (CudnnFlash(), torch.bfloat16),
+        (Flash(), torch.bfloat16),
+        (Repeated(CudnnFlash()), torch.bfloat16),
+        (Repeated(MemoryEfficient()), torch.float32),
+    ],
+)
+def test_kernels_take_fewer_heads_of_keys(kernel: Kernel, dtype: torch.dtype) -> None:
+    """On tensors that have shapes and no values: as many gradients as heads."""
+    with FakeTensorMode(), torch.no_grad():
+        q, k = (torch.empty(2, heads, 256, 64, dtype=dtype, device="cuda") for heads in (8, 2))
+        attended = kernel.forward(q, k, k)
+        gradients = kernel.backward(attended.out_BNSD, q, k, k, attended)
+    assert [gradient.shape for gradient in (attended.out_BNSD, *gradients)] == [q.shape, q.shape, k.shape, k.shape]
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-13), (torch.bfloat16, 2e-2)])
+def test_shared_keys_have_the_gradients_of_all_their_queries(dtype: torch.dtype, tolerance: float) -> None:
+    random = torch.Generator().manual_seed(1)
+    q, upstream = torch.randn(2, 2, 8, SEQUENCE, SIZE, generator=random, dtype=torch.float64).to(dtype)
+    k, v = torch.randn(2, 2, 2, SEQUENCE, SIZE, generator=random, dtype=torch.float64).to(dtype)
+    wide = q_wide, k_wide, v_wide = [x.double().requires_grad_() for x in (q, k, v)]
+    with sdpa_kernel(SDPBackend.MATH):
+        out = F.scaled_dot_product_attention(q_wide, k_wide, v_wide, is_causal=True, enable_gqa=True)
+    expected = torch.autograd.grad(out, wide, upstream.double())
+    for kernel in (CpuFlash(), Repeated(CpuFlash())):
+        gradients = kernel.backward(upstream, q, k, v, kernel.forward(q, k, v))
+        for ours, theirs in zip(gradients, expected, strict=True):
+            torch.testing.assert_close(ours.double(), theirs, rtol=4 * tolerance, atol=4 * tolerance)
+
+
+@pytest.mark.parametrize("step", ["forward", "backward"])
+def test_keys_are_repeated_for_a_kernel_that_does_not_share_them(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = getattr(CudnnFlash, step)
+
+    def failing(self: CudnnFlash, *tensors: Any) -> Any:
+        if len({tensor.shape for tensor in tensors[:3]}) > 1:
+            raise RuntimeError("as many heads of keys as of queries, please")
+        return usual(self, *tensors)
+
+    monkeypatch.setattr(CudnnFlash, step, failing)
+    with FakeTensorMode(), torch.no_grad():
+        assert choose_kernel("cuda", torch.bfloat16, 64, 32, False, 4) == Repeated(CudnnFlash())
 
 
 def break_kernels(monkeypatch: pytest.MonkeyPatch, step: str, *kinds: type[Kernel]) -> None:

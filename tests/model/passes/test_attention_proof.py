@@ -1,6 +1,7 @@
 """The proof itself, with a CPU's kernel and damaged ones in the place of a GPU's."""
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -11,7 +12,7 @@ from model.decoder_sizes import DecoderSizes
 from model.gpt3_config import GPT3Config
 from model.llama31_config import Llama31Config
 from model.passes import attention, attention_proof
-from model.passes.attention import Attended, CpuFlash, choose_kernel
+from model.passes.attention import Attended, CpuFlash, Repeated, choose_kernel
 from model.passes.attention_proof import largest_difference, proved_attention
 from model.passes.gpt3_block import gpt3_attention
 from model.passes.llama_block import llama31_attention
@@ -40,6 +41,12 @@ class WrongKeys(CpuFlash):
     def backward(self, gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, done: Attended) -> Sequence[Tensor]:
         of_q, of_k, of_v = super().backward(gradient, q, k, v, done)
         return of_q, of_k * 1.1, of_v
+
+
+class WrongForSharedKeys(CpuFlash):
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Attended:
+        attended = super().forward(q, k, v)
+        return attended if k.shape == q.shape else attended._replace(out_BNSD=attended.out_BNSD.flip(1))
 
 
 class FailsOnLarge(CpuFlash):
@@ -84,7 +91,17 @@ def test_a_kernel_that_is_right_is_taken(monkeypatch: pytest.MonkeyPatch) -> Non
         "strides are (24, 8, 48, 1)"
     )
     message = proved(monkeypatch, AlsoRight, CpuFlash, config=LLAMA, ranks=2)
-    assert message.startswith("attention by AlsoRight: at most 0 from CpuFlash (2 x 4 heads, 2 of keys, 8 x 8), with ")
+    start = r"attention by AlsoRight: at most 0\.00\d+ from CpuFlash with repeated keys "
+    assert re.match(start + re.escape("(2 x 4 heads, 2 of keys, 8 x 8), with large logits 0.00"), message)
+
+
+def test_a_kernel_that_is_wrong_with_shared_keys_is_right_with_repeated_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    candidates = [WrongForSharedKeys(), Repeated(WrongForSharedKeys())]
+    monkeypatch.setattr(attention, "_in_order", lambda *_: candidates)
+    monkeypatch.setattr(attention_proof, "REFERENCE", {WrongForSharedKeys: CpuFlash})
+    message = proved_attention(CPU, torch.bfloat16, LLAMA, ranks=2, batch=2)
+    assert message.startswith("attention NOT by WrongForSharedKeys, which is wrong here: ")
+    assert "; attention by WrongForSharedKeys with repeated keys: at most 0 from CpuFlash with repeated keys" in message
 
 
 @pytest.mark.parametrize("wrong", [LeavesNan, WrongKeys, FailsOnLarge])

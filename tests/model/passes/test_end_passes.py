@@ -1,7 +1,9 @@
 """Embedding and output against the plain model's by autograd, in FP64: parameters' gradients alone are FP32 sums."""
 
 import math
-from functools import cache
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache, partial
 from typing import Any
 
 import pytest
@@ -11,11 +13,13 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 
+from model.fused_kernel import FusedKernel, run_by
 from model.gpt3 import GPT3
 from model.gpt3_config import GPT3Config
 from model.passes import end_passes
-from model.passes.end_passes import EmbeddingPass, OutputPass, sequence_first, softmax_gradient, softmax_losses
+from model.passes.end_passes import EmbeddingPass, OutputPass, sequence_first
 from model.passes.gpt3_block import NormPass
+from model.passes.softmax_loss import softmax_gradient, softmax_losses
 from model.passes.tensor_group import TensorGroup, run_together
 from model.passes.whole_parameter import WholeParameter
 from tests.benchmark.tiny import in_processes
@@ -184,10 +188,21 @@ def _compare(mesh: DeviceMesh) -> dict[str, dict[str, float]]:
     return results
 
 
-def _on_two_ranks() -> dict[str, dict[str, float]]:
+def _by_operators(kernel: FusedKernel[Any, Any], arguments: Sequence[Any]) -> Any:
+    """The functions that a GPU compiles, uncompiled."""
+    return kernel.function(*arguments)
+
+
+BOTH_WAYS = pytest.mark.parametrize("way", [nullcontext, partial(run_by, _by_operators)], ids=["stored", "again"])
+"""Exponentials are stored, or computed again as compiled kernels do."""
+Way = Callable[[], AbstractContextManager[None]]
+
+
+def _on_two_ranks(way: Way) -> dict[str, dict[str, float]]:
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    return _compare(mesh_of(tensor=RANKS))
+    with way():
+        return _compare(mesh_of(tensor=RANKS))
 
 
 def assert_all_close(compared: dict[str, dict[str, float]]) -> None:
@@ -196,13 +211,15 @@ def assert_all_close(compared: dict[str, dict[str, float]]) -> None:
         assert_close(differences)
 
 
-def test_numbers_are_those_of_autograd() -> None:
-    with one_process() as mesh:
+@BOTH_WAYS
+def test_numbers_are_those_of_autograd(way: Way) -> None:
+    with one_process() as mesh, way():
         assert_all_close(_compare(mesh))
 
 
-def test_two_ranks_compute_what_one_does() -> None:
-    for on_rank in in_processes(RANKS, _on_two_ranks):
+@BOTH_WAYS
+def test_two_ranks_compute_what_one_does(way: Way) -> None:
+    for on_rank in in_processes(RANKS, _on_two_ranks, way):
         assert_all_close(on_rank)
 
 
@@ -242,20 +259,24 @@ def test_the_table_gets_one_product_however_many_tiles_there_are(monkeypatch: py
 @pytest.mark.parametrize(
     ("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 2e-6), (torch.bfloat16, 3e-2)]
 )
-def test_token_losses_and_their_gradient(dtype: torch.dtype, tolerance: float) -> None:
+@BOTH_WAYS
+def test_token_losses_and_their_gradient(way: Way, dtype: torch.dtype, tolerance: float) -> None:
     logits, labels, upstream = draw(32, 50, seed=1).to(dtype), torch.arange(32), draw(32, seed=2).abs()
     leaf = logits.double().requires_grad_()
     expected = F.cross_entropy(leaf, labels, reduction="none")
     (gradient,) = torch.autograd.grad(expected, leaf, upstream)
-    losses, softmax = softmax_losses(logits.clone(), labels, None)
-    assert losses.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
-    results = softmax_gradient(softmax, upstream.to(losses.dtype))
+    with way():
+        losses, softmax = softmax_losses(logits.detach().clone(), labels, None)
+        assert losses.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+        results = softmax_gradient(softmax, upstream.to(losses.dtype))
     assert results.dtype == dtype
     torch.testing.assert_close(losses.double(), expected.detach(), rtol=min(tolerance, 2e-6), atol=min(tolerance, 2e-6))
     torch.testing.assert_close(results.double(), gradient, rtol=tolerance, atol=tolerance)
 
 
-def test_losses_of_large_logits_do_not_overflow() -> None:
+@BOTH_WAYS
+def test_losses_of_large_logits_do_not_overflow(way: Way) -> None:
     logits = torch.tensor([[1e4, -1e4, 0.0], [-3e4, -3e4, -3e4]])
-    losses, _ = softmax_losses(logits.clone(), torch.tensor([0, 1]), None)
+    with way():
+        losses, _ = softmax_losses(logits.clone(), torch.tensor([0, 1]), None)
     torch.testing.assert_close(losses, torch.tensor([0.0, 1.0986123]))

@@ -14,8 +14,13 @@ BY_MEMORY = ("elementwise", "reduction", "copy")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "tensor_parallel", "micro_batch_size"), [("gpt3_175b", 4, 2), ("llama31_8b", 2, 1)])
-def test_unfused_is_what_the_dry_run_counts(name: str, tensor_parallel: int, micro_batch_size: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "tensor_parallel", "micro_batch_size", "compiled"),
+    [("gpt3_175b", 4, 2, True), ("llama31_8b", 2, 1, True), ("llama31_8b", 2, 1, False)],
+)
+def test_bytes_over_fused_ones_are_what_the_dry_run_counts(
+    name: str, tensor_parallel: int, micro_batch_size: int, compiled: bool
+) -> None:
     """At full width, without recomputation; the difference of two depths is one block."""
     system = dataclasses.replace(
         SYSTEMS["dgxh100_n8"],
@@ -25,6 +30,7 @@ def test_unfused_is_what_the_dry_run_counts(name: str, tensor_parallel: int, mic
         pipeline_chunks=1,
         micro_batch_size=micro_batch_size,
         recompute="none",
+        compiled_kernels=compiled,
     )
     model, batch_size = BENCHMARKS[name].model, 8 * micro_batch_size * system.data_parallel
     moved = []
@@ -36,4 +42,5 @@ def test_unfused_is_what_the_dry_run_counts(name: str, tensor_parallel: int, mic
         (report,) = dry_run(benchmark, system, "bf16").reports
         moved.append(sum(kernel.bytes for kernel in report.per_micro_batch.kernels if kernel.kind in BY_MEMORY))
     work = workload_of(model, batch_size, system, stack="ours", precision="bf16")
-    assert (moved[1] - moved[0]) / sum(fused_bytes(work)) == pytest.approx(model.unfused, rel=0.01)
+    expected = model.compiled_kernels if compiled else model.separate_kernels
+    assert (moved[1] - moved[0]) / sum(fused_bytes(work)) == pytest.approx(expected, rel=0.01)

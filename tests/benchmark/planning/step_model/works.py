@@ -22,7 +22,8 @@ class PlainDecoder(DecoderSizes):
     biases: ClassVar[bool] = True
     rotary_positions: ClassVar[bool] = False
     tied: ClassVar[bool] = False
-    unfused: ClassVar[float] = 1.0
+    compiled_kernels: ClassVar[float] = 1.0
+    separate_kernels: ClassVar[float] = 1.0
 
     @property
     def products(self) -> Mapping[str, BlockProduct]:

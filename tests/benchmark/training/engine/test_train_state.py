@@ -18,7 +18,7 @@ from benchmark.training.engine.distributed import World, joined_world
 from benchmark.training.engine.rank_environment import read_environment
 from benchmark.training.engine.train_state import TiedTable, settle_attention
 from model.decoder_sizes import DecoderSizes
-from model.passes.attention import CudnnFlash
+from model.passes.attention import CudnnFlash, Repeated
 from tests.benchmark.runs import loaded_state, system_of
 from tests.benchmark.tiny import TINY, Inputs, in_processes
 
@@ -138,7 +138,7 @@ def test_the_kernel_is_proved_on_the_shape_of_this_ranks_passes(monkeypatch: pyt
     assert refused == []
     model, system, precision = RUN
     settle_attention(model, dataclasses.replace(system, cudnn_attention=False), precision, World(0, 512, gpu, MESH))
-    assert [type(kernel) for kernel in refused] == [CudnnFlash]
+    assert refused == [CudnnFlash(), Repeated(CudnnFlash())]
 
 
 def test_a_cpu_has_nothing_to_settle() -> None:
