@@ -9,6 +9,7 @@ Exit status: 0 every run came out right, 1 one did not.
 
 import argparse
 import dataclasses
+import itertools
 import os
 import shutil
 import sys
@@ -50,6 +51,8 @@ class FuzzOutcome:
     seconds: float
     attempts: int
     restarts: int
+    states: Sequence[str]
+    """States that the status named, in their order."""
 
     def text(self) -> str:
         """One line; of a run that is not right, several."""
@@ -59,7 +62,7 @@ class FuzzOutcome:
         )
         counts = f"{self.attempts} attempts, {self.restarts} requeues, {self.seconds:.0f} s"
         line = f"seed {self.seed}: {state}: {counts}: {faults}"
-        return "\n".join([line, *(f"    {problem}" for problem in self.problems)])
+        return "\n".join([line, f"    status: {', '.join(self.states)}", *(f"    {text}" for text in self.problems)])
 
 
 class JobFuzz:
@@ -89,7 +92,8 @@ class JobFuzz:
         job, left = self._run(name, faults, number)
         assert self._undisturbed is not None
         problems = problems_of(job, left, self._undisturbed, self._work_dir / name / "log", number)
-        return FuzzOutcome(seed, faults, job.struck, problems, job.seconds, len(left.attempts), job.restarts)
+        states = [state for state, _ in itertools.groupby(sample.status for sample in job.samples)]
+        return FuzzOutcome(seed, faults, job.struck, problems, job.seconds, len(left.attempts), job.restarts, states)
 
     def _run(self, name: str, faults: Sequence[JobFault], number: int) -> tuple[EndedJob, Ended]:
         folder = self._work_dir / name
