@@ -16,11 +16,14 @@ from pathlib import Path
 
 from benchmark.launch.slurm.nodes import ask, job_fields
 from benchmark.launch.slurm.queue import waiting_job
+from benchmark.run_record.attempt_folder import AttemptEnding, all_attempts, read_ending, write_ending
 from benchmark.run_record.file_names import job_log
 from benchmark.run_record.lease import JOB_S, SENTINEL, HeldLease, read_lease
 
 LOOK_S = JOB_S / 12
 """Seconds between looks: 256 nodes read the lease 26 times a second."""
+UNSEEN = 137
+"""Exit status that is noted for processes whose end nobody saw."""
 KILLED = "0:9"
 """Exit code of a job whose script was killed by SIGKILL, in Slurm's words."""
 
@@ -41,7 +44,6 @@ class Sentinel:
                     break
         if self._is_ending and not self._lost_its_script():
             return
-        self._lease.leave(release=True)  # the next launcher need not wait
         self._send_on()
 
     def _end(self) -> None:
@@ -61,12 +63,17 @@ class Sentinel:
         waiting = waiting_job(self._job, self._run_dir)
         goes_on = f"in job {waiting}" if waiting else f"when job {self._job} has come through the queue again"
         self._note(f"the launcher of job {self._job} is lost: the run goes on {goes_on}")
+        self._lease.leave(release=True)  # the next launcher need not wait
         while job_fields(self._job).get("JobState", "RUNNING") != "PENDING":
             ask("scancel", self._job) if waiting else ask("scontrol", "requeue", self._job)
             time.sleep(LOOK_S)
 
     def _note(self, text: str) -> None:
-        """Append a line to the job's log, which has lost its writer."""
+        """Append a line to the job's log, which has lost its writer, and note how the attempt ended."""
+        with suppress(OSError):
+            attempts = all_attempts(self._run_dir)
+            if attempts and read_ending(attempts[-1]) is None:
+                write_ending(attempts[-1], AttemptEnding(time.time(), UNSEEN, "requeue", text))
         with suppress(OSError), job_log(self._run_dir, self._job).open("a", encoding="utf-8") as log:
             log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
 

@@ -11,7 +11,8 @@ from typing import Any
 from benchmark.run_record.checkpoint_list import newest_checkpoint
 from benchmark.run_record.endings import ENDINGS
 from benchmark.run_record.events.recorded_events import RecordedEvent, RecordedEvents, read_events
-from benchmark.run_record.file_names import CONFIG_FILE, EVENTS_FILE, SUMMARY_FILE, attempts_folder
+from benchmark.run_record.file_names import CONFIG_FILE, EVENTS_FILE, STOP_NOTE_FILE, SUMMARY_FILE, attempts_folder
+from benchmark.run_record.lease import Lease, read_lease
 from benchmark.run_record.small_files import read_object
 from benchmark.run_record.status.run_status import AttemptRow, RunStatus
 from benchmark.run_record.status.wall_time import (
@@ -32,6 +33,10 @@ from foundation.plain_text import printable
 INTERRUPTED = ENDINGS["interrupted"].exit_status
 SILENT_S = 1800.0
 """Seconds without an event after which a run without an end is no longer said to be running."""
+SILENT_LEASELESS_S = 300.0
+"""The same for a run that nobody holds, as one of an older version."""
+RENEWED_LENGTHS, CLOCKS_S = 2, 60.0
+"""Lengths of a lease within which it must have been renewed, and seconds by which two machines' clocks may differ."""
 LATEST_EVENTS = 50
 """Number of latest events among which a finished run has its run_stop."""
 LATEST_STEPS = 21
@@ -67,7 +72,7 @@ def read_status(run_dir: Path, events: RecordedEvents | None = None) -> RunStatu
     steps_done = last_step.number("steps")
     step_times_s = steps[-LATEST_STEPS:].present_numbers("step_s")
     expected_s, tokens, target = eta.number("seconds"), last_step.number("trained_tokens"), eta.number("target_tokens")
-    state = _state(attempts, summary, heard_s, time.time())
+    state = _state(run_dir, attempts, summary, read_lease(run_dir), heard_s, time.time())
     counts = Counter("skipped" if mark.skipped else mark.lost for mark in marks if mark.key == "step")
     return RunStatus(
         run_dir,
@@ -83,7 +88,7 @@ def read_status(run_dir: Path, events: RecordedEvents | None = None) -> RunStatu
         checkpoint=newest_checkpoint(run_dir),
         expected_end_s=None if expected_s is None or state != "running" else eta.time_ms / 1000 + expected_s,
         heard_s=heard_s,
-        attempts=_rows(attempts, marks, finished=finished),
+        attempts=_rows(attempts, marks, finished=finished, goes_on=state == "running"),
         devices=_devices(attempts, config),
         marks=marks,
         steps_kept=counts[False],
@@ -98,12 +103,26 @@ def _last_event(events: RecordedEvents, key: str) -> RecordedEvent:
     return next(reversed(events.of(key)), RecordedEvent(0, key, None, {}))
 
 
-def _state(attempts: Sequence[Attempt], summary: Mapping[str, Any] | None, heard_s: float | None, now_s: float) -> str:
+def _state(
+    run_dir: Path,
+    attempts: Sequence[Attempt],
+    summary: Mapping[str, Any] | None,
+    lease: Lease | None,
+    heard_s: float | None,
+    now_s: float,
+) -> str:
     if summary is not None:
         return printable(str(summary.get("status")))
+    is_held = lease is not None and now_s - lease.renewed_s < RENEWED_LENGTHS * lease.length_s + CLOCKS_S
     end = attempts[-1].end if attempts else None
     if end is None:
-        return "running" if heard_s is not None and now_s - heard_s < SILENT_S else "silent"
+        was_heard = heard_s is not None and now_s - heard_s < (SILENT_S if is_held else SILENT_LEASELESS_S)
+        has_begun = len(attempts) > 0 and attempts[-1].events
+        if (is_held and not has_begun) or (was_heard and (is_held or lease is None)):
+            return "running"
+        return "silent" if is_held or not (run_dir / STOP_NOTE_FILE).is_file() else "stopped"
+    if lease is not None and (not is_held if end.action == "again" else is_held and lease.since_s > end.ended_s):
+        return "starting again" if is_held else "silent"
     has_queue = attempts[-1].start is None or attempts[-1].start.job is not None
     if end.status == INTERRUPTED and (end.action == "stop" or (end.action == "requeue" and not has_queue)):
         return "stopped"
@@ -145,14 +164,14 @@ class _AttemptTimes:
             self.steps_lost += mark.lost and not mark.skipped
 
 
-def _rows(attempts: Sequence[Attempt], marks: TimeMarks, *, finished: bool) -> list[AttemptRow]:
+def _rows(attempts: Sequence[Attempt], marks: TimeMarks, *, finished: bool, goes_on: bool) -> list[AttemptRow]:
     times = [_AttemptTimes() for _ in attempts]
     for mark in marks:
         times[mark.attempt].add(mark)
     rows = []
     for number, attempt in enumerate(attempts):
         time_of, is_last = times[number], number == len(attempts) - 1
-        kind = "finished" if is_last and finished else _how_ended(attempt, is_last=is_last)
+        kind = "finished" if is_last and finished else _how_ended(attempt, goes_on=goes_on and is_last)
         cost_ms = sum(time_of.by_kind[name] for name in OWN) - (time_of.by_kind["stop"] if kind == "finished" else 0.0)
         cost_ms += 0.0 if is_last else sum(times[number + 1].by_kind[name] for name in AFTER)
         cause, end = attempt.cause, attempt.end
@@ -176,7 +195,7 @@ def _rows(attempts: Sequence[Attempt], marks: TimeMarks, *, finished: bool) -> l
     return rows
 
 
-def _how_ended(attempt: Attempt, *, is_last: bool) -> str:
+def _how_ended(attempt: Attempt, *, goes_on: bool) -> str:
     stopped = len(attempt.events.of("run_stop")) > 0
     status = None if attempt.end is None else attempt.end.status
     if attempt.cause is not None and status != INTERRUPTED:
@@ -185,7 +204,7 @@ def _how_ended(attempt: Attempt, *, is_last: bool) -> str:
         return "interrupted"
     if status is not None:
         return "failed" if status else "finished"
-    return "running" if is_last else "unknown"
+    return "running" if goes_on else "unknown"
 
 
 def _remarks(unsaved: int) -> list[str]:

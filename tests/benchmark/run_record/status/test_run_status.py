@@ -2,12 +2,15 @@
 
 import errno
 import json
+import time
 from pathlib import Path
 
 import pytest
 
 from benchmark.launch.status_text import distinct_names, run_folders, status
-from benchmark.run_record.file_names import attempt_path
+from benchmark.run_record.file_names import attempt_path, lease_path
+from benchmark.run_record.lease import Lease
+from benchmark.run_record.small_files import write_object
 from benchmark.run_record.status.run_status import RunStatus, as_utc, device_hours
 from benchmark.run_record.status.status_reading import read_status
 from foundation.errors import InputError
@@ -118,7 +121,7 @@ def test_steps_left_nowhere_are_lost_once_the_attempt_has_ended(tmp_path: Path) 
     run.step()
     running = read_status(run.end())
     assert running.state == "silent"  # its events are of 2023
-    assert (running.attempts[0].kind, running.steps_kept, running.steps_lost) == ("running", 3, 0)
+    assert (running.attempts[0].kind, running.steps_kept, running.steps_lost) == ("unknown", 3, 0)
     assert running.remarks == ["2 steps are in no whole checkpoint yet: a restart would do them again"]
     run.incident("exception", "ValueError: no")
     run.ended(70, "stop", "the same error came twice")
@@ -181,6 +184,56 @@ def test_the_state_after_an_attempt_says_what_comes_next(
     run.launch(job=job)
     run.ended(status, action, "")
     assert read_status(run.end()).state == state
+
+
+@pytest.mark.parametrize(
+    ("renewed_s", "since_s", "heard_s", "ended", "state"),
+    [
+        (5, 900, 5, None, "running"),
+        (5, 900, 2000, None, "silent"),  # held, but nothing comes
+        (400, 900, 200, None, "silent"),  # its launcher is gone
+        (None, 0, 200, None, "running"),  # of an older version
+        (None, 0, 400, None, "silent"),
+        (5, 900, 100, "again", "starting again"),
+        (400, 900, 400, "again", "silent"),
+        (5, 900, 100, "requeue", "waiting"),  # the launcher that decided so has not left yet
+        (5, 20, 100, "requeue", "starting again"),  # the next job holds it
+        (5, 20, 100, "stop", "starting again"),  # a person started it again
+        (400, 900, 400, "stop", "given up"),
+    ],
+)
+def test_a_lease_says_whether_somebody_looks_after_the_run(
+    renewed_s: float | None,
+    since_s: float,
+    heard_s: float,
+    ended: str | None,
+    state: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Times are seconds ago."""
+    run = SupervisedRun(tmp_path / "run")
+    run.launch()
+    run.step()
+    now_s = run.now_s + heard_s
+    if ended is not None:
+        run.ended(1, ended, "")
+    run.end()
+    if renewed_s is not None:
+        lease = Lease("token", "job 77", "n1", now_s - since_s, now_s - renewed_s, 120.0, "0001")
+        write_object(lease_path(run.folder), lease)
+    monkeypatch.setattr("benchmark.run_record.status.status_reading.time.time", lambda: now_s)
+    status_found = read_status(run.folder)
+    assert status_found.state == state
+    assert (status_found.attempts[0].kind == "running") == (state == "running")
+
+
+def test_a_run_whose_processes_have_just_been_launched_is_running(tmp_path: Path) -> None:
+    run = SupervisedRun(tmp_path / "run")
+    attempt_path(run.folder, "0001").mkdir(parents=True)
+    assert read_status(run.folder).state == "silent"
+    write_object(lease_path(run.folder), Lease("token", "job 77", "n1", time.time(), time.time(), 120.0, "0001"))
+    assert read_status(run.folder).state == "running"
 
 
 def test_follow_ends_with_the_last_run_and_reads_an_ended_one_once(
