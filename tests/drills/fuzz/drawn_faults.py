@@ -85,8 +85,6 @@ class AnswerFault:
 
 
 JobFault = DiskFault | ProcessFault | AnswerFault
-STRUCK_ROLES = ("launcher", "rank 0", "rank 1", "watchdog 0", "watchdog 1", "sentinel", "command")
-"""Roles whose processes are killed and stopped. The script is Slurm's: it ends the job when it dies."""
 
 
 def drawn(seed: int, longest_s: float = LONGEST_S) -> tuple[JobFault, ...]:
@@ -121,10 +119,15 @@ def _disk_fault(random: Random, longest_s: float) -> DiskFault:
 
 
 def _process_fault(random: Random, longest_s: float) -> ProcessFault:
-    role = random.choice(STRUCK_ROLES)
+    role = random.choice(ROLES)
     act = random.choice(("kill", "kill", "stop"))
     seconds = random.choice((FOR_EVER_S, _seconds(random, 1, longest_s))) if act == "stop" else FOR_EVER_S
-    return ProcessFault(act, role, seconds, _moment(random, role))  # type: ignore[arg-type]
+    if act == "stop" and role == "script":  # its parent is Slurm's daemon, which does not look after it
+        seconds = seconds or 1.0
+    moment = _moment(random, role)
+    if act == "kill" and role == "script" and moment.kind == "seconds":  # not before there is anything to look after it
+        moment = Moment("step", random.randint(1, STEPS))
+    return ProcessFault(act, role, seconds, moment)  # type: ignore[arg-type]
 
 
 def _answer_fault(random: Random, longest_s: float) -> AnswerFault:

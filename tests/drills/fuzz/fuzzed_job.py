@@ -36,6 +36,7 @@ esac
 """
 """Stands in for python3 on the job's node: only the launcher is real, ranks are forked."""
 ROLE_LINES = {
+    "script": ("bash ", "run_gpt3.sh"),
     "launcher": ("benchmark.launch job",),
     "watchdog 0": ("liveness.watchdog", " 0 n1"),
     "watchdog 1": ("liveness.watchdog", " 1 n2"),

@@ -18,7 +18,7 @@ from benchmark.training.engine.forked_ranks import fork_server
 from tests.drills.fuzz.disk_faults import CONTROL
 
 NODES = ("n1", "n2")
-KILL_WAIT_S = 4.0
+KILL_WAIT_S = 12.0
 """Seconds from SIGTERM to SIGKILL, where Slurm has KillWait."""
 BAD_EXIT_S = 3.0
 """Seconds that the other processes of a step have after the first failure."""
@@ -71,6 +71,8 @@ class StandInCluster:
     away: Away | None = None
     unknown: list[str] = field(default_factory=list)
     """Questions that the stand-in cannot answer."""
+    _exit_code: str = "0:0"
+    """Of the job's script, in Slurm's words."""
     _requeued: bool = False
     _cancelled: bool = False
     _is_over: bool = False
@@ -120,7 +122,9 @@ class StandInCluster:
                 while script.poll() is None and not (self._requeued or self._cancelled or self._is_over):
                     time.sleep(LOOK_S)
                 self.state = "COMPLETING"
-                self._end_processes(KILL_WAIT_S if script.poll() is None else 0)
+                self._exit_code = "0:9" if script.poll() == -signal.SIGKILL else "0:0"
+                is_over = script.poll() is not None and self._exit_code == "0:0"
+                self._end_processes(0 if is_over else KILL_WAIT_S)
                 status = script.wait()
             if self._is_over or not self._requeued:
                 self.state = "COMPLETED"
@@ -205,7 +209,7 @@ class StandInCluster:
                 return _text(
                     f"JobId={self.job} JobName=gpt3 JobState={self.state} Requeue=1 Restarts={self.restarts} "
                     f"SubmitTime=2026-01-02T03:04:05 BatchHost=n1 NodeList={','.join(NODES)} NumNodes=2 "
-                    f"StdOut={self.folder}/slurm.out"
+                    f"ExitCode={self._exit_code} StdOut={self.folder}/slurm.out"
                 )
             case ["scontrol", "--oneliner", "show", "node", name]:
                 return _text(f"NodeName={name} NodeAddr=127.0.0.1")
