@@ -44,6 +44,7 @@ REDUCTIONS = {
     "mean",
     "amax",
     "amin",
+    "aminmax",
     "max",
     "min",
     "argmax",

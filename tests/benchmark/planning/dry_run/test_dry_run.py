@@ -16,9 +16,10 @@ from benchmark.planning.dry_run.examine_rank import counted_micro_batches, exami
 from benchmark.planning.dry_run.rank_report import RankReport
 from benchmark.training.step import train_step
 from foundation.errors import CheckFailed, InputError
-from model.decoder_sizes import Recompute
+from model.decoder_sizes import DecoderSizes, Recompute
 from model.flops import num_parameters
 from model.gpt3_config import GPT3Config
+from model.llama31_config import Llama31Config
 from tests.benchmark.tiny import in_processes
 
 MODEL = GPT3Config(
@@ -116,6 +117,33 @@ def test_recomputation_trades_memory_for_work() -> None:
     assert by_kind["selective"].flops_per_micro_batch == by_kind["none"].flops_per_micro_batch
     blocks = 4 * (16 * 256**2 + 4 * 128 * 256) * 128  # forward, but for the block's last product
     assert by_kind["full"].flops_per_micro_batch - by_kind["none"].flops_per_micro_batch == blocks
+
+
+LLAMA = Llama31Config(4, 256, 8, 128, 1000, 1024, num_key_value_heads=2, ffn_hidden_size=448)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", [MODEL, LLAMA], ids=["gpt3", "llama31"])
+@pytest.mark.parametrize("recompute", KINDS)
+def test_fp8_takes_no_more_memory_and_gathers_half(model: DecoderSizes, recompute: Recompute) -> None:
+    """But for a weight gradient that is added, which counts beside the few tokens here. The host waits as in BF16. The
+    ranks agree on all scales in one small message a step."""
+    run = config(tensor_parallel=2, recompute=recompute)
+    benchmark = dataclasses.replace(run.benchmark, model=model)
+    fp8, bf16 = (
+        in_processes(1, examine, benchmark, run.system, precision, "every rank", 0)[0] for precision in ("fp8", "bf16")
+    )
+    largest = max(inputs * outputs for inputs, outputs in (product.on_rank(2) for product in model.products.values()))
+    assert fp8.activation_bytes < bf16.activation_bytes + (0 if recompute == "none" else 4 * largest)
+    assert fp8.host_waits == bf16.host_waits
+    assert fp8.flops_per_micro_batch == bf16.flops_per_micro_batch
+    in_blocks = 4 * model.layer_matrix_weights // 2  # gathered by each of two tensor-parallel ranks
+    ours, theirs = traffic(fp8), traffic(bf16)
+    assert theirs["all-gather", "shard"][1] - ours["all-gather", "shard"][1] == in_blocks
+    assert ours.pop(("all-reduce", "shard")) == (1, 4 * 4 * 4)  # four layers' four scales
+    assert ("all-reduce", "shard") not in theirs
+    kinds = {(product.shape.dtype, product.shape.out_dtype) for product in fp8.per_micro_batch.matmuls}
+    assert {("float8_e4m3fn", "bfloat16"), ("float8_e5m2", "bfloat16"), ("float8_e5m2", "float32")} <= kinds
 
 
 def test_a_question_of_another_pytorch_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
