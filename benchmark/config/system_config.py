@@ -34,6 +34,12 @@ class Collectives:
     copy_engines: CopyEngines = "none"
     """Messages that copy engines carry in NCCL's place, through memory that the GPUs of a machine share; `all`:
     reduce-scatters too, which then sum in another order."""
+    nccl_nvls: bool = True
+    """Let NCCL use the NVLink switches' own sums and copies (NVLS) where it chooses to. `--no-nccl-nvls` saves their
+    memory."""
+    nccl_launch_order: bool = False
+    """Let NCCL begin the messages of all communicators in the order in which they were handed over (NCCL 2.26 and
+    newer)."""
 
     def __post_init__(self) -> None:
         if self.nccl_ctas is not None:
@@ -42,8 +48,14 @@ class Collectives:
     @property
     def words(self) -> str:
         """The options that differ from the defaults, as on a command line."""
-        options = {f"--{name.replace('_', '-')}": value for name, value in _chosen(self).items()}
-        return " ".join(name if value is True else f"{name} {value}" for name, value in options.items())
+        words = []
+        for name, value in _chosen(self).items():
+            option = name.replace("_", "-")
+            if isinstance(value, bool):
+                words.append(f"--{option}" if value else f"--no-{option}")
+            else:
+                words.append(f"--{option} {value}")
+        return " ".join(words)
 
 
 @dataclass(frozen=True)

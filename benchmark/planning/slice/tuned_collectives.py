@@ -25,7 +25,8 @@ from benchmark.planning.slice.rank_measurement import (
 from benchmark.training.engine.forked_ranks import run_ranks
 from model.decoder_sizes import CopyEngines
 
-NCCL_CTAS = (None, 4, 8)
+NCCL_CTAS = (None, 8, 16, 32)
+CTAS_WITHOUT_NVLS = (None, 16)
 LIMIT_S = 120.0
 """Seconds for one way; a longer one hangs."""
 
@@ -45,13 +46,14 @@ class TimedCollectives:
 
 
 def ways() -> list[Collectives]:
-    """Return all combinations, the usual one first and last. NCCL's options are combined only with copy engines that
-    leave it some messages."""
+    """Return the combinations, the usual one first and last: multiprocessors with priority, with copy engines that
+    leave NCCL some messages, and without NVLS; each other choice alone."""
     combinations = []
     for copy_engines in get_args(CopyEngines):
         of_nccl = itertools.product(NCCL_CTAS, (False, True)) if copy_engines != "all" else [(None, False)]
         combinations += [Collectives(ctas, priority, copy_engines) for ctas, priority in of_nccl]
-    return [*combinations, Collectives()]
+    combinations += [Collectives(ctas, nccl_nvls=False) for ctas in CTAS_WITHOUT_NVLS]
+    return [*combinations, Collectives(nccl_launch_order=True), Collectives()]
 
 
 def timed_ways(plan: SlicePlan, output: Path) -> Iterator[TimedCollectives]:

@@ -76,6 +76,22 @@ def test_an_accelerator_nobody_knows_is_left_alone() -> None:
     assert set(ONE_QUEUE) < set(ACCELERATORS)
 
 
+@pytest.mark.parametrize(
+    ("changes", "variable", "value"),
+    [
+        ({}, "NCCL_P2P_NET_CHUNKSIZE", "2097152"),
+        ({"nodes": 1, "pipeline_parallel": 2}, "NCCL_P2P_NET_CHUNKSIZE", None),
+        ({"pipeline_parallel": 1, "pipeline_chunks": 1}, "NCCL_P2P_NET_CHUNKSIZE", None),
+        ({}, "NCCL_NVLS_ENABLE", None),
+        ({"collectives": Collectives(nccl_nvls=False)}, "NCCL_NVLS_ENABLE", "0"),
+        ({}, "NCCL_LAUNCH_ORDER_IMPLICIT", None),
+        ({"collectives": Collectives(nccl_launch_order=True)}, "NCCL_LAUNCH_ORDER_IMPLICIT", "1"),
+    ],
+)
+def test_variables_of_messages(changes: dict[str, Any], variable: str, value: str | None) -> None:
+    assert _environment("dgxh100_n64", **changes).get(variable) == value
+
+
 def test_what_makes_sums_repeat_is_set_on_demand() -> None:
     plain, fixed = _environment("dgxh100_n64"), _environment("dgxh100_n64", deterministic=True)
     assert {name: fixed[name] for name in fixed if name not in plain} == {

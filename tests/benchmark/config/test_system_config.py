@@ -116,9 +116,9 @@ def test_a_system_is_written_as_it_is_read(tmp_path: Path) -> None:
 
 
 def test_collectives_are_options_too() -> None:
-    words = "--nccl-ctas 8 --nccl-priority --copy-engines gathers"
+    words = "--nccl-ctas 1 --nccl-priority --copy-engines gathers --no-nccl-nvls --nccl-launch-order"
     chosen = parsed("gpt3_175b", *words.split()).system.collectives
-    assert (chosen, chosen.words) == (Collectives(8, True, "gathers"), words)
+    assert (chosen, chosen.words) == (Collectives(1, True, "gathers", nccl_nvls=False, nccl_launch_order=True), words)
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_the_usual_way_stays_where_none_is_faster(
 def test_all_combinations_are_tried_once_and_the_usual_one_first_and_last() -> None:
     every = ways()
     assert every[0] == every[-1] == Collectives()
-    assert len(set(every)) == len(every) - 1 == 3 * 2 * 2 + 1
+    assert len(set(every)) == len(every) - 1 == 4 * 2 * 2 + 1 + 2 + 1
     assert BEST in every
 
 
