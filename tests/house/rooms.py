@@ -79,11 +79,6 @@ class House:
                 found[".".join(module.split(".")[:2])].append(path)
         return dict(sorted(found.items()))
 
-    def says(self, room: str) -> str:
-        """The docstring of a room's folder or file, up to the first blank line."""
-        text = ast.get_docstring(self.trees[self.files[room]]) or ""
-        return " ".join(text.split("\n\n")[0].split())
-
     def repeated(self) -> dict[str, list[str]]:
         """Names of modules, public classes and aliases of types that occur more than once, and where."""
         paths: dict[str, list[str]] = defaultdict(list)
@@ -129,14 +124,12 @@ def picture(house: House, package: str | None) -> str:
 
 
 def table(house: House, package: str | None) -> str:
-    """Return a table of the rooms: the rooms that each imports, and what it holds unless README's table says it."""
+    """Return a table of the rooms that each room imports."""
     rooms = PACKAGES if package is None else tuple(house.rooms(package))
-    in_readme = package in (None, "benchmark")
-    lines = ["| room | imports |", "|---|---|"] if in_readme else ["| room | imports | holds |", "|---|---|---|"]
+    lines = ["| room | imports |", "|---|---|"]
     for room in (room for room in rooms if "__main__" not in room):
         imports = ", ".join(end.split(".")[-1] for start, end in house.arrows(package) if start == room)
-        row = f"| `{room.replace('.', '/')}` | {imports} |"
-        lines.append(row if in_readme else f"{row} {house.says(room)} |")
+        lines.append(f"| `{room.replace('.', '/')}` | {imports} |")
     return "\n".join([*lines, ""])
 
 
