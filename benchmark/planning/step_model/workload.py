@@ -137,5 +137,6 @@ def workload_of(
         sharding="fsdp" if shards_all else "zero1",
         replicas=system.replicas,
         recompute=system.recompute,
+        fp8_weight_gradients=system.fp8_weight_gradients or not STACKS[stack].own,
     )
     return Workload(model, layout, precision, system.accelerator, stack, network_gbit_s)

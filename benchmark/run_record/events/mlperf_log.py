@@ -176,9 +176,9 @@ def log_disclosure(events: EventLog, system: System, *, precision: Precision, fp
     row = NUMBER_FORMATS[precision]
     events.point("lowest_numerical_precision_in_linear", row.logged_linear or fp32_products)
     events.point("lowest_numerical_precision_in_attn", row.logged_values or fp32_products)
-    # Weights and activations are sent in the precision of the run; sums over replicas of all weights are FP32.
-    sends_values = system.num_devices > system.replicas
-    events.point("lowest_numerical_precision_in_comm", (sends_values and row.logged_values) or "fp32")
+    # Shards of weights are sent as products take them, activations as values; sums over replicas are FP32.
+    sent = row.logged_linear if system.data_parallel > system.replicas else row.logged_values
+    events.point("lowest_numerical_precision_in_comm", (system.num_devices > system.replicas and sent) or "fp32")
     events.point("tensor_parallelism", system.tensor_parallel)
     events.point("pipeline_parallelism", system.pipeline_parallel)
     events.point("context_parallelism", 1)

@@ -30,12 +30,12 @@ def test_schedule_and_search_take_what_the_layout_does_not() -> None:
     assert isinstance(parse(["plan", "gpt3_175b", "--nodes", "5", "--search"]), PlanCommand)
 
 
-def test_fp8_is_planned_for_stacks_that_have_it_and_not_trained() -> None:
-    planned = parse(["plan", "gpt3_175b", "--stack", "nemo", "--precision", "fp8"])
-    assert isinstance(planned, PlanCommand)
-    assert planned.config.precision == "fp8"
-    with pytest.raises(InputError, match="--precision"):
-        parse(["train", "gpt3_175b", "--precision", "fp8"])
+@pytest.mark.parametrize("name", ["train", "evaluate", "plan", "preflight"])
+def test_fp8_is_refused_where_the_accelerator_has_none(name: str) -> None:
+    words = [name, "gpt3_175b", "--precision", "fp8"]
+    assert vars(parse(words))["config"].precision == "fp8"
+    with pytest.raises(InputError, match="A100-80GB has no FP8; accelerators with FP8: .*H100 SXM"):
+        parse([*words, "--system", "dgxa100_n64"])
 
 
 def test_preflight_without_a_benchmark_checks_the_machine() -> None:

@@ -75,7 +75,7 @@ IMPOSSIBLE = {
     "--stack ours --system cpu_p2 --what-if nvlink=2x": "there are no constants for a CPU; --accelerator may be",
     "--accelerator GB200": "--stack nemo, --what-if: there are no constants for GB200; --accelerator may be A100",
     "--accelerator ''": "no constants for a CPU; --accelerator may be ",
-    "--stack ours --precision fp8": "--precision fp8: stack ours has bf16 or fp32; stacks with fp8: megatron, ",
+    "--micro-batch-size 1 --seq-length 8 --precision fp8": "--precision fp8: micro_batch_size 1 x seq_length 8 are",
     "--precision fp32": "--precision fp32: stack nemo has bf16 or fp8; stacks with fp32: ours;",
     "--system dgxa100_n64 --precision fp8": "A100-80GB has no FP8; accelerators with FP8: .*H200, .*H100 SXM",
     "--network-gbit-s inf": "--network-gbit-s inf: expected 0.1 to 100,000",

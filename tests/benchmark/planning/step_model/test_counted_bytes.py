@@ -5,42 +5,71 @@ import dataclasses
 import pytest
 
 from benchmark.config.benchmarks import BENCHMARKS
+from benchmark.config.number_formats import Precision
+from benchmark.config.system_config import System
 from benchmark.config.systems import SYSTEMS
 from benchmark.planning.dry_run.dry_run import dry_run
-from benchmark.planning.step_model.block_times import fused_bytes
-from benchmark.planning.step_model.workload import workload_of
+from benchmark.planning.step_model.block_times import fused_bytes, layer_sizes
+from benchmark.planning.step_model.fp8_operands import cast_work, sums_of_products
+from benchmark.planning.step_model.workload import Workload, workload_of
+from model.decoder_sizes import Recompute
 
 BY_MEMORY = ("elementwise", "reduction", "copy")
+MICRO_BATCHES = 8
+SHAPES = [("gpt3_175b", 4, 2), ("llama31_8b", 2, 1)]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "tensor_parallel", "micro_batch_size", "compiled"),
-    [("gpt3_175b", 4, 2, True), ("llama31_8b", 2, 1, True), ("llama31_8b", 2, 1, False)],
-)
-def test_bytes_over_fused_ones_are_what_the_dry_run_counts(
-    name: str, tensor_parallel: int, micro_batch_size: int, compiled: bool
-) -> None:
-    """At full width, without recomputation; the difference of two depths is one block."""
-    system = dataclasses.replace(
-        SYSTEMS["dgxh100_n8"],
-        nodes=1,
-        tensor_parallel=tensor_parallel,
-        pipeline_parallel=1,
-        pipeline_chunks=1,
-        micro_batch_size=micro_batch_size,
-        recompute="none",
-        compiled_kernels=compiled,
-    )
-    model, batch_size = BENCHMARKS[name].model, 8 * micro_batch_size * system.data_parallel
-    moved = []
+def system_of(tensor_parallel: int, micro_batch_size: int, **fields: object) -> System:
+    changed = {"nodes": 1, "pipeline_parallel": 1, "pipeline_chunks": 1, "recompute": "none", **fields}
+    base = dataclasses.replace(SYSTEMS["dgxh100_n8"], tensor_parallel=tensor_parallel, pipeline_chunks=1)
+    return dataclasses.replace(base, micro_batch_size=micro_batch_size, **changed)  # type: ignore[arg-type]
+
+
+def counted(name: str, system: System, precision: Precision) -> int:
+    """At full width; the difference of two depths is one block."""
+    model, moved = BENCHMARKS[name].model, []
+    batch_size = MICRO_BATCHES * system.micro_batch_size * system.data_parallel
     for layers in (1, 2):
         shallow = dataclasses.replace(model, num_layers=layers)
         benchmark = dataclasses.replace(
             BENCHMARKS[name], model=shallow, global_batch_size=batch_size, start_global_batch_size=batch_size
         )
-        (report,) = dry_run(benchmark, system, "bf16").reports
+        (report,) = dry_run(benchmark, system, precision).reports
         moved.append(sum(kernel.bytes for kernel in report.per_micro_batch.kernels if kernel.kind in BY_MEMORY))
-    work = workload_of(model, batch_size, system, stack="ours", precision="bf16")
+    return moved[1] - moved[0]
+
+
+def planned(name: str, system: System, precision: Precision) -> Workload:
+    batch_size = 1024 * system.micro_batch_size * system.data_parallel
+    return workload_of(BENCHMARKS[name].model, batch_size, system, stack="ours", precision=precision)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "tensor_parallel", "micro_batch_size", "compiled"),
+    [(*SHAPES[0], True), (*SHAPES[1], True), (*SHAPES[1], False)],
+)
+def test_bytes_over_fused_ones_are_what_the_dry_run_counts(
+    name: str, tensor_parallel: int, micro_batch_size: int, compiled: bool
+) -> None:
+    """Without recomputation."""
+    system, model = system_of(tensor_parallel, micro_batch_size, compiled_kernels=compiled), BENCHMARKS[name].model
+    fused = sum(fused_bytes(planned(name, system, "bf16")))
     expected = model.compiled_kernels if compiled else model.separate_kernels
-    assert (moved[1] - moved[0]) / sum(fused_bytes(work)) == pytest.approx(expected, rel=0.01)
+    assert counted(name, system, "bf16") / fused == pytest.approx(expected, rel=0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "tensor_parallel", "micro_batch_size"), SHAPES)
+@pytest.mark.parametrize(("recompute", "fp8_weight_gradients"), [("selective", True), ("none", False), ("full", False)])
+def test_fp8_adds_the_casts_that_the_dry_run_counts(
+    name: str, tensor_parallel: int, micro_batch_size: int, recompute: Recompute, fp8_weight_gradients: bool
+) -> None:
+    fields = {"recompute": recompute, "fp8_weight_gradients": fp8_weight_gradients}
+    system = system_of(tensor_parallel, micro_batch_size, **fields)
+    work = planned(name, system, "fp8")
+    layers = layer_sizes(work)
+    expected = sum(part.bytes for part in cast_work(work, layers))
+    if fp8_weight_gradients:
+        expected += sum(sums_of_products(work, inputs * outputs)[1] for inputs, outputs in layers.values())
+    assert counted(name, system, "fp8") - counted(name, system, "bf16") == pytest.approx(expected, rel=0.01)

@@ -88,7 +88,9 @@ def test_llamas_events_count_samples_and_have_its_own_keys(tmp_path: Path) -> No
     ("precision", "fp32_products", "layout", "due"),
     [
         ("bf16", "fp32", {}, ("bfloat16", "bfloat16", "bfloat16", 2, 1)),
-        ("fp8", "fp32", {}, ("fp8", "bfloat16", "bfloat16", 2, 1)),
+        ("fp8", "fp32", {}, ("fp8", "bfloat16", "fp8", 2, 1)),  # shards of weights are gathered in FP8
+        ("fp8", "fp32", {"replicas": 4}, ("fp8", "bfloat16", "bfloat16", 2, 1)),
+        ("fp8", "fp32", {"tensor_parallel": 1, "replicas": 8}, ("fp8", "bfloat16", "fp32", 1, 1)),
         (
             "bf16",
             "tf32",
