@@ -34,7 +34,7 @@ def test_schedule_and_search_take_what_the_layout_does_not() -> None:
 def test_fp8_is_refused_where_the_accelerator_has_none(name: str) -> None:
     words = [name, "gpt3_175b", "--precision", "fp8"]
     assert vars(parse(words))["config"].precision == "fp8"
-    with pytest.raises(InputError, match="A100-80GB has no FP8; accelerators with FP8: .*H100 SXM"):
+    with pytest.raises(InputError, match=r"A100-80GB has no FP8; accelerators with FP8: .*H100 SXM"):
         parse([*words, "--system", "dgxa100_n64"])
 
 
