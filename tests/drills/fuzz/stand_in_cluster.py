@@ -18,7 +18,7 @@ from benchmark.training.engine.forked_ranks import fork_server
 from tests.drills.fuzz.disk_faults import CONTROL
 
 NODES = ("n1", "n2")
-KILL_WAIT_S = 12.0
+KILL_WAIT_S = 15.0
 """Seconds from SIGTERM to SIGKILL, where Slurm has KillWait."""
 BAD_EXIT_S = 3.0
 """Seconds that the other processes of a step have after the first failure."""
