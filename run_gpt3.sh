@@ -88,11 +88,22 @@ fi
 # shellcheck source=environment.sh
 source "$CODE/environment.sh"
 
+# Say what is wrong with the variables before anything is installed, wherever there is any Python that can.
+check_variables() {
+  local status=0
+  python3 -c 'import sys; sys.exit(sys.version_info < (3, 8))' 2>/dev/null || return 0
+  (cd "$CODE" && exec python3 -m benchmark.launch check "$@") || status=$?
+  if [[ $status == 2 ]]; then exit 2; fi
+}
+
 rehearse() {
+  C4_PATH=${C4_PATH:+$(realpath -m "$C4_PATH")} WORK_DIR=${WORK_DIR:+$(realpath -m "$WORK_DIR")}
+  export C4_PATH WORK_DIR
+  check_variables
   find_python "$REPOSITORY"
   local name=${BENCHMARK:-rehearsal} words
   words=("$PYTHON" -m benchmark rehearse "$name" --work-dir "${WORK_DIR:-$REPOSITORY/runs/$name}")
-  [[ -n ${C4_PATH:-} ]] && words+=(--c4-path "$(realpath -m "$C4_PATH")")
+  [[ -n ${C4_PATH:-} ]] && words+=(--c4-path "$C4_PATH")
   [[ -n ${PRECISION:-} ]] && words+=(--precision "$PRECISION")
   [[ -n ${SEED:-} ]] && words+=(--seed "$SEED")
   [[ -n ${MASTER_PORT:-} ]] && words+=(--master-port "$MASTER_PORT")
@@ -123,11 +134,16 @@ esac
 if [[ ${SYSTEM:-} != *[bB][23]00* ]]; then
   export CUDA_DEVICE_MAX_CONNECTIONS=${CUDA_DEVICE_MAX_CONNECTIONS:-1}
 fi
-if [[ ${*: -1} == none ]]; then find_python "$REPOSITORY"; else PYTHON=python3; fi
+job=(job --repository "$REPOSITORY" --code "$CODE" --folder "$PWD")
+if [[ ${*: -1} == none ]]; then
+  check_variables "${job[@]}" --python python3 -- "$@"
+  find_python "$REPOSITORY"
+else
+  PYTHON=python3
+fi
 # Where the group may not write the run's folder, it may not write what the run makes in it: the code's bytecode, too.
 if [[ ! -d $1 || -z $(find "$1/" -maxdepth 0 -perm /020) ]]; then umask g-w,o-w; fi
-launch=("$PYTHON" -m benchmark.launch job --repository "$REPOSITORY" --code "$CODE" --python "$PYTHON" --folder "$PWD")
-launch+=(-- "$@")
+launch=("$PYTHON" -m benchmark.launch "${job[@]}" --python "$PYTHON" -- "$@")
 LOG=$(realpath -m "$1")/slurm_${SLURM_JOB_ID:-}.out
 cd "$CODE"
 if [[ ${DRY_RUN:-0} == 1 || -z ${SLURM_JOB_ID:-} ]]; then exec "${launch[@]}"; fi

@@ -172,10 +172,14 @@ def test_checkpoint_can_be_evaluated_with_the_same_variables(inputs: Path) -> No
     assert parsed.config.data.checkpoint == inputs / "ckpt4000"
 
 
-def test_rehearsal_is_what_runs_without_arguments() -> None:
-    done = script(DRY_RUN="1", C4_PATH="/c4", SEED="3", WORK_DIR="/work dir")
+def test_rehearsal_is_what_runs_without_arguments(inputs: Path) -> None:
+    c4 = inputs / "c4"
+    (c4 / "en").mkdir(parents=True)
+    (c4 / "en" / "c4-train.00000-of-00001.json.gz").touch()
+    (c4 / "c4-validation.json").touch()
+    done = script(DRY_RUN="1", C4_PATH=str(c4), SEED="3", WORK_DIR="/work dir")
     words = shlex.split(done.stdout)
-    expected = ["benchmark", "rehearse", "rehearsal", "--work-dir", "/work dir", "--c4-path", "/c4", "--seed", "3"]
+    expected = ["benchmark", "rehearse", "rehearsal", "--work-dir", "/work dir", "--c4-path", str(c4), "--seed", "3"]
     assert words[words.index("-m") + 1 :] == expected
     words = shlex.split(script(DRY_RUN="1", BENCHMARK="rehearsal_llama", PRECISION="fp8").stdout)
     work_dir = str(REPOSITORY / "runs" / "rehearsal_llama")
@@ -188,7 +192,7 @@ def test_rehearsal_is_what_runs_without_arguments() -> None:
     ("arguments", "variables", "complaint"),
     [
         (["/logs"], {}, "expected no arguments (the rehearsal) or LOG_DIR BPE_DIR [COM_DIR] CONTAINER, got 1"),
-        (["/logs", "/bpe", "none"], {"NODES": "many"}, "NODES=many: expected a whole number"),
+        (["/logs", "/bpe", "none"], {"NODES": "many"}, "NODES=many: expected a whole number from 1"),
         (
             ["/logs", "/bpe", "image"],
             {"DRY_RUN": "0"},
@@ -200,9 +204,19 @@ def test_rehearsal_is_what_runs_without_arguments() -> None:
             "/nowhere: no such folder; COM_DIR and EXTERNAL_MODEL_CHE",
         ),
         (["/logs", "/bpe", "none"], {"COM_DIR": "/"}, "c4_en_6_c4_spm_text_document.idx: no such file; COM_DIR is the"),
-        (["/logs", "/bpe", "none"], {"GBS": "abc"}, "--global-batch-size abc: expected a whole number"),
+        (["/logs", "/bpe", "none"], {"GBS": "abc"}, "GBS=abc: expected a whole number from 1"),
         (["/logs", "/bpe", "none"], {"GBS": "7"}, "global_batch_size 7 is not a multiple of micro_batch_size 2 x 16"),
-        (["/logs", "/bpe", "none"], {"SEED": "abc"}, "--seed abc: expected a whole number"),
+        (["/logs", "/bpe", "none"], {"SEED": "abc"}, "SEED=abc: expected a whole number from 0 to 4294967295"),
+        (["/logs", "/bpe", "none"], {"SEED": "-1"}, "SEED=-1: expected a whole number from 0 to 4294967295"),
+        (["/logs", "/bpe", "none"], {"LR": "fast", "MIN_LR": "1"}, "LR=fast: expected a number above 0, such as 2e-5"),
+        (["/logs", "/bpe", "none"], {"MASTER_PORT": "99999"}, "MASTER_PORT=99999: expected a whole number from 1 to"),
+        (["/logs", "/bpe", "none"], {"USE_BF16": "", "SEED": "x"}, "SEED=x: expected a whole number"),  # no warning
+        (["/dev/null", "/bpe", "none"], {}, "/dev/null: a file; LOG_DIR is the folder of the run"),
+        (["/logs", "/bpe", "./image.sqsh"], {}, "./image.sqsh: no such file; CONTAINER is an image's file, docker://"),
+        ([], {"SEED": "abc"}, "SEED=abc: expected a whole number from 0 to 4294967295"),
+        ([], {"MASTER_PORT": "x"}, "MASTER_PORT=x: expected a whole number from 1 to 65535"),
+        ([], {"C4_PATH": "/nowhere"}, "C4_PATH=/nowhere: expected en/c4-train.*.json.gz and c4-validation*.json in it"),
+        ([], {"WORK_DIR": "/dev/null"}, "WORK_DIR=/dev/null: a file; expected a folder"),
         (["/logs", "/bpe", "none"], {"LR": "1e-5"}, "LR and MIN_LR go together"),
         (["/logs", "/bpe", "none"], {"BENCHMARK": "llama3_8b"}, "'llama3_8b'; did you mean llama31_8b?"),
         (["/logs", "/bpe", "none"], {"SYSTEM": "foo"}, "unknown system 'foo'"),

@@ -2,6 +2,7 @@
 
     python3 -m benchmark.launch --processes 8 --run-dir LOG_DIR -- train gpt3_175b …     on this machine
     python3 -m benchmark.launch job …                                                    a job of run_gpt3.sh
+    python3 -m benchmark.launch check [job …]       the variables of a job, or of the rehearsal: what is wrong with them
 
 Exit status: that of the run; 2 if a person has to mend something.
 """
@@ -20,7 +21,7 @@ from typing import NoReturn
 
 from benchmark.launch.keep_running import Refused
 from benchmark.launch.slurm.job import preview, run_job
-from benchmark.launch.slurm.job_options import JobOptions, job_options, variables_help
+from benchmark.launch.slurm.job_options import JobOptions, check_rehearsal, job_options, require_paths, variables_help
 from benchmark.launch.slurm.job_steps import JobSteps
 from benchmark.launch.slurm.timed_lines import timed_lines
 
@@ -136,10 +137,25 @@ def options_of_job(arguments: Sequence[str]) -> JobOptions:
     return job_options(base, options.folder, options.arguments, os.environ)
 
 
+def check_variables(arguments: Sequence[str]) -> int:
+    """Print what is wrong with the variables, before anything is installed; return the exit status."""
+    try:
+        if arguments[:1] == ["job"]:
+            require_paths(options_of_job(arguments[1:]))
+        else:
+            check_rehearsal(os.environ)
+    except Refused as refused:
+        print(f"error: {refused}", file=sys.stderr)
+        return 2
+    return 0
+
+
 def main(arguments: Sequence[str]) -> int:
     if arguments[:1] == ["variables"]:
         print(variables_help())
         return 0
+    if arguments[:1] == ["check"]:
+        return check_variables(arguments[1:])
     if arguments[:1] != ["job"]:
         run_here_by(arguments)
     try:

@@ -18,7 +18,7 @@ from typing import Any
 from benchmark.launch.keep_running import DISK_S, Refused, RunMachines, keep_running, patiently, say
 from benchmark.launch.next_attempt import INTERRUPTED, Decision
 from benchmark.launch.slurm.end_signs import ALARM_S, signs_of_the_end
-from benchmark.launch.slurm.job_options import GPT3, JobOptions
+from benchmark.launch.slurm.job_options import GPT3, JobOptions, require_paths
 from benchmark.launch.slurm.job_steps import INTERPRETER_S, JobSteps, UnfitInterpreter
 from benchmark.launch.slurm.nodes import Nodes, host_names, job_fields, job_with_answer, seconds_left, submitted_s
 from benchmark.launch.slurm.queue import cancel_waiting, go_on_later, queue_next_job
@@ -284,9 +284,7 @@ BOOKED_NODES = {GPT3: 64}
 def preview(options: JobOptions) -> JobSteps:
     """Return the steps of a job that has as many nodes as it asks for, or else as its system has; check the options by
     the interpreter at hand. Raises Refused for what the run would refuse."""
-    for folder in options.mounts:
-        if not folder.is_dir():
-            raise Refused(f"{folder}: no such folder; COM_DIR and EXTERNAL_MODEL_CHECKPOINT_DIR name folders")
+    require_paths(options)
     # Where an image has the packages, python3 may lack them.
     environment = options.repository / ".venv" / "bin" / "python"
     steps, problem = JobSteps(options), None

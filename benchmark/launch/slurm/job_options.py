@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.config.number_formats import NUMBER_FORMATS, format_by_switch, format_named
-from benchmark.launch.keep_running import Refused, say
+from benchmark.launch.keep_running import Refused
 
 GPT3 = "gpt3_175b"
 FP32_WARNING = """\
@@ -18,6 +19,8 @@ warning: USE_BF16 is not set, so the run computes in FP32, as the reference does
 warning: FP32 takes 67 instead of 46 GiB on each of 512 H100 and sends twice the bytes; it takes 2
 warning: to 15 times as long. An H100's peak is 989 TFLOP/s in BF16, 495 in TF32 (NVIDIA's containers), 67 in FP32.
 warning: USE_BF16=true for BF16; USE_BF16=false for FP32 without this warning"""
+MOST = 999_999
+"""Most of anything that is counted here."""
 SWITCH = {
     **dict.fromkeys(("true", "yes", "on", "1"), True),
     **dict.fromkeys(("false", "no", "off", "0"), False),
@@ -69,6 +72,8 @@ class JobOptions:
     """Port where the processes meet; None: a number by job and attempt."""
     dry_run: bool = False
     """Whether the srun line is printed, and nothing is done."""
+    unasked_fp32: bool = False
+    """Whether a run of GPT-3 computes in FP32 because nothing was said."""
 
 
 @dataclass(frozen=True)
@@ -88,10 +93,25 @@ class JobVariable:
     """Parse the value. Raises ValueError with the expected form."""
 
 
-def whole_number(text: str) -> int:
-    if not re.fullmatch("[0-9]{1,6}", text):
-        raise ValueError("a whole number")
-    return int(text)
+def whole_number(least: int, most: int) -> Callable[[str], int]:
+    """Return what parses a whole number between bounds."""
+
+    def parse(text: str) -> int:
+        if not re.fullmatch("[0-9]{1,18}", text) or not least <= int(text) <= most:
+            raise ValueError(f"a whole number from {least} to {most}")
+        return int(text)
+
+    return parse
+
+
+def above_zero(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < math.inf:  # nor NaN
+        raise ValueError("a number above 0, such as 2e-5")
+    return number
 
 
 def is_one(text: str) -> bool:
@@ -133,9 +153,14 @@ VARIABLES = (
         "steps the initial checkpoint was trained for",
         "benchmark's: 4000",
         option="--start-iterations",
+        parse=whole_number(1, MOST),
     ),
     JobVariable(
-        "EXTERNAL_GBS", "... at this global batch size", "benchmark's: 1536", option="--start-global-batch-size"
+        "EXTERNAL_GBS",
+        "... at this global batch size",
+        "benchmark's: 1536",
+        option="--start-global-batch-size",
+        parse=whole_number(1, MOST),
     ),
     JobVariable(
         "USE_BF16",
@@ -151,21 +176,33 @@ VARIABLES = (
         parse=precision_named,
     ),
     JobVariable(
-        "GBS", "global batch size in samples", "benchmark's: 1536; Llama 3.1: 16", option="--global-batch-size"
+        "GBS",
+        "global batch size in samples",
+        "benchmark's: 1536; Llama 3.1: 16",
+        option="--global-batch-size",
+        parse=whole_number(1, MOST),
     ),
     JobVariable(
         "LR",
         "peak learning rate; GPT-3: set it with MIN_LR",
         "benchmark's: 2.0e-5; Llama 3.1: of the batch size's reference point",
         option="--lr",
+        parse=above_zero,
     ),
     JobVariable(
         "MIN_LR",
         "final learning rate; GPT-3: set it with LR",
         "benchmark's: 2.0e-6; Llama 3.1: a tenth of LR",
         option="--min-lr",
+        parse=above_zero,
     ),
-    JobVariable("SEED", "seed of the data order", "drawn from the system's randomness", option="--seed"),
+    JobVariable(
+        "SEED",
+        "seed of the data order",
+        "drawn from the system's randomness",
+        option="--seed",
+        parse=whole_number(0, 2**32 - 1),
+    ),
     JobVariable("BENCHMARK", "name in benchmark/config/benchmarks.py", GPT3, sets="benchmark"),
     JobVariable("SYSTEM", "name in benchmark/config/systems.py", "the benchmark's", option="--system"),
     JobVariable(
@@ -173,7 +210,7 @@ VARIABLES = (
         "nodes the run takes, the job's others are spare",
         "all; up to an eighth more nodes than SYSTEM has are spare",
         sets="nodes",
-        parse=whole_number,
+        parse=whole_number(1, MOST),
     ),
     JobVariable(
         "COMMAND",
@@ -191,7 +228,7 @@ VARIABLES = (
         "stop and save this long before the job's time is up",
         "15",
         sets="margin_minutes",
-        parse=whole_number,
+        parse=whole_number(0, MOST),
     ),
     JobVariable("CHAIN", "1: while this job runs, the next one waits in the queue", "0", sets="chain", parse=is_one),
     JobVariable(
@@ -218,7 +255,7 @@ VARIABLES = (
         "port where the processes meet",
         "20000 + a number by job and attempt",
         sets="port",
-        parse=whole_number,
+        parse=whole_number(1, 65535),
     ),
     JobVariable("DRY_RUN", "1: print what would run, and do nothing", "0", sets="dry_run", parse=is_one),
 )
@@ -227,8 +264,8 @@ VARIABLES = (
 def job_options(base: JobOptions, folder: Path, arguments: Sequence[str], variables: Mapping[str, str]) -> JobOptions:
     """Return the options of a job by the variables of run_gpt3.sh.
 
-    ``arguments``: LOG_DIR BPE_DIR [COM_DIR] CONTAINER. ``folder``: where relative paths begin. Warns of FP32 that
-    nobody asked for. Raises Refused for a variable without a valid value.
+    ``arguments``: LOG_DIR BPE_DIR [COM_DIR] CONTAINER. ``folder``: where relative paths begin. Raises Refused
+    for a variable without a valid value.
     """
     texts = {row.name: variables[row.name] for row in VARIABLES if variables.get(row.name)}
     if len(arguments) == 4:
@@ -246,16 +283,43 @@ def job_options(base: JobOptions, folder: Path, arguments: Sequence[str], variab
     options = [word for row in VARIABLES if row.option and row.name in texts for word in (row.option, texts[row.name])]
     mounts = [Path(texts[name]) for name in ("COM_DIR", "EXTERNAL_MODEL_CHECKPOINT_DIR") if name in texts]
     command_options = ("--run-dir", str(base.run_dir), *options, *values.get("TRAIN_OPTIONS", ()))
-    return replace(base, command_options=command_options, mounts=tuple(mounts), **fields)
+    # GPT-3's reference wants BF16 asked for; who forgot to should not learn it from the bill.
+    unasked_fp32 = fields.get("benchmark", GPT3) == GPT3 and not {"USE_BF16", "PRECISION"} & set(values)
+    return replace(base, command_options=command_options, mounts=tuple(mounts), unasked_fp32=unasked_fp32, **fields)
+
+
+def require_paths(options: JobOptions) -> None:
+    """Raise Refused for folders that are none, and for an image that is a file of this machine and is not there."""
+    for folder in options.mounts:
+        if not folder.is_dir():
+            raise Refused(f"{folder}: no such folder; COM_DIR and EXTERNAL_MODEL_CHECKPOINT_DIR name folders")
+    if options.run_dir.exists() and not options.run_dir.is_dir():
+        raise Refused(f"{options.run_dir}: a file; LOG_DIR is the folder of the run")
+    if options.container.startswith(("/", "./", "../")) and not Path(options.container).exists():
+        raise Refused(f"{options.container}: no such file; CONTAINER is an image's file, docker://NAME, or none")
+
+
+REHEARSAL_VARIABLES = ("SEED", "MASTER_PORT")
+"""Variables of the table that the rehearsal has, too."""
+
+
+def check_rehearsal(variables: Mapping[str, str]) -> None:
+    """Raise Refused for a variable of the rehearsal without a valid value."""
+    for row in VARIABLES:
+        if row.name in REHEARSAL_VARIABLES and variables.get(row.name):
+            _parsed(row, variables[row.name])
+    text = variables.get("C4_PATH", "")
+    if text and not (any(Path(text).glob("en/c4-train.*.json.gz")) and any(Path(text).glob("c4-validation*.json"))):
+        raise Refused(f"C4_PATH={text}: expected en/c4-train.*.json.gz and c4-validation*.json in it")
+    work = Path(variables.get("WORK_DIR") or ".")
+    if work.exists() and not work.is_dir():
+        raise Refused(f"WORK_DIR={work}: a file; expected a folder")
 
 
 def _precision(values: Mapping[str, Any], benchmark: str) -> str:
     """Return the number format that PRECISION or USE_BF16 asks for, or the benchmark's. Raises Refused if the two
     contradict each other."""
     if "USE_BF16" not in values and "PRECISION" not in values:
-        # GPT-3's reference wants BF16 asked for; who forgot to should not learn it from the bill.
-        if benchmark == GPT3:
-            say(FP32_WARNING)
         return format_by_switch(benchmark != GPT3)
     switched = format_by_switch(values["USE_BF16"]) if "USE_BF16" in values else None
     precision = str(values.get("PRECISION", switched))

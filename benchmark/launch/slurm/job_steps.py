@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from benchmark.launch.keep_running import Refused, say
-from benchmark.launch.slurm.job_options import JobOptions
+from benchmark.launch.slurm.job_options import FP32_WARNING, JobOptions
 from benchmark.launch.slurm.nodes import ONE_PER_NODE, ask
 from benchmark.run_record.file_names import PLAN_FILE, snapshot_folder
 
@@ -140,6 +140,8 @@ class JobSteps:
             raise Refused(f"{problem} ({booking}: sbatch --nodes={of_system}, or name a SYSTEM)")
         if problem is not None:
             raise problem
+        if options.unasked_fp32:
+            say(FP32_WARNING)
         return of_system
 
     def _ask_check(self, *words: str) -> dict[str, str]:
