@@ -15,11 +15,14 @@ import tyro
 
 from foundation import __version__
 from foundation.command_help import HELP, Option, help_text, options_of, summary, wants_help, wrapped
+from foundation.completion import bash_completion
 from foundation.errors import InputError
 from foundation.git import commit_of
 from foundation.usage_errors import usage_complaint
 
 Parsed = TypeVar("Parsed")
+COMPLETION = ["--completion", "bash"]
+"""Words that ask for a file of completions."""
 
 
 class Command(Protocol):
@@ -51,6 +54,9 @@ class OutputOptions(JsonOption):
 def run_subcommand(package: str, description: str | None, commands: Mapping[str, type[Command]]) -> int | None:
     """Parse ``sys.argv`` as ``python -m PACKAGE COMMAND …`` and run the command; return its exit status, None for 0."""
     words = sys.argv[1:]
+    if words[:2] == COMPLETION:
+        print(bash_completion(package, {name: options_of(command) for name, command in commands.items()}, {}), end="")
+        return 0
     if (
         status := told_of_program(
             package, description, {name: summary(command) for name, command in commands.items()}, words
@@ -84,6 +90,7 @@ def told_of_program(
     for name, line in commands.items():
         print(wrapped(f"  {name:{indent - 2}}{line}", indent))
     print("\n" + wrapped(f"python -m {package} COMMAND --help has the options and an example; --version the version."))
+    print(wrapped(f"python -m {package} {' '.join(COMPLETION)} prints completions for the shell."))
     return 0 if words else 2
 
 

@@ -26,11 +26,14 @@ from benchmark.commands.run_commands import (
     StatusCommand,
     TrainCommand,
 )
+from benchmark.config.benchmarks import BENCHMARKS, REHEARSALS
 from benchmark.config.run_config import RunConfig
-from benchmark.config.run_options import RunReader, named_run, parse_run, require_start, run_help
+from benchmark.config.run_options import SYSTEM_FLAG, RunReader, named_run, parse_run, require_start, run_help
+from benchmark.config.systems import SYSTEMS
 from benchmark.planning.run_plan.plan_options import PlannedRun
 from foundation.cli import Command, choose, parse_options
-from foundation.command_help import HELP_ALL, help_text, wants_help
+from foundation.command_help import HELP_ALL, Option, help_text, options_of, wants_help
+from foundation.completion import bash_completion
 
 MODEL_AND_SYSTEM = ("run", "benchmark", "model", "optimizer", "system", "collectives", "data")
 EVERY_SECTION = (*MODEL_AND_SYSTEM, "checkpoints", "guards", "logging", "debug")
@@ -156,6 +159,23 @@ def help_of(arguments: Sequence[str]) -> str | None:
     if not row.reads:
         return help_text(prog, row.options)
     return run_help(prog, words, row.options, row.reader, None if HELP_ALL in words else row.listed)
+
+
+def completions() -> str:
+    """Return the file of completions: the options that a command reads, and the names of benchmarks and systems."""
+    options: dict[str, list[Option]] = {}
+    choices: dict[str, dict[str, Sequence[str]]] = {}
+    for row in COMMANDS:
+        taken = [option for option in options_of(row.options) if not row.reads or row.reader.reads_option(option)]
+        options.setdefault(row.name, []).extend(taken)
+        names: dict[str, Sequence[str]] = {row.flag: ()} if row.flag else {}
+        if row.reads or row.options is SliceCommand:
+            names[""] = tuple(BENCHMARKS)
+        if "system" in row.reads:
+            names[SYSTEM_FLAG] = tuple(SYSTEMS)
+        choices.setdefault(row.name, {}).update(names)
+    choices["rehearse"] = {"": tuple(REHEARSALS)}
+    return bash_completion("benchmark", options, choices)
 
 
 def _row(arguments: Sequence[str]) -> CommandRow:

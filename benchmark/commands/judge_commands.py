@@ -25,6 +25,8 @@ class ReviewCommand:
     ruleset: str | None = None
     """Official ruleset, such as 4.1.0 or 6.1.0; by default that of the round in the path (v4.0), or else the newest
     that has the benchmark."""
+    brief: bool = False
+    """Print verdicts and errors alone, one line each."""
     json: Path | None = None
     """Write the whole review here as JSON."""
     custom_rcps: Path | None = None
@@ -49,7 +51,7 @@ class ReviewCommand:
         elif self.previous is not None:
             raise InputError("--previous is told on the page that --html writes: give both, or neither")
         references = ReferenceChoice(self.custom_rcps, not self.full_rcps)
-        return review_and_print(self.paths, self.ruleset, self.json, page, references)
+        return review_and_print(self.paths, self.ruleset, self.json, page, references, self.brief)
 
 
 @dataclass(frozen=True)

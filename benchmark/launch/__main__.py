@@ -141,7 +141,9 @@ def check_variables(arguments: Sequence[str]) -> int:
     """Print what is wrong with the variables, before anything is installed; return the exit status."""
     try:
         if arguments[:1] == ["job"]:
-            require_paths(options_of_job(arguments[1:]))
+            options = options_of_job(arguments[1:])
+            if "SLURM_JOB_ID" not in os.environ:  # nodes of a cluster may see other folders
+                require_paths(options)
         else:
             check_rehearsal(os.environ)
     except Refused as refused:

@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from benchmark.run_record.file_names import EVENTS_FILE, attempts_folder
 from benchmark.run_record.status.run_status import (
@@ -27,6 +27,50 @@ from foundation.sizes import duration
 NOTHING = "-"
 FOLLOW_S = 5.0
 COLUMNS = ("run", "state", "step", "loss", "s/step", "MFU", "checkpoint", "attempts", "goodput", "expected end")
+
+
+class AttemptForm(TypedDict):
+    """An attempt in the output of ``--json``; None stands for a fact that is not known."""
+
+    attempt: str
+    begun_s: float | None
+    ended_s: float | None
+    kind: str
+    where: str | None
+    reason: str | None
+    action: str | None
+    steps: int
+    steps_lost: int
+    lost_s: float
+    device_hours_lost: float | None
+    seconds: dict[str, float]
+
+
+class StatusForm(TypedDict):
+    """A run in the output of ``--json`` (docs/schemas/status.json); None stands for a fact that is not known."""
+
+    run_dir: str
+    state: str
+    step: int | None
+    loss: float | None
+    log_perplexity: float | None
+    step_s: float | None
+    tokens_per_s: float | None
+    mfu: float | None
+    precision: str | None
+    checkpoint: int | None
+    devices: int | None
+    steps_at_most: int | None
+    expected_end_s: float | None
+    heard_s: float | None
+    whole_s: float
+    goodput: float | None
+    goodput_without_queue: float | None
+    seconds: dict[str, float]
+    steps: dict[str, int]
+    device_hours_lost: float | None
+    attempts: list[AttemptForm]
+    remarks: list[str]
 
 
 def status(paths: Sequence[Path], *, as_json: bool, follow: bool) -> None:
@@ -135,23 +179,19 @@ def _as_json(runs: Sequence[RunStatus]) -> Any:
     return rows[0] if len(rows) == 1 else rows
 
 
-def _run_as_json(run: RunStatus) -> dict[str, Any]:
+def _run_as_json(run: RunStatus) -> StatusForm:
     """Return the status as JSON values; ``seconds`` holds every kind, and adds up to ``whole_s``."""
-    plain = (
-        "state",
-        "step",
-        "loss",
-        "log_perplexity",
-        "step_s",
-        "tokens_per_s",
-        "mfu",
-        "precision",
-        "checkpoint",
-        "devices",
-    )
     return {
         "run_dir": str(run.run_dir),
-        **{name: getattr(run, name) for name in plain},
+        "state": run.state,
+        "step": run.step,
+        "loss": run.loss,
+        "log_perplexity": run.log_perplexity,
+        "step_s": run.step_s,
+        "tokens_per_s": run.tokens_per_s,
+        "mfu": run.mfu,
+        "precision": run.precision,
+        "checkpoint": run.checkpoint,
         "devices": run.devices,
         "steps_at_most": run.steps,
         "expected_end_s": run.expected_end_s,
@@ -167,7 +207,7 @@ def _run_as_json(run: RunStatus) -> dict[str, Any]:
     }
 
 
-def _row_as_json(row: AttemptRow, devices: int | None) -> dict[str, Any]:
+def _row_as_json(row: AttemptRow, devices: int | None) -> AttemptForm:
     return {
         "attempt": row.name,
         "begun_s": None if row.begun_ms is None else row.begun_ms / 1000,

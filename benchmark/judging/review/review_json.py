@@ -7,14 +7,15 @@ from typing import Any
 
 from benchmark.judging.results.convergence import Convergence
 from benchmark.judging.review.findings import Finding
+from benchmark.judging.review.review_forms import ReviewForm
 from benchmark.judging.review.verdict import SEVERITIES, Review, SubjectReview
 
 FORMAT = 3
 
 
-def review_as_json(review: Review) -> dict[str, Any]:
+def review_as_json(review: Review) -> ReviewForm:
     """Return the verdict, then one entry per package or set of runs; a number that is not finite becomes null."""
-    content: dict[str, Any] = null_for_nan(
+    content: ReviewForm = null_for_nan(
         {
             "format": FORMAT,
             "passed": review.passed,

@@ -43,16 +43,20 @@ def review_and_print(
     json_file: Path | None = None,
     page: Callable[[Review], str] | None = None,
     references: ReferenceChoice = USUAL_REFERENCES,
+    brief: bool = False,
 ) -> int:
     """Review results and packages; print the review and write it to ``json_file``. The function ``page`` makes a page
-    of it and returns one line about the page.
+    of it and returns one line about the page. ``brief``: print verdicts and errors alone.
 
     Returns the exit status: 0 if everything passed, otherwise 1. Raises InputError for input that cannot be reviewed.
     """
     if not paths:
         raise InputError("nothing to review; give result files, a run folder or a package (see --help)")
     result = review(paths, ruleset, references)
-    print_review(result, review_console())
+    if brief:
+        print_verdicts(result, review_console())
+    else:
+        print_review(result, review_console())
     if json_file is not None:
         write_text(json_file, json.dumps(review_as_json(result), indent=1) + "\n")
     if page is not None:
@@ -79,6 +83,19 @@ def print_review(result: Review, out: Console) -> None:
         _print_subject(subject, out)
     if result.sandbox:
         _say(out, f"official checkers: {result.sandbox}")
+
+
+def print_verdicts(result: Review, out: Console) -> None:
+    """Print a line for each result with its verdict, and below it a line for each error."""
+    for subject in result.subjects:
+        out.print(Text(_heading(subject) + _counts(subject, ": "), VERDICT_STYLES[subject.verdict]), soft_wrap=True)
+        for check in subject.checks:
+            if not check.passed:
+                words = f"  {check.outcome}: {check.tool}, {subject.near(check.subject)}"
+                _print_table(out, f"{words}: {'; '.join(map(subject.near, check.complaints[:1]))}".rstrip(": "))
+        for finding in subject.of("error"):
+            place = subject.near(finding.location)
+            _print_table(out, f"  error: {place}: {finding.observed}; expected: {finding.expected}")
 
 
 def leaderboard(result: Review) -> str:
@@ -121,19 +138,27 @@ def _references(result: Review) -> str:
 
 
 def _print_subject(subject: SubjectReview, out: Console) -> None:
-    counts = ", ".join(_count(len(subject.of(kind)), kind) for kind in SEVERITIES if subject.of(kind))
     contents = (
         "package" if subject.kind == "package" else _count(sum(len(results.files) for results in subject.sets), "run")
     )
-    heading = printable(f"{subject.verdict.upper()}  {subject.path.replace(f'{Path.cwd()}{os.sep}', '')}")
-    out.print(Text(heading, VERDICT_STYLES[subject.verdict]), soft_wrap=True)  # a path is not folded
-    _say(out, f"  {contents}, ruleset {subject.ruleset}" + (f": {counts}" if counts else ""), "bold")
+    out.print(Text(_heading(subject), VERDICT_STYLES[subject.verdict]), soft_wrap=True)  # a path is not folded
+    _say(out, f"  {contents}, ruleset {subject.ruleset}{_counts(subject, ': ')}", "bold")
     _print_findings(subject.of("error"), subject, out)
     _print_official(subject, out)
     for score, results in zip(subject.scores, subject.sets, strict=True):
         _print_score(score, results, out)
     _print_findings([*subject.of("warning"), *subject.of("note")], subject, out)
     out.print()
+
+
+def _heading(subject: SubjectReview) -> str:
+    return printable(f"{subject.verdict.upper()}  {subject.path.replace(f'{Path.cwd()}{os.sep}', '')}")
+
+
+def _counts(subject: SubjectReview, before: str) -> str:
+    """Return the numbers of errors, warnings and notes; empty if there are none."""
+    counts = ", ".join(_count(len(subject.of(kind)), kind) for kind in SEVERITIES if subject.of(kind))
+    return f"{before}{counts}" if counts else ""
 
 
 def _print_official(subject: SubjectReview, out: Console) -> None:

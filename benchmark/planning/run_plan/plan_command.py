@@ -3,21 +3,41 @@
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmark.config.benchmarks import BENCHMARKS
+from benchmark.config.number_formats import Precision
 from benchmark.config.system_config import System
 from benchmark.config.systems import LAYOUTS, SYSTEMS, system_called
 from benchmark.planning.dry_run.dry_run import dry_run
 from benchmark.planning.run_plan.calibration import Calibration, calibrated_rates, read_calibration
 from benchmark.planning.run_plan.plan_options import PlannedRun, PlanOptions, require_possible
 from benchmark.planning.run_plan.plan_text import format_run_plan, format_search
-from benchmark.planning.run_plan.run_plan import make_plan
+from benchmark.planning.run_plan.run_plan import RunPlan, make_plan
 from benchmark.planning.run_plan.search_layouts import candidates, cannot_run, memory_of_device_gb, search_layouts
 from benchmark.planning.step_model.machine_constants import Rates, committed_constants
 from benchmark.planning.step_model.workload import TIMED_FORMATS
 from foundation.errors import CheckFailed, InputError
+
+
+@dataclass(frozen=True)
+class PlannedFor:
+    """The run of a plan, by which ``report --plan`` recognises it."""
+
+    benchmark: str
+    system: str
+    accelerator: str
+    devices: int
+    global_batch_size: int
+    precision: Precision
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrintedPlan(RunPlan):
+    """The form of ``plan --json`` (docs/schemas/plan.json)."""
+
+    planned_for: PlannedFor
 
 
 def print_plan(
@@ -44,15 +64,15 @@ def print_plan(
         examined = dry_run(benchmark, system, run.precision)
     plan = make_plan(run, options, rates, examined)
     if as_json:
-        planned_for = {  # by which report --plan recognises the run
-            "benchmark": benchmark.name,
-            "system": system.name,
-            "accelerator": system.accelerator or system.device,
-            "devices": system.num_devices,
-            "global_batch_size": benchmark.global_batch_size,
-            "precision": run.precision,
-        }
-        print(json.dumps({**asdict(plan), "planned_for": planned_for}))
+        planned_for = PlannedFor(
+            benchmark=benchmark.name,
+            system=system.name,
+            accelerator=system.accelerator or system.device,
+            devices=system.num_devices,
+            global_batch_size=benchmark.global_batch_size,
+            precision=run.precision,
+        )
+        print(json.dumps(asdict(PrintedPlan(**vars(plan), planned_for=planned_for))))
     else:
         print(format_run_plan(plan, benchmark, system, published, verbose=verbose))
     if plan.complaint is not None:

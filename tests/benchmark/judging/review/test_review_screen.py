@@ -8,11 +8,12 @@ import pytest
 from rich.console import Console
 
 from benchmark.judging.review.review_json import null_for_nan, review_as_json
-from benchmark.judging.review.review_screen import NARROWEST, print_review, review_and_print
+from benchmark.judging.review.review_screen import NARROWEST, print_review, print_verdicts, review_and_print
 from benchmark.judging.review.verdict import Review
 from foundation.errors import InputError
 from tests.benchmark.judging.review.fixture import SEEDS, SYSTEM, Log, as_text, records, write_package, write_run
 from tests.benchmark.judging.review.reviews import review_of, verdict
+from tests.house.json_schemas import assert_described
 from tests.support import assert_refused, command
 
 
@@ -62,6 +63,22 @@ def test_what_is_wrong_is_told_once_with_place_mend_and_source(tmp_path: Path) -
     assert all(len(line) <= NARROWEST for line in lines[1:])
 
 
+def test_in_brief_a_result_is_a_line_and_an_error_is_one(tmp_path: Path) -> None:
+    log = Log(records(1))
+    log.set("opt_name", "adamw")
+    good, bad = write_run(tmp_path / "good", records(2)), write_run(tmp_path / "bad", log.records)
+    lines = []
+    for path, outcome in ((good, verdict()), (bad, verdict("it is wrong"))):
+        out = Console(width=NARROWEST, highlight=False)
+        with out.capture() as captured:
+            print_verdicts(review_of([path], outcome), out)
+        lines.append(captured.get().splitlines())
+    assert lines[0] == [f"ACCEPTABLE  {good}"]
+    assert lines[1][0].startswith(f"REJECTED  {bad}: 1 error")
+    assert lines[1][1].startswith("  failed: compliance, ") and lines[1][1].endswith("it is wrong")
+    assert lines[1][2].endswith(": opt_name 'adamw'; expected: 'adam'")
+
+
 def test_only_the_first_findings_of_a_rule_are_shown(tmp_path: Path) -> None:
     log = Log(records(1))
     for number in range(9):
@@ -99,6 +116,7 @@ def test_control_characters_of_a_log_do_not_reach_the_terminal(tmp_path: Path) -
 def test_json_of_three_runs(tmp_path: Path) -> None:
     results = write_package(tmp_path) / "results" / SYSTEM / "gpt3"
     content = json.loads(json.dumps(review_as_json(review_of([results]))))
+    assert_described("review", content)
     assert (content["format"], content["passed"], content["seconds"]) == (3, True, 1.25)
     assert content["verdict"] == "acceptable"
     (subject,) = content["subjects"]
@@ -123,6 +141,7 @@ def test_what_is_no_number_is_null() -> None:
 def test_json_of_findings_and_failed_tools(tmp_path: Path) -> None:
     results = write_package(tmp_path, lambda seed: records(seed, evaluations=22)) / "results" / SYSTEM / "gpt3"
     content = review_as_json(review_of([results], verdict("it is wrong")))
+    assert_described("review", content)
     (subject,) = content["subjects"]
     assert (content["passed"], subject["passed"], subject["counts"]["error"]) == (False, False, 1)
     assert subject["official"][0]["complaints"] == ["it is wrong"]

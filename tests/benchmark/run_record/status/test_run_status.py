@@ -16,6 +16,7 @@ from benchmark.run_record.status.status_reading import read_status
 from foundation.errors import InputError
 from tests.benchmark.judging.report.runs import START_MS, MadeRun, write_run
 from tests.benchmark.run_record.status.supervised_run import SupervisedRun, killed_and_hung, second_did_not_meet
+from tests.house.json_schemas import assert_described
 
 
 def seconds(ledger: RunStatus) -> dict[str, float]:
@@ -74,6 +75,7 @@ def test_page_table_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert second.startswith("run_1  success") and "2.9%" in second
     status([run_dir], as_json=True, follow=False)
     found = json.loads(capsys.readouterr().out)
+    assert_described("status", found)
     assert sum(found["seconds"].values()) == pytest.approx(found["whole_s"])
     assert (found["state"], found["steps"], found["devices"]) == ("success", {"kept": 8, "lost": 5, "skipped": 0}, 4)
     assert [row["kind"] for row in found["attempts"]] == ["killed", "hang", "finished"]
