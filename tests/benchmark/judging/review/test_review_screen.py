@@ -3,6 +3,7 @@
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -140,7 +141,7 @@ def test_what_is_no_number_is_null() -> None:
 
 def test_json_of_findings_and_failed_tools(tmp_path: Path) -> None:
     results = write_package(tmp_path, lambda seed: records(seed, evaluations=22)) / "results" / SYSTEM / "gpt3"
-    content = review_as_json(review_of([results], verdict("it is wrong")))
+    content: Any = review_as_json(review_of([results], verdict("it is wrong")))
     assert_described("review", content)
     (subject,) = content["subjects"]
     assert (content["passed"], subject["passed"], subject["counts"]["error"]) == (False, False, 1)
