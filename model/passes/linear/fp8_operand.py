@@ -43,6 +43,8 @@ def largest_value(x: Tensor) -> Tensor:
     """Return the largest absolute value, an FP32 scalar; zero of a tensor without values."""
     if x.numel() == 0:
         return torch.zeros((), device=x.device)
+    if x.is_cuda:  # one kernel instead of four; on a CPU it takes thirty times as long as the following
+        return torch.linalg.vector_norm(x, float("inf"), dtype=torch.float32)
     smallest, largest = x.aminmax()
     return torch.maximum(-smallest, largest).float()
 
@@ -55,7 +57,7 @@ def scale_for(largest: Tensor, dtype: torch.dtype) -> Tensor:
     """
     ratio = torch.finfo(dtype).max / largest.clamp(min=SMALLEST)
     power = (ratio.view(torch.int32) & EXPONENT).view(torch.float32)
-    return torch.where(torch.isfinite(largest), power, torch.nan)
+    return power + (largest - largest)  # infinity less infinity is NaN
 
 
 def cast(x_TF: Tensor, dtype: torch.dtype, *, keeps_rows: bool, transposed: bool) -> Operand:
