@@ -44,9 +44,10 @@ def largest_value(x: Tensor) -> Tensor:
     if x.numel() == 0:
         return torch.zeros((), device=x.device)
     if x.is_cuda:  # one kernel instead of four; on a CPU it takes thirty times as long as the following
-        return torch.linalg.vector_norm(x, float("inf"), dtype=torch.float32)
-    smallest, largest = x.aminmax()
-    return torch.maximum(-smallest, largest).float()
+        largest: Tensor = torch.linalg.vector_norm(x, float("inf"), dtype=torch.float32)
+        return largest
+    low, high = x.aminmax()
+    return torch.maximum(-low, high).float()
 
 
 def scale_for(largest: Tensor, dtype: torch.dtype) -> Tensor:
