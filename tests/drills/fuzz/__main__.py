@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import tests.unsynced  # noqa: F401
+from benchmark.run_record.status.status_reading import read_status
 from benchmark.training.engine.forked_ranks import fork_server
 from foundation.outputs.lock import only_one_in
 from tests.drills.drilled_run import Ended, read_ended
@@ -49,10 +50,11 @@ class FuzzOutcome:
     struck: Sequence[JobFault]
     problems: Sequence[str]
     seconds: float
-    attempts: int
     restarts: int
     states: Sequence[str]
     """States that the status named, in their order."""
+    endings: Sequence[str]
+    """How the attempts ended, as the status says afterwards."""
 
     def text(self) -> str:
         """One line; of a run that is not right, several."""
@@ -60,9 +62,10 @@ class FuzzOutcome:
         faults = "; ".join(
             fault.words() + ("" if fault in self.struck else " (did not strike)") for fault in self.faults
         )
-        counts = f"{self.attempts} attempts, {self.restarts} requeues, {self.seconds:.0f} s"
+        counts = f"{self.restarts} requeues, {self.seconds:.0f} s"
         line = f"seed {self.seed}: {state}: {counts}: {faults}"
-        return "\n".join([line, f"    status: {', '.join(self.states)}", *(f"    {text}" for text in self.problems)])
+        status = f"    status: {', '.join(self.states)}; attempts: {', '.join(self.endings)}"
+        return "\n".join([line, status, *(f"    {text}" for text in self.problems)])
 
 
 class JobFuzz:
@@ -93,7 +96,9 @@ class JobFuzz:
         assert self._undisturbed is not None
         problems = problems_of(job, left, self._undisturbed, self._work_dir / name / "log", number)
         states = [state for state, _ in itertools.groupby(sample.status for sample in job.samples)]
-        return FuzzOutcome(seed, faults, job.struck, problems, job.seconds, len(left.attempts), job.restarts, states)
+        log_dir = self._work_dir / name / "log"
+        endings = [row.kind for row in read_status(log_dir).attempts] if left.attempts else []
+        return FuzzOutcome(seed, faults, job.struck, problems, job.seconds, job.restarts, states, endings)
 
     def _run(self, name: str, faults: Sequence[JobFault], number: int) -> tuple[EndedJob, Ended]:
         folder = self._work_dir / name
