@@ -35,8 +35,8 @@ FIRST_NUMBER = 3000
 """Of the jobs."""
 START_LIMIT_S = 30.0
 """Seconds, beside the longest fault, that a process may be silent in anything for the first time."""
-STUCK_S = 420.0
-"""Seconds, beside twice the longest fault, after which a job is stuck: it ends a silent srun after 240 s."""
+STUCK_S = 1200.0
+"""Seconds, beside twice the longest fault, after which a job is stuck: it waits 900 s for a silent srun."""
 BENCHMARK = dataclasses.replace(PRACTICE, target_log_perplexity=4.7)
 """It reaches the target at its last evaluation."""
 

@@ -1,6 +1,7 @@
 """Whether a disturbed job came out right: not lost, not stuck, nothing untrue in the status or in the job's log."""
 
 import re
+import signal
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -37,7 +38,7 @@ def problems_of(job: EndedJob, left: Ended, undisturbed: Ended, log_dir: Path, n
         found.append(f"stuck: no end after {job.seconds:.0f} s")
     elif left.finished != "success":
         found.append(f"lost: {left.finished or 'not finished'}, the job's exit status is {job.exit_status}")
-    elif job.exit_status != 0:
+    elif job.exit_status not in (0, -signal.SIGKILL):  # a killed script says nothing of the run
         found.append(f"the job's exit status is {job.exit_status}")
     if not found:
         # a checkpoint that could not be written is noted, and the run has ended without it
