@@ -51,7 +51,7 @@ class SliceOptions:
     recompute: Recompute = "selective"
     """Part of a block that the backward pass computes again."""
     precision: Precision = "bf16"
-    fp8_weight_gradients: bool = True
+    fp8_weight_gradients: bool = False
     """Make weight gradients of an FP8 step by FP8 products too; if not, by BF16 products."""
     device: Literal["cuda", "cpu"] = "cuda"
     hidden_size: int | None = None

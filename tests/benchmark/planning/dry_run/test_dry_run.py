@@ -128,7 +128,7 @@ LLAMA = Llama31Config(4, 256, 8, 128, 1000, 1024, num_key_value_heads=2, ffn_hid
 def test_fp8_takes_no_more_memory_and_gathers_half(model: DecoderSizes, recompute: Recompute) -> None:
     """But for a weight gradient that is added, which counts beside the few tokens here. The host waits as in BF16. The
     ranks agree on all scales in one small message a step."""
-    run = config(tensor_parallel=2, recompute=recompute)
+    run = config(tensor_parallel=2, recompute=recompute, fp8_weight_gradients=True)
     benchmark = dataclasses.replace(run.benchmark, model=model)
     fp8, bf16 = (
         in_processes(1, examine, benchmark, run.system, precision, "every rank", 0)[0] for precision in ("fp8", "bf16")

@@ -29,7 +29,7 @@ def test_a_gpu_s_result_has_all_of_it() -> None:
         "of no known kind: mystery_kernel",
         "200 ms: nothing else ran",
         "200 ms per micro-batch to queue it",
-        "matmul, tensor 1        0.6667 TFLOP/s over all shapes; forward 1, weight gradient 0.5",
+        "matmul, tensor 1        0.6667 TFLOP/s over all shapes; forward 1.000, weight gradient 0.5000",
         "all-gather          1.049 GB/s of 1 MiB, 2 ranks",
     ):
         assert phrase in text, text
