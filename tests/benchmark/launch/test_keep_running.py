@@ -18,6 +18,7 @@ from benchmark.run_record.attempt_folder import all_attempts, read_ending
 from benchmark.run_record.incidents import own_incident, write_incident
 from benchmark.run_record.lease import HeldLease, Lease, lost_to
 from benchmark.run_record.small_files import StoppedWaiting
+from tests.benchmark.run_record.test_run_completion import CONFIG, LINES, log_of
 
 
 @dataclass
@@ -68,6 +69,18 @@ def test_run_is_started_again_until_it_has_ended(
     ends = [read_ending(folder) for folder in all_attempts(tmp_path)]
     assert [end and end.action for end in ends] == ["again", "again", "done"]
     assert place.chosen == [(), (), ("n1",)]
+
+
+def test_an_attempt_that_was_killed_after_its_run_stop_has_ended_the_run(tmp_path: Path) -> None:
+    def during(attempt: Path) -> int:
+        write_incident(attempt, own_incident(0, "n1", "killed", steps=20, phase="end", message="gone"))
+        (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+        (tmp_path / "result_2.txt").write_text(log_of(*LINES[:5]))
+        return 137
+
+    decision = keep_running(tmp_path, Practice(during))
+    assert (decision.action, decision.status, decision.reason) == ("done", 0, "the run has ended: success")
+    assert len(all_attempts(tmp_path)) == 1
 
 
 def test_attempts_without_progress_come_at_longer_and_longer_intervals(tmp_path: Path, pauses: list[float]) -> None:
