@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import distributed_c10d
@@ -112,7 +113,12 @@ def grouped(layers: Sequence[GroupedLayer], least_weights: int | None) -> list[P
 
 
 def gather_all(pairs: Sequence[Pair], group: dist.ProcessGroup) -> Any:
-    """Begin an all-gather of each pair, in one message; return its work."""
+    """Begin an all-gather of each pair, in one message; return its work.
+
+    The tensors of a message have one type: those of several types travel as bytes.
+    """
+    if len({shard.dtype for _, shard in pairs}) > 1:
+        pairs = [(output.view(torch.uint8), shard.view(torch.uint8)) for output, shard in pairs]
     with distributed_c10d._coalescing_manager(group=group, async_ops=True) as begun:
         for output, shard in pairs:
             all_gather_single(output, shard, group=group)

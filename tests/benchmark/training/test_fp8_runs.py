@@ -1,5 +1,6 @@
 """Runs in FP8: they learn, go on after a kill to the bit, and skip a step in which a value is broken."""
 
+import dataclasses
 import math
 import shutil
 from pathlib import Path
@@ -92,3 +93,16 @@ def test_a_step_with_an_infinity_is_skipped(
     """A cast to E4M3 alone would make a large number of it."""
     config = inputs.config(tmp_path / "run", benchmark_of_run, precision="fp8")
     assert in_processes(1, _skipped, config, broken) == [[False, True]]
+
+
+@pytest.mark.slow
+def test_blocks_at_both_ends_can_stay_in_bf16(inputs: Inputs, tmp_path: Path) -> None:
+    """All four blocks in BF16 are a run in BF16, to the bit; two of them are between."""
+    losses = {}
+    for bf16_layers, precision in (((0, 0), "bf16"), ((2, 2), "fp8"), ((1, 1), "fp8"), ((0, 0), "fp8")):
+        benchmark_of_run = dataclasses.replace(FP8_GPT3, bf16_layers=bf16_layers)
+        folder = tmp_path / f"{precision} {bf16_layers}"
+        losses[bf16_layers, precision] = run(inputs, folder, benchmark=benchmark_of_run, precision=precision)
+    bf16, as_bf16, between, fp8 = losses.values()
+    assert as_bf16 == bf16
+    assert between not in (bf16, fp8) and between[0] == pytest.approx(bf16[0], rel=1e-2)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 import torch
@@ -10,9 +11,11 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
+from model.passes import parameter_group
 from model.passes.linear.fp8_operand import VALUES, cast, product
 from model.passes.linear.fp8_weight import Fp8Parameter, Fp8Weight, rescale
 from model.passes.parameter_group import ParameterGroup
+from model.passes.whole_parameter import WholeParameter
 from model.sharding import AXES
 from tests.benchmark.tiny import in_processes
 from tests.model.passes.on_mesh import draw, mesh_of, one_process
@@ -35,8 +38,8 @@ def weight_of(values: list[Tensor], mesh: DeviceMesh) -> Fp8Weight:
     return Fp8Weight([Fp8Parameter(parameter, torch.bfloat16) for parameter in parameters])
 
 
-def gather(weight: Fp8Weight) -> None:
-    group = ParameterGroup(list(weight.parameters), [weight.refresh])
+def gather(weight: Fp8Weight, *others: WholeParameter) -> None:
+    group = ParameterGroup([*weight.parameters, *others], [weight.refresh])
     rescale([weight])
     group.begin_gather()
     group.end_gather()
@@ -71,10 +74,33 @@ def examine(mesh: DeviceMesh) -> dict[str, bool]:
     return results
 
 
-def _on_three_ranks() -> dict[str, bool]:
+def mixed_message(mesh: DeviceMesh) -> dict[str, bool]:
+    """NCCL asks for one type of all tensors of a message; Gloo does not."""
+    weight, types = weight_of(masters("even"), mesh), set()
+    bias = distribute_tensor(draw(30, seed=9).float(), mesh[AXES[1:]], (Replicate(), Replicate(), Shard(0)))
+    parameter = WholeParameter(bias, torch.bfloat16)
+    original = parameter_group.all_gather_single
+
+    def note_types(output: Tensor, shard: Tensor, **options: Any) -> Any:
+        types.update((output.dtype, shard.dtype))
+        return original(output, shard, **options)
+
+    parameter_group.all_gather_single = note_types
+    gather(weight, parameter)
+    parameter_group.all_gather_single = original
+    expected = cast(torch.cat(masters("even")), VALUES, keeps_rows=True, transposed=False)
+    return {
+        "one type": len(types) == 1,
+        "FP8": same(weight.rows, expected.rows),
+        "BF16": torch.equal(parameter.value, draw(30, seed=9).bfloat16()),
+    }
+
+
+def _on_three_ranks() -> tuple[dict[str, bool], dict[str, bool]]:
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    return examine(mesh_of(shards=SHARDS))
+    mesh = mesh_of(shards=SHARDS)
+    return examine(mesh), mixed_message(mesh)
 
 
 @pytest.fixture(scope="module")
@@ -94,8 +120,9 @@ def test_a_weight_is_the_cast_of_its_master(mesh: DeviceMesh) -> None:
 
 def test_shards_are_cast_by_the_largest_value_of_all(mesh: DeviceMesh) -> None:
     """And a value that is not finite makes the weight NaN on all ranks, whichever rank has it."""
-    for results in in_processes(SHARDS, _on_three_ranks):
+    for results, mixed in in_processes(SHARDS, _on_three_ranks):
         assert_all(results)
+        assert mixed == {"one type": True, "FP8": True, "BF16": True}
 
 
 def test_a_weight_takes_the_memory_of_two_copies(mesh: DeviceMesh) -> None:
