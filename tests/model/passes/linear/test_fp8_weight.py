@@ -11,10 +11,10 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
-from model.passes import parameter_group
 from model.passes.linear.fp8_operand import VALUES, cast, product
 from model.passes.linear.fp8_weight import Fp8Parameter, Fp8Weight, rescale
 from model.passes.parameter_group import ParameterGroup
+from model.passes.tensor_group import all_gather_single
 from model.passes.whole_parameter import WholeParameter
 from model.sharding import AXES
 from tests.benchmark.tiny import in_processes
@@ -76,18 +76,18 @@ def examine(mesh: DeviceMesh) -> dict[str, bool]:
 
 def mixed_message(mesh: DeviceMesh) -> dict[str, bool]:
     """NCCL asks for one type of all tensors of a message; Gloo does not."""
-    weight, types = weight_of(masters("even"), mesh), set()
+    weight = weight_of(masters("even"), mesh)
+    types: set[torch.dtype] = set()
     bias = distribute_tensor(draw(30, seed=9).float(), mesh[AXES[1:]], (Replicate(), Replicate(), Shard(0)))
     parameter = WholeParameter(bias, torch.bfloat16)
-    original = parameter_group.all_gather_single
 
     def note_types(output: Tensor, shard: Tensor, **options: Any) -> Any:
         types.update((output.dtype, shard.dtype))
-        return original(output, shard, **options)
+        return all_gather_single(output, shard, **options)
 
-    parameter_group.all_gather_single = note_types
-    gather(weight, parameter)
-    parameter_group.all_gather_single = original
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("model.passes.parameter_group.all_gather_single", note_types)
+        gather(weight, parameter)
     expected = cast(torch.cat(masters("even")), VALUES, keeps_rows=True, transposed=False)
     return {
         "one type": len(types) == 1,
