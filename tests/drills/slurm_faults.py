@@ -145,6 +145,65 @@ def _launcher_killed(drill: SlurmDrill, _: str) -> None:
     os.kill(process, signal.SIGKILL)
 
 
+def _parent(process: int) -> int:
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def _script_killed(drill: SlurmDrill, _: str) -> None:
+    """The job's script and its launcher are killed: Slurm ends the job as failed, unless a sentinel sends it on."""
+    (process,) = drill.cluster.launchers(drill.run_dir)
+    script = _parent(process)
+    drill.strike()
+    for victim in (script, process):
+        os.kill(victim, signal.SIGKILL)
+    _start_now(drill)
+
+
+def _batch_daemon_killed(drill: SlurmDrill, _: str) -> None:
+    """The daemon of the batch step is killed: Slurm requeues the job while its script lives."""
+    (process,) = drill.cluster.launchers(drill.run_dir)
+    daemon = _parent(_parent(process))
+    drill.strike()
+    os.kill(daemon, signal.SIGKILL)
+    _start_now(drill)
+
+
+def _launcher_stopped(drill: SlurmDrill, _: str) -> None:
+    (process,) = drill.cluster.launchers(drill.run_dir)
+    drill.strike()
+    os.kill(process, signal.SIGSTOP)
+
+
+def _start_now(drill: SlurmDrill) -> None:
+    """Start a job that Slurm holds for two minutes after it requeued it."""
+    if drill.wait_or_end(lambda: "PENDING" in drill.cluster.run("squeue", "-h", "-o", "%T")):
+        for job in drill.jobs():
+            drill.cluster.run("scontrol", "update", f"JobId={job}", "StartTime=now", check=False)
+
+
+def _lose_two(names: tuple[str, str], drill: SlurmDrill, _: str) -> None:
+    """Two nodes are lost, the one after the other has been left out of an attempt; they come back."""
+    drill.cluster.kill_node(names[0])
+    if names[0] == "n3":  # with the sentinel of a node that the run does not use
+        drill.wait(lambda: "down" in drill.cluster.states()[names[0]], f"node {names[0]} down")
+    drill.cluster.kill_node(names[1])
+    drill.wait(lambda: "down" in drill.cluster.states()[names[1]], f"node {names[1]} down")
+    for name in names:
+        drill.cluster.start(name)
+    _start_now(drill)
+
+
+def _first_daemon_killed(drill: SlurmDrill, _: str) -> None:
+    """The daemon of the first node dies, its processes and the launcher go on; it is started again after the run."""
+    drill.cluster.kill_daemon("slurmd-n1")
+    drill.wait(lambda: "down" in drill.cluster.states()["n1"], "node n1 down")
+
+
+def _daemon_of_rank_0(drill: SlurmDrill, _: str) -> None:
+    (process,) = drill.cluster.processes_of_rank(0, drill.run_dir)
+    os.kill(_parent(process), signal.SIGKILL)
+
+
 def _controller_away(drill: SlurmDrill, _: str) -> None:
     """Slurm's controller is away for four minutes, and a rank dies meanwhile."""
     process = drill.rank_1()
@@ -192,5 +251,17 @@ SLURM_FAULTS: dict[str, SlurmFault] = {
     "launcher-killed": SlurmFault(_launcher_killed),
     "controller-away": SlurmFault(_controller_away),
     "slurmstepd": SlurmFault(_slurmstepd),
+    "slurmstepd-of-rank-0": SlurmFault(_daemon_of_rank_0),
+    "launcher-stopped": SlurmFault(_launcher_stopped),
+    "script-killed": SlurmFault(_script_killed),
+    "batch-daemon-killed": SlurmFault(_batch_daemon_killed),
+    "spare-then-first": SlurmFault(partial(_lose_two, ("n3", "n1")), variables={"NODES": "2"}, sbatch=("--nodes=3",)),
+    "first-and-last": SlurmFault(partial(_lose_two, ("n1", "n2"))),
+    "first-slurmd": SlurmFault(_first_daemon_killed, partial(_give_power, "n1"), most_attempts=1),
+    "only-slurmd": SlurmFault(
+        _first_daemon_killed,
+        partial(_give_power, "n1"),
+        sbatch=("--nodes=1", "--ntasks-per-node=2", "--nodelist=n1"),
+    ),
 }
 """By the names in docs/drills.md."""

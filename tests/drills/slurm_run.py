@@ -84,6 +84,11 @@ class SlurmDrill:
                 raise TimeoutError(f"{what} was not reached in {longest_s:g} s; see {self.folder}")
             time.sleep(0.3)
 
+    def wait_or_end(self, reached: Callable[[], bool]) -> bool:
+        """Wait until ``reached``, or until no job is left; return whether it was reached."""
+        self.wait(lambda: reached() or not self.jobs(), "the fault's consequence")
+        return reached()
+
     def strike(self) -> None:
         """The fault comes now."""
         self.fault_s = time.time()
