@@ -149,7 +149,15 @@ cd "$CODE"
 if [[ ${DRY_RUN:-0} == 1 || -z ${SLURM_JOB_ID:-} ]]; then exec "${launch[@]}"; fi
 
 # The launcher is looked after: killed, it is started again; after that the job goes back to the queue. In this folder it
-# says that it has ended by itself, and finds an order that came before it could take orders.
+# says that it has ended by itself, and finds an order that came before it could take orders. Its name tells the lease
+# that a launcher follows a dead one (benchmark/launch/slurm/job.py).
+end_stopped() { # end_stopped PROCESS: kill it if it is stopped (SIGSTOP) for two minutes
+  local looks=0 state
+  while sleep 30 && state=$(<"/proc/$1/stat"); do
+    if [[ ${state##*)} == " T "* ]]; then looks=$((looks + 1)); else looks=0; fi
+    if ((looks >= 4)); then kill -KILL "$1"; fi
+  done
+}
 LAUNCHER_FOLDER=$(mktemp -d)
 trap 'rm -rf "$LAUNCHER_FOLDER"' EXIT
 if [[ $ASKED_TO_STOP == 1 ]]; then touch "$LAUNCHER_FOLDER/stop"; fi
@@ -162,13 +170,19 @@ for LAUNCHES in 1 2 3 4; do
     exec "${launch[@]}"
   ) &
   LAUNCHER=$!
+  end_stopped "$LAUNCHER" </dev/null >/dev/null 2>&1 &
+  GUARD=$!
   while true; do
     status=0
     wait "$LAUNCHER" || status=$?
     kill -0 "$LAUNCHER" 2>/dev/null || break # a signal ends the waiting, too
   done
+  kill "$GUARD" 2>/dev/null || true
   if [[ -e $LAUNCHER_FOLDER/ended ]]; then exit "$status"; fi
   echo "$(date '+%F %T') the launcher was killed (status $status)" | tee -a "$LOG"
 done
-scontrol requeue "$SLURM_JOB_ID"
+for ((tries = 360; tries > 0; tries--)); do # half an hour: Slurm's controller may be away
+  if scontrol requeue "$SLURM_JOB_ID" || scontrol show job "$SLURM_JOB_ID" >/dev/null 2>&1; then break; fi
+  sleep 5
+done
 exit 75

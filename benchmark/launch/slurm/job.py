@@ -97,6 +97,7 @@ class SlurmJob(RunMachines):
         snapshot = functools.partial(run_from_snapshot, new=new, more_files=options.snapshot_files)
         self.steps.code = patiently(lambda: snapshot(options.repository, self.run_dir), self)
         self.find_nodes()
+        self._keep_sentinels()
         self.steps.note_surroundings(self.nodes.names)
         self.steps.write_plan()
         if options.chain:

@@ -33,6 +33,7 @@ class Job:
     folder: Path
 
     def __post_init__(self) -> None:
+        self.script = REPOSITORY / "run_gpt3.sh"
         self.answers, self.log_dir = self.folder / "answers", self.folder / "log"
         (self.folder / "bin").mkdir()
         self.answers.mkdir()
@@ -82,7 +83,7 @@ class Job:
         return [line[20:] for line in lines]
 
     def run(self, container: str = "none", **variables: str) -> "subprocess.CompletedProcess[str]":
-        words = [str(REPOSITORY / "run_gpt3.sh"), str(self.log_dir), "/bpe", container]
+        words = [str(self.script), str(self.log_dir), "/bpe", container]
         environment = {**self.variables, "LOG_DIR": str(self.log_dir), **variables}
         return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
 

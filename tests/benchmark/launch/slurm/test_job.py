@@ -23,7 +23,7 @@ def test_a_run_that_ends_by_itself_is_not_begun_again(job: Job) -> None:
     assert not job.calls("requeue") and not job.calls("sbatch") and not job.calls("JobName")
     assert "2 of 3 nodes are used, 1 are spare" in done.stdout
     assert job.log()[-2:] == ["attempt 0001: n1 n2", "attempt 0001: the run has ended: success"]
-    (sentinels,) = job.calls("srun", "launch.slurm.sentinel")
+    sentinels = job.calls("srun", "launch.slurm.sentinel")[0]
     assert option(sentinels, "--nodelist") == "n1,n2,n3" and "--no-kill " in sentinels
     assert f"-m benchmark.launch.slurm.sentinel {job.log_dir} 5-0-tmp." in sentinels
     assert not (job.log_dir / "lease.json").exists()
@@ -208,6 +208,16 @@ def test_launcher_that_is_killed_is_started_again(job: Job) -> None:
     assert "the launcher was killed" in (job.log_dir / "slurm_5.out").read_text()
 
 
+def test_launcher_that_is_stopped_is_killed_and_started_again(job: Job) -> None:
+    job.script = job.folder / "checkout" / "run_gpt3.sh"
+    job.edit("../run_gpt3.sh", "sleep 30", "sleep 0.3")
+    stop = 'if [[ ! -e $answers/once ]]; then touch "$answers/once"; kill -STOP $PPID; sleep 5; fi'
+    job.answer(during=stop, statuses="1\n0")
+    done = job.run()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "the launcher was killed (status 137)" in done.stdout and len(job.attempts()) == 2
+
+
 def test_launcher_that_is_always_killed_goes_back_to_the_queue(job: Job) -> None:
     job.answer(during="kill -KILL $PPID", statuses="1")
     done = job.run()
@@ -337,5 +347,5 @@ def test_one_node_has_a_sentinel_and_a_step_on_cpus_is_not_planned(job: Job) -> 
     assert "--checkpoint" not in attempt
     assert job.calls("interpreter_check.py python train llama31_8b ")
     assert job.calls("interpreter_check.py options train llama31_8b --nodes 1 --devices-per-node 8 ")
-    (sentinels,) = job.calls("launch.slurm.sentinel")
+    sentinels = job.calls("launch.slurm.sentinel")[0]
     assert option(sentinels, "--nodelist") == "n1" and not job.calls("benchmark plan")
