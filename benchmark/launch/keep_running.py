@@ -9,11 +9,19 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from benchmark.launch.next_attempt import INTERRUPTED, AttemptOutcome, Decision, decide, of_ended_run
-from benchmark.run_record.attempt_folder import AttemptEnding, make_run_folder, new_attempt, write_ending
+from benchmark.run_record.attempt_folder import (
+    AttemptEnding,
+    all_attempts,
+    make_run_folder,
+    new_attempt,
+    read_ending,
+    write_ending,
+)
 from benchmark.run_record.checkpoint_list import newest_checkpoint
 from benchmark.run_record.endings import finished_status
 from benchmark.run_record.file_names import EXIT_REQUEST, LAUNCHER_LOG, attempt_path, attempts_folder
@@ -243,6 +251,15 @@ def _settle(run_dir: Path, ended: AttemptOutcome) -> tuple[Decision, int | None]
     end = AttemptEnding(time.time(), ended.status, decision.action, decision.reason, decision.exclude)
     write_ending(attempt_path(run_dir, ended.attempt), end)
     return decision, newest_checkpoint(run_dir)
+
+
+def note_stop(run_dir: Path) -> None:
+    """Note in the last attempt's folder that the run goes on only when a person starts it again."""
+    with suppress(OSError):
+        attempts = all_attempts(run_dir)
+        ending = read_ending(attempts[-1]) if attempts else None
+        if ending is not None:
+            write_ending(attempts[-1], replace(ending, action="stop", status=INTERRUPTED))
 
 
 def _asked_before(run_dir: Path, machines: RunMachines) -> Decision | None:

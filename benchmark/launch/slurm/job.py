@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from benchmark.launch.keep_running import DISK_S, Refused, RunMachines, keep_running, patiently, say
+from benchmark.launch.keep_running import DISK_S, Refused, RunMachines, keep_running, note_stop, patiently, say
 from benchmark.launch.next_attempt import INTERRUPTED, Decision
 from benchmark.launch.slurm.end_signs import ALARM_S, signs_of_the_end
 from benchmark.launch.slurm.job_options import GPT3, JobOptions, require_paths
@@ -315,12 +315,18 @@ def _train(job: SlurmJob) -> int:
     options, number = job.options, job.number
     decision = keep_running(job.run_dir, job)
     if job.ordered == "SIGTERM":
-        say("ended by SIGTERM: scancel, preemption or requeue; the same command goes on from the last checkpoint")
+        if not job.may_leave_ranks:
+            goes_on = "in this job if it comes through the queue again (squeue), or else by the same command"
+            say(f"ended by SIGTERM: scancel, preemption or requeue; the run goes on from its last checkpoint {goes_on}")
     elif decision.action != "requeue":
         if options.chain:
             cancel_waiting(number, job.run_dir)
-    elif go_on_later(number, job.run_dir, job.nodes.named(decision.exclude), lambda: job.ordered == "SIGTERM"):
+    else:
+        excluded = job.nodes.named(decision.exclude)
+        successor = go_on_later(number, job.run_dir, excluded, lambda: job.ordered == "SIGTERM")
+        if successor == "nobody":
+            note_stop(job.run_dir)
         deadline = time.monotonic() + TO_BE_REQUEUED_S
-        while time.monotonic() < deadline and job.ordered != "SIGTERM":  # Slurm ends this job
-            time.sleep(1)
+        while successor == "this job" and time.monotonic() < deadline and job.ordered != "SIGTERM":
+            time.sleep(1)  # Slurm ends this job
     return decision.status

@@ -29,6 +29,14 @@ AGAIN_S, GONE_AGAIN_S = 30.0, 10.0
 """Seconds that earlier steps may take to leave. The second is for a lost node: its step never reports its end."""
 
 
+def is_done(*words: str) -> bool:
+    """Give Slurm a command; return whether it succeeded within ANSWER_S. Its message goes to the job's log."""
+    try:
+        return subprocess.call(words, stdin=subprocess.DEVNULL, timeout=ANSWER_S) == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
 def ask(*words: str) -> str:
     """Return the output of a Slurm command; empty if it fails or gives no answer."""
     variables = {**os.environ, "SLURM_TIME_FORMAT": "standard"}

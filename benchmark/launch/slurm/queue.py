@@ -12,9 +12,10 @@ import subprocess
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 from benchmark.launch.keep_running import say
-from benchmark.launch.slurm.nodes import SLURM_S, NoAnswer, ask, job_fields, job_with_answer
+from benchmark.launch.slurm.nodes import SLURM_S, NoAnswer, ask, is_done, job_fields, job_with_answer
 from benchmark.run_record.small_files import StoppedWaiting
 
 FIELDS = {
@@ -27,6 +28,10 @@ FIELDS = {
     "ExcNodeList": "exclude",
 }
 """Options of sbatch, by the fields of a job that hold their values."""
+SUBMIT_S = 300.0
+"""Most seconds for sbatch: a busy controller takes minutes."""
+Successor = Literal["this job", "another job", "nobody"]
+"""Job in which a run goes on. nobody: a person has to submit the command again."""
 OWN_VARIABLES = re.compile("SLURM_(?!CONF$)|SLURMD_|PMI|SBATCH_|NEW_SNAPSHOT$|LAUNCHER_FOLDER$|LAUNCHES$")
 """Variables of this job that are removed, because the next job would take them for its own."""
 
@@ -47,21 +52,25 @@ def queue_next_job(job: str, run_dir: Path, script: Sequence[str], options: Sequ
     """Queue a job behind this one, unless one waits. ``script``: the command to run; ``options``: more options of
     sbatch."""
     name = chain_name(run_dir)
-    if subprocess.call(["scontrol", "update", f"JobId={job}", f"JobName={name}"], stderr=subprocess.DEVNULL):
+    if not is_done("scontrol", "update", f"JobId={job}", f"JobName={name}"):
         say(f"warning: the job cannot be renamed to {name}: no job is queued behind it")
         return
     if (waiting := waiting_job(job, run_dir)) is None:
         submit_options = ["--parsable", "--dependency=singleton", f"--job-name={name}", *_same_options(job, os.environ)]
         variables = {key: value for key, value in os.environ.items() if not OWN_VARIABLES.match(key)}
-        process = subprocess.run(
-            ["sbatch", *submit_options, *options, *script],
-            env=variables,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            check=False,
-        )
-        answer = process.stdout.decode(errors="replace").strip()
-        if process.returncode:
+        try:
+            process = subprocess.run(
+                ["sbatch", *submit_options, *options, *script],
+                env=variables,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=SUBMIT_S,
+                check=False,
+            )
+            answer, is_queued = process.stdout.decode(errors="replace").strip(), process.returncode == 0
+        except (OSError, subprocess.TimeoutExpired) as error:
+            answer, is_queued = str(error), False
+        if not is_queued:
             say(f"warning: no job is queued behind this one: {' '.join(answer.split())}")
             return
         waiting = answer.splitlines()[-1].partition(";")[0]
@@ -87,36 +96,38 @@ def _same_options(job: str, variables: Mapping[str, str]) -> list[str]:
 def cancel_waiting(job: str, run_dir: Path) -> None:
     """Cancel the waiting job, because the run has ended or a person has to look."""
     waiting = waiting_job(job, run_dir)
-    if waiting and subprocess.call(["scancel", "--state=PENDING", waiting], stderr=subprocess.DEVNULL) == 0:
+    if waiting and is_done("scancel", "--state=PENDING", waiting):
         say(f"job {waiting}, which waited in the queue, is cancelled")
 
 
-def go_on_later(job: str, run_dir: Path, excluded: Sequence[str], is_ordered: Callable[[], object]) -> bool:
-    """Hand the run to the waiting job, or this job to the queue; return whether Slurm is about to end this job.
+def go_on_later(job: str, run_dir: Path, excluded: Sequence[str], is_ordered: Callable[[], object]) -> Successor:
+    """Hand the run to the waiting job, or this job to the queue, and return in which of them the run goes on. "this
+    job": Slurm is about to end this instance of it.
 
     ``is_ordered``: whether Slurm ends this job already. Slurm's controller is waited for.
     """
     try:
         return _go_on_later(job, run_dir, excluded, is_ordered)
     except StoppedWaiting:
-        return False
+        return "this job"
     except NoAnswer:
         say(f"error: Slurm gave no answer for {SLURM_S / 60:g} minutes; submit the same command again to go on")
-        return False
+        return "nobody"
 
 
-def _go_on_later(job: str, run_dir: Path, excluded: Sequence[str], is_ordered: Callable[[], object]) -> bool:
+def _go_on_later(job: str, run_dir: Path, excluded: Sequence[str], is_ordered: Callable[[], object]) -> Successor:
     job_with_answer(job, is_ordered)
     if (waiting := waiting_job(job, run_dir)) is not None:
         if excluded:
             ask("scontrol", "update", f"JobId={waiting}", f"ExcNodeList={','.join(excluded)}")
         say(f"the run goes on in job {waiting}")
-        return False
+        return "another job"
     say(f"the run goes on when job {job} has come through the queue again")
-    while subprocess.call(["scontrol", "requeue", job]):
+    while not is_done("scontrol", "requeue", job):
         if state := job_fields(job).get("JobState"):
-            if state in ("RUNNING", "SUSPENDED"):
-                say("error: it cannot be requeued here; submit the same command again to go on")
-            return state not in ("RUNNING", "SUSPENDED")  # it stands in the queue already
+            if state not in ("RUNNING", "SUSPENDED"):
+                break  # it stands in the queue already
+            say("error: it cannot be requeued here; submit the same command again to go on")
+            return "nobody"
         job_with_answer(job, is_ordered)
-    return True
+    return "this job"

@@ -22,6 +22,9 @@ from benchmark.run_record.lease import JOB_S, SENTINEL, HeldLease, read_lease
 
 LOOK_S = JOB_S / 12
 """Seconds between looks: 256 nodes read the lease 26 times a second."""
+STAGGER_S = 0.1
+"""Seconds by which a node's sentinel acts after that of the node before it."""
+TAIL_BYTES = 1000
 UNSEEN = 137
 """Exit status that is noted for processes whose end nobody saw."""
 KILLED = "0:9"
@@ -42,8 +45,10 @@ class Sentinel:
             with suppress(OSError):
                 if self._lease.try_to_take(lambda _: False):
                     break
-        if self._is_ending and not self._lost_its_script():
-            return
+        if self._is_ending:
+            time.sleep(min(STAGGER_S * int(os.environ.get("SLURM_PROCID", "0")), LOOK_S))
+            if not self._lost_its_script():
+                return
         self._send_on()
 
     def _end(self) -> None:
@@ -69,13 +74,17 @@ class Sentinel:
             time.sleep(LOOK_S)
 
     def _note(self, text: str) -> None:
-        """Append a line to the job's log, which has lost its writer, and note how the attempt ended."""
+        """Append a line to the job's log, which has lost its writer, unless another node's sentinel was first, and note
+        how the attempt ended."""
+        path = job_log(self._run_dir, self._job)
         with suppress(OSError):
             attempts = all_attempts(self._run_dir)
             if attempts and read_ending(attempts[-1]) is None:
                 write_ending(attempts[-1], AttemptEnding(time.time(), UNSEEN, "requeue", text))
-        with suppress(OSError), job_log(self._run_dir, self._job).open("a", encoding="utf-8") as log:
-            log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+        with suppress(OSError), path.open("a+", encoding="utf-8", errors="replace") as log:
+            log.seek(max(0, log.tell() - TAIL_BYTES))
+            if text not in log.read():
+                log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
 
 
 if __name__ == "__main__":

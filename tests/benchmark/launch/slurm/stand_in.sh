@@ -3,6 +3,7 @@
 # what it answers is in files there.
 #
 #   state, restarts, exit_code      of the job (scontrol show job)
+#   requeue_status                  exit status of scontrol requeue, which otherwise ends the job
 #   left        time left of the job (squeue %L)       states      lines "NODE STATE" (sinfo)
 #   nodes       nodes the job has now                  silent      nodes on which nothing runs
 #   statuses    exit status of each attempt in turn    during      commands to run during each attempt
@@ -43,7 +44,10 @@ case "$name $*" in
       "JobState=$(cat "$answers/state" 2>/dev/null || echo RUNNING) Restarts=$(cat "$answers/restarts" 2>/dev/null || echo 0)"
     ;;
   "scontrol --oneliner show node "*) echo "NodeName=$4 Gres=gpu:8 NodeAddr=address-of-$4" ;;
-  "scontrol requeue "*) kill -TERM "$PPID" ;;
+  "scontrol requeue "*)
+    if [[ -f $answers/requeue_status ]]; then exit "$(<"$answers/requeue_status")"; fi
+    kill -TERM "$PPID"
+    ;;
   "sinfo "*%T*) cat "$answers/states" ;;
   "sbatch "*) echo "77;cluster" ;;
   "srun "*" benchmark train "*)

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from benchmark.run_record.attempt_folder import read_ending
 from benchmark.run_record.lease import HeldLease, read_lease
 from tests.benchmark.launch.slurm.stand_in_job import Job, option
 
@@ -284,6 +285,15 @@ def test_sync_that_hangs_holds_no_run(job: Job) -> None:
     assert done.returncode == 0
     assert "the page caches are not dropped: no end after 0.5 s" in done.stdout
     assert "--cache-cleared" not in job.attempts()[0]
+
+
+def test_a_run_that_cannot_go_back_to_the_queue_is_stopped(job: Job) -> None:
+    """Its status says so, and the log has the way on for a person."""
+    job.answer(statuses="75", requeue_status="1")
+    assert job.run().returncode == 75
+    assert job.log()[-1] == "error: it cannot be requeued here; submit the same command again to go on"
+    ending = read_ending(job.log_dir / "attempts" / "0001")
+    assert ending is not None and (ending.action, ending.status) == ("stop", 75)
 
 
 def test_sigterm_ends_the_job_for_good(job: Job) -> None:

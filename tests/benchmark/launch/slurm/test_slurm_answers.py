@@ -92,19 +92,19 @@ def test_order_to_stop_ends_the_waiting_for_slurm(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    ("answers", "statuses", "goes_on", "line"),
+    ("answers", "statuses", "successor", "line"),
     [
-        ([ANSWER], [0], True, "when job 5 has come through"),
-        ([{}, ANSWER], [0], True, "no answer; tried again"),
-        ([ANSWER, {}, {}, ANSWER], [1, 0], True, "no answer; tried again"),
-        ([ANSWER], [1], False, "cannot be requeued here"),
-        ([ANSWER, {"JobState": "PENDING"}], [1], True, "when job 5 has come through"),
+        ([ANSWER], [0], "this job", "when job 5 has come through"),
+        ([{}, ANSWER], [0], "this job", "no answer; tried again"),
+        ([ANSWER, {}, {}, ANSWER], [1, 0], "this job", "no answer; tried again"),
+        ([ANSWER], [1], "nobody", "cannot be requeued here"),
+        ([ANSWER, {"JobState": "PENDING"}], [1], "this job", "when job 5 has come through"),
     ],
 )
 def test_job_goes_back_to_the_queue_once_slurm_answers(
     answers: list[dict[str, str]],
     statuses: list[int],
-    goes_on: bool,
+    successor: str,
     line: str,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
@@ -112,8 +112,8 @@ def test_job_goes_back_to_the_queue_once_slurm_answers(
     answering(monkeypatch, *answers)
     coming = iter(statuses)
     monkeypatch.setattr(queue, "waiting_job", lambda job, run_dir: None)
-    monkeypatch.setattr("benchmark.launch.slurm.queue.subprocess.call", lambda *words, **options: next(coming))
-    assert queue.go_on_later("5", Path("/logs"), (), lambda: False) == goes_on
+    monkeypatch.setattr("benchmark.launch.slurm.nodes.subprocess.call", lambda *words, **options: next(coming))
+    assert queue.go_on_later("5", Path("/logs"), (), lambda: False) == successor
     assert line in capfd.readouterr().err
     assert next(coming, None) is None
 
@@ -121,7 +121,7 @@ def test_job_goes_back_to_the_queue_once_slurm_answers(
 def test_slurm_that_never_answers_is_told(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     answering(monkeypatch, {})
     monkeypatch.setattr(nodes, "SLURM_S", 0.0)
-    assert not queue.go_on_later("5", Path("/logs"), (), lambda: False)
+    assert queue.go_on_later("5", Path("/logs"), (), lambda: False) == "nobody"
     assert "Slurm gave no answer for 30 minutes" in capfd.readouterr().err
 
 
