@@ -257,7 +257,9 @@ SLURM_FAULTS: dict[str, SlurmFault] = {
     "batch-daemon-killed": SlurmFault(_batch_daemon_killed),
     "spare-then-first": SlurmFault(partial(_lose_two, ("n3", "n1")), variables={"NODES": "2"}, sbatch=("--nodes=3",)),
     "first-and-last": SlurmFault(partial(_lose_two, ("n1", "n2"))),
-    "first-slurmd": SlurmFault(_first_daemon_killed, partial(_give_power, "n1"), most_attempts=1),
+    "first-slurmd": SlurmFault(
+        _first_daemon_killed, partial(_give_power, "n1"), variables={"NODES": "2"}, sbatch=("--nodes=3",)
+    ),
     "only-slurmd": SlurmFault(
         _first_daemon_killed,
         partial(_give_power, "n1"),

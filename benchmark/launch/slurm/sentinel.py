@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -35,13 +36,21 @@ class Sentinel:
     def __init__(self, job: str, run_dir: Path, script: str, host: str) -> None:
         self._job, self._run_dir, self._script = job, run_dir, script
         self._lease = HeldLease(run_dir, f"{SENTINEL}job {job}", JOB_S, f"{script}-sentinel-{host}")
-        self._is_ending = False
+        self._restarts, self._is_ending = os.environ.get("SLURM_RESTART_COUNT", "0"), False
 
     def watch(self) -> None:
         """Watch until the job has been sent to the queue, or ends for another reason."""
         signal.signal(signal.SIGTERM, lambda *_: self._end())
         while not self._is_ending:
             time.sleep(LOOK_S)
+            if self._lease.watch.silent_s >= JOB_S - 2 * LOOK_S:  # it is about to be taken
+                fields = job_fields(self._job)
+                if fields and self._is_over(fields):
+                    return
+                if not fields:  # Slurm gives no answer: the lease is watched on
+                    with suppress(OSError):
+                        self._lease.watch.look()
+                    continue
             with suppress(OSError):
                 if self._lease.try_to_take(lambda _: False):
                     break
@@ -53,6 +62,10 @@ class Sentinel:
 
     def _end(self) -> None:
         self._is_ending = True
+
+    def _is_over(self, fields: Mapping[str, str]) -> bool:
+        """Return whether Slurm has sent the job to the queue or started it again: this instance of it is over."""
+        return fields.get("JobState") == "PENDING" or fields.get("Restarts", self._restarts) != self._restarts
 
     def _lost_its_script(self) -> bool:
         """Return whether the job, which Slurm ends now, ends because its script was killed, and a launcher holds the
@@ -69,7 +82,7 @@ class Sentinel:
         goes_on = f"in job {waiting}" if waiting else f"when job {self._job} has come through the queue again"
         self._note(f"the launcher of job {self._job} is lost: the run goes on {goes_on}")
         self._lease.leave(release=True)  # the next launcher need not wait
-        while job_fields(self._job).get("JobState", "RUNNING") != "PENDING":
+        while not self._is_over(job_fields(self._job)):
             ask("scancel", self._job) if waiting else ask("scontrol", "requeue", self._job)
             time.sleep(LOOK_S)
 

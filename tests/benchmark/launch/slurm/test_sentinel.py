@@ -70,6 +70,15 @@ def test_a_sentinel_ends_a_job_that_lost_its_launcher(
         process.wait()
 
 
+def test_a_sentinel_of_an_instance_that_is_over_leaves_the_next_one_alone(job: Job, held: HeldLease) -> None:
+    """As one on a node whose daemon died, which Slurm could not end."""
+    job.answer(restarts="1")
+    held.leave(release=False)
+    process = sentinel(job)
+    assert process.wait(60) == 0
+    assert not calls(job, "requeue") and (job.log_dir / "lease.json").exists()
+
+
 @pytest.mark.parametrize(
     ("exit_code", "released", "requeued"),
     [("0:9", False, True), ("0:9", True, False), ("0:15", False, False)],
