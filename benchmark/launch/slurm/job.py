@@ -21,7 +21,7 @@ from benchmark.launch.slurm.end_signs import ALARM_S, signs_of_the_end
 from benchmark.launch.slurm.job_options import GPT3, JobOptions, require_paths
 from benchmark.launch.slurm.job_steps import INTERPRETER_S, JobSteps, UnfitInterpreter
 from benchmark.launch.slurm.nodes import Nodes, host_names, job_fields, job_with_answer, seconds_left, submitted_s
-from benchmark.launch.slurm.queue import cancel_waiting, go_on_later, queue_next_job
+from benchmark.launch.slurm.queue import cancel_waiting, go_on_later, queue_next_job, waiting_job
 from benchmark.launch.slurm.snapshot import run_from_snapshot
 from benchmark.run_record.checkpoint_list import newest_checkpoint
 from benchmark.run_record.lease import JOB_S, Lease
@@ -62,6 +62,7 @@ class SlurmJob(RunMachines):
         self.run_dir = self.options.run_dir
         self.number = os.environ.get("SLURM_JOB_ID", "0")
         self.restarts = os.environ.get("SLURM_RESTART_COUNT", "0")
+        self.script_process = os.getppid()
         self.name, self.lease_s = f"job {self.number}", JOB_S
         folder = Path(os.environ.get("LAUNCHER_FOLDER") or secrets.token_hex(8))
         self.script = f"{self.number}-{self.restarts}-{folder.name}"
@@ -157,7 +158,7 @@ class SlurmJob(RunMachines):
         when the daemon of the script's node does not answer. Returns whether it is so. Without an answer the job goes
         on."""
         fields = job_fields(self.number)
-        is_here = fields.get("Restarts", self.restarts) == self.restarts
+        is_here = fields.get("Restarts", self.restarts) == self.restarts or fields.get("JobState") == "COMPLETING"
         if is_here and fields.get("JobState") not in OVER_STATES:
             return False
         say(f"Slurm has {'ended this job' if is_here else 'started this job again elsewhere'}: the run is stopped here")
@@ -314,19 +315,35 @@ def _train(job: SlurmJob) -> int:
     """Train from the run's own copy of the code; see afterwards that the run goes on in this job or the next."""
     options, number = job.options, job.number
     decision = keep_running(job.run_dir, job)
-    if job.ordered == "SIGTERM":
-        if not job.may_leave_ranks:
-            goes_on = "in this job if it comes through the queue again (squeue), or else by the same command"
-            say(f"ended by SIGTERM: scancel, preemption or requeue; the run goes on from its last checkpoint {goes_on}")
-    elif decision.action != "requeue":
+    if job.ordered == "SIGTERM" and os.getppid() == job.script_process:
+        _tell_after_sigterm(job)
+    elif job.ordered != "SIGTERM" and decision.action != "requeue":
         if options.chain:
             cancel_waiting(number, job.run_dir)
-    else:
-        excluded = job.nodes.named(decision.exclude)
-        successor = go_on_later(number, job.run_dir, excluded, lambda: job.ordered == "SIGTERM")
+    else:  # after SIGTERM too, if the job's script was killed: Slurm ends the job then, and sends it nowhere
+        successor = go_on_later(
+            number,
+            job.run_dir,
+            job.nodes.named(decision.exclude),
+            lambda: job.ordered == "SIGTERM" and os.getppid() == job.script_process,
+        )
         if successor == "nobody":
             note_stop(job.run_dir)
         deadline = time.monotonic() + TO_BE_REQUEUED_S
         while successor == "this job" and time.monotonic() < deadline and job.ordered != "SIGTERM":
             time.sleep(1)  # Slurm ends this job
     return decision.status
+
+
+def _tell_after_sigterm(job: SlurmJob) -> None:
+    """Say how the run goes on after Slurm has ended the job: scancel, preemption or somebody's requeue."""
+    fields = job_fields(job.number)
+    if not fields or job.may_leave_ranks:
+        return
+    if fields.get("Restarts", job.restarts) != job.restarts or fields.get("JobState") == "PENDING":
+        say(f"ended by SIGTERM: the run goes on when job {job.number} has come through the queue again")
+    elif (waiting := waiting_job(job.number, job.run_dir)) is not None:
+        say(f"ended by SIGTERM: the run goes on in job {waiting}")
+    else:
+        say("ended by SIGTERM, as by scancel: the same command goes on from the last checkpoint")
+        note_stop(job.run_dir)

@@ -75,7 +75,8 @@ class Sentinel:
         except OSError:
             return False
         is_held = lease is not None and lease.token.startswith(f"{self._script}-")
-        return is_held and job_fields(self._job).get("ExitCode") == KILLED
+        fields = job_fields(self._job)
+        return is_held and fields.get("ExitCode") == KILLED and not self._is_over(fields)
 
     def _send_on(self) -> None:
         waiting = waiting_job(self._job, self._run_dir)

@@ -296,12 +296,36 @@ def test_a_run_that_cannot_go_back_to_the_queue_is_stopped(job: Job) -> None:
     assert ending is not None and (ending.action, ending.status) == ("stop", 75)
 
 
-def test_sigterm_ends_the_job_for_good(job: Job) -> None:
-    job.answer(statuses="75", during="trap 'exit 75' TERM; kill -TERM $PPID; while sleep 0.1; do :; done")
+@pytest.mark.parametrize(
+    ("answers", "line", "action"),
+    [
+        ({}, "ended by SIGTERM, as by scancel: the same command goes on from the last checkpoint", "stop"),
+        ({"waiting": "77"}, "ended by SIGTERM: the run goes on in job 77", "requeue"),
+        (
+            {"during": 'echo 1 >"$answers/restarts"; echo COMPLETING >"$answers/state"; '},
+            "ended by SIGTERM: the run goes on when job 5 has come through the queue again",
+            "requeue",
+        ),
+    ],
+)
+def test_sigterm_ends_the_job_for_good(answers: dict[str, str], line: str, action: str, job: Job) -> None:
+    during = answers.pop("during", "") + "trap 'exit 75' TERM; kill -TERM $PPID; while sleep 0.1; do :; done"
+    job.answer(statuses="75", during=during, **answers)
     done = job.run()
     assert done.returncode == 75
     assert not job.calls("requeue")
-    assert "ended by SIGTERM" in done.stdout
+    assert job.log()[-1] == line
+    ending = read_ending(job.log_dir / "attempts" / "0001")
+    assert ending is not None and ending.action == action
+
+
+def test_a_job_whose_script_was_killed_goes_back_to_the_queue(job: Job) -> None:
+    """Slurm ends the job then, with SIGTERM to its processes."""
+    kill = "kill -KILL \"$(ps -o ppid= -p $PPID)\"; sleep 0.5; trap 'exit 75' TERM; kill -TERM $PPID"
+    job.answer(statuses="75", during=f"{kill}; while sleep 0.1; do :; done")
+    assert job.run().returncode == -9
+    assert job.log()[-1] == "the run goes on when job 5 has come through the queue again"
+    assert job.calls("scontrol requeue 5")
 
 
 def test_container_runs_every_python(job: Job) -> None:
