@@ -263,7 +263,7 @@ SLURM_FAULTS: dict[str, SlurmFault] = {
     "only-slurmd": SlurmFault(
         _first_daemon_killed,
         partial(_give_power, "n1"),
-        sbatch=("--nodes=1", "--ntasks-per-node=2", "--nodelist=n1"),
+        sbatch=("--nodes=1", "--ntasks-per-node=2"),
     ),
 }
 """By the names in docs/drills.md."""

@@ -317,7 +317,7 @@ def _train(job: SlurmJob) -> int:
     decision = keep_running(job.run_dir, job)
     if job.ordered == "SIGTERM" and os.getppid() == job.script_process:
         _tell_after_sigterm(job)
-    elif job.ordered != "SIGTERM" and decision.action != "requeue":
+    elif decision.action != "requeue":
         if options.chain:
             cancel_waiting(number, job.run_dir)
     else:  # after SIGTERM too, if the job's script was killed: Slurm ends the job then, and sends it nowhere
