@@ -5,7 +5,7 @@ from itertools import groupby
 
 from benchmark.judging.report.judgement import Judgement, ReportedRun
 from benchmark.judging.report.page_parts import Cell, Row, Section, Table, Words, counted
-from benchmark.judging.review.findings import Finding
+from benchmark.judging.review.findings import Finding, Severity
 from benchmark.judging.review.verdict import SEVERITIES
 
 KINDS = {"error": "bad", "warning": "warn", "note": "good"}
@@ -42,10 +42,12 @@ def review_section(judgement: Judgement, runs: Sequence[ReportedRun]) -> Section
         text += f" Without anything to check here: {', '.join(unchecked)}."
     if judgement.score is not None and judgement.score.why_no_score:
         text += f" No score: {judgement.score.why_no_score}."
-    checks, findings = _check_rows(judgement, near), _finding_rows(judgement, near)
+    checks = _check_rows(judgement, near)
+    findings, notes = (_finding_rows(judgement, near, severities) for severities in (SEVERITIES[:-1], SEVERITIES[-1:]))
     tables = [
         Table("Official checks", CHECK_HEAD, checks),
         Table("Findings", FINDING_HEAD, findings, look="findings cards"),
+        Table("Notes", FINDING_HEAD, notes, look="findings cards", summary="Notes"),
     ]
     return Section("review", "Review", [Words(text), *(table for table in tables if table.rows)])
 
@@ -72,13 +74,14 @@ def _check_rows(judgement: Judgement, near: Callable[[str], str]) -> list[Row]:
     return rows
 
 
-def _finding_rows(judgement: Judgement, near: Callable[[str], str]) -> list[Row]:
-    """Return each finding once, errors first, with all its places."""
+def _finding_rows(judgement: Judgement, near: Callable[[str], str], severities: Sequence[Severity]) -> list[Row]:
+    """Return each finding of these severities once, errors first, with all its places."""
 
     def key(finding: Finding) -> tuple[object, ...]:
         return SEVERITIES.index(finding.severity), finding.rule, finding.observed, finding.expected, finding.mend
 
-    findings = sorted((finding for subject in judgement.subjects for finding in subject.findings), key=key)
+    all_findings = (finding for subject in judgement.subjects for finding in subject.findings)
+    findings = sorted((finding for finding in all_findings if finding.severity in severities), key=key)
     rows = []
     for _, group in groupby(findings, key):
         same_findings = list(group)

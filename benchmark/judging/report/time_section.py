@@ -6,7 +6,7 @@ out instead of shown as zero.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmark.judging.report.judgement import ReportedRun
@@ -21,6 +21,8 @@ from foundation.sizes import duration, significant
 
 MOST_BARS = 12
 """Most runs that have a bar each; with more runs, the middle run of each system has one."""
+MOST_LEGENDS = 3
+"""Most bars that have a legend each, with times."""
 CELLS = 500
 """Number of cells in the ribbon: a stretch shorter than a cell does not show, unless it fills most of the cell."""
 WIDTH = 1000
@@ -70,7 +72,10 @@ def timeline(run: RecordedRun) -> Timeline:
 
 
 def time_section(runs: Sequence[ReportedRun], timelines: Sequence[Timeline]) -> Section | None:
-    """Return a bar for each run on the scale of the longest, and the attempts of runs that had several."""
+    """Return a bar for each run on the scale of the longest, and the attempts of runs that had several.
+
+    Many bars have one legend, and a table with the time of each part that is folded away.
+    """
     timed_runs = [(run, times) for run, times in zip(runs, timelines, strict=True) if times.total > 0]
     if len(timed_runs) > MOST_BARS:
         timed_runs = [(run, times) for run, times in timed_runs if run.is_middle]
@@ -78,11 +83,47 @@ def time_section(runs: Sequence[ReportedRun], timelines: Sequence[Timeline]) -> 
         return None
     longest = max(times.total for _, times in timed_runs)
     parts: list[Bar | Table | Words] = []
+    many = len(timed_runs) > MOST_LEGENDS
     for run, times in timed_runs:
-        parts.append(time_bar(times, run.name if len(timed_runs) > 1 else "", longest, meanings=not parts))
-        if times.ledger is not None:
+        bar = time_bar(times, run.name if len(timed_runs) > 1 else "", longest, meanings=not parts)
+        if many:
+            bar = replace(bar, legend=[] if parts else _shared_legend([times for _, times in timed_runs]))
+        parts.append(bar)
+        if times.ledger is not None and not (many and _is_uneventful(times.ledger)):
             parts += attempts_shown(times.ledger)
+    if many:
+        parts.append(_table_of_parts(timed_runs))
     return Section("time", "Where the time went", parts)
+
+
+def _shared_legend(timelines: Sequence[Timeline]) -> list[tuple[str, str, str, str, str]]:
+    """Return the legend of many bars: each part that any of them has, without a time."""
+    is_bare = all(times.ledger is None for times in timelines)
+    kinds = [kind for kind in MEANINGS if any(times.seconds.get(kind, 0) > 0 for times in timelines)]
+    labels = [_label(kind, is_bare=is_bare) for kind in kinds]
+    return [(kind, label, "", "", meaning) for kind, (label, meaning) in zip(kinds, labels, strict=True)]
+
+
+def _label(kind: TimeKind, *, is_bare: bool) -> tuple[str, str]:
+    """Return the name of a part and its meaning; ``is_bare``: of a log alone."""
+    if kind == "productive" and is_bare:
+        return "train and all else", "training and all parts that the log does not separate"
+    return kind, MEANINGS[kind]
+
+
+def _table_of_parts(timed_runs: Sequence[tuple[ReportedRun, Timeline]]) -> Table:
+    """Return a row per run with the time of each part."""
+    kinds = [kind for kind in MEANINGS if any(times.seconds.get(kind, 0) > 0 for _, times in timed_runs)]
+    rows = []
+    for run, times in timed_runs:
+        seconds = [times.seconds.get(kind, 0.0) for kind in kinds]
+        cells = [
+            Cell(duration(value), notes=[f"{value / times.total:.1%}"]) if value else Cell(NOTHING) for value in seconds
+        ]
+        rows.append(Row([Cell(run.name), *cells, Cell(duration(times.total))]))
+    summary = f"Times of the {len(rows)} runs"
+    head = ("Run", *(_label(kind, is_bare=timed_runs[0][1].ledger is None)[0] for kind in kinds), "All")
+    return Table(summary, head, rows, numbers=range(1, len(head)), look="cards", summary=summary)
 
 
 def time_bar(times: Timeline, name: str, longest: float, *, meanings: bool) -> Bar:
@@ -91,9 +132,7 @@ def time_bar(times: Timeline, name: str, longest: float, *, meanings: bool) -> B
     for kind, seconds in times.seconds.items():
         if seconds <= 0:
             continue
-        bare = kind == "productive" and times.ledger is None
-        label = "train and all else" if bare else kind
-        meaning = "training and all parts that the log does not separate" if bare else MEANINGS[kind]
+        label, meaning = _label(kind, is_bare=times.ledger is None)
         time_text, share, width = duration(seconds), f"{seconds / times.total:.1%}", WIDTH * seconds / longest
         parts.append(BarPart(kind, round(start, 2), round(width, 2), f"{label}: {time_text}, {share}"))
         legend.append((kind, label, time_text, share, meaning if meanings else ""))
@@ -101,6 +140,10 @@ def time_bar(times: Timeline, name: str, longest: float, *, meanings: bool) -> B
     total = duration(times.total)
     text = f"{total} in all: " + ", ".join(f"{label} {time_text} ({share})" for _, label, time_text, share, _ in legend)
     return Bar(text, parts, title=name, total=total if name else "", legend=legend)
+
+
+def _is_uneventful(ledger: RunStatus) -> bool:
+    return len(ledger.attempts) < 2 and not any(row.failed for row in ledger.attempts) and not ledger.remarks
 
 
 def attempts_shown(ledger: RunStatus) -> Iterator[Bar | Table | Words]:

@@ -173,6 +173,7 @@
     const printed = PRINTED_WIDTH[figure.name] || PRINTED_WIDTH.other;
     const width = printing ? printed : element.clientWidth;
     const panel = figure.family !== "";
+    element.classList.toggle("brief", figure.lines.length > 1 && charts.some((above) => above.lines > 1));
     const options = {
       width,
       height: heightOf(element),
@@ -191,7 +192,7 @@
     };
     const chart = new uPlot(options, uPlot.join(figure.lines.map((line) => [line.x, line.y])), element);
     chart.over.addEventListener("dblclick", () => { figure.zoomed = false; });
-    charts.push({ chart, element, width });
+    charts.push({ chart, element, width, lines: panel ? 0 : figure.lines.length });
   }
 
   function redraw() {
