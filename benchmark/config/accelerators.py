@@ -21,7 +21,8 @@ class Accelerator:
     source: str
     """The document that gives the peak. "From memory": nobody looked it up in a document of the maker's."""
     four_bit_tflops: float | None = None
-    """Dense peak in numbers of 4 bits; None: four times the BF16 peak."""
+    """Dense peak in numbers of 4 bits; None: four times the BF16 peak. Of B300 sources say 13 to 14 PFLOP/s: an error's
+    limit is the largest."""
     memory_gb: float | None = None
     """Memory of one device in 10^9 bytes, as it is sold; None where no system of ours has it. Drivers show a little
     more or less, and need some for themselves."""
@@ -36,13 +37,22 @@ class Accelerator:
 
 
 ACCELERATORS = {
-    "GB300": Accelerator(r"GB300", 2500.0, "NVIDIA GB300 NVL72 data sheet, from memory", 15_000.0, 288),
+    "GB300": Accelerator(
+        r"GB300", 2500.0, "verda.com/blog/gb300-nvl72-architecture; NVL72: 1,080 / 72 in 4 bits", 15_000.0, 288
+    ),
     "GB200": Accelerator(r"GB200", 2500.0, "NVIDIA GB200 data sheet, from memory"),
     "B300": Accelerator(
-        r"(?<!G)B300|Blackwell Ultra", 2250.0, "NVIDIA HGX B300 data sheet, from memory", 15_000.0, 288
+        r"(?<!G)B300|Blackwell Ultra",
+        2250.0,
+        "verda.com/blog/gb300-nvl72-architecture; 4 bits: GB300's",
+        15_000.0,
+        288,
     ),
     "B200": Accelerator(
-        r"(?<!G)B200|^(?!.*(?:RTX|GB10)).*Blackwell", 2250.0, "docs/facts/peers.md 1.0; from memory", memory_gb=180
+        r"(?<!G)B200|^(?!.*(?:RTX|GB10)).*Blackwell",
+        2250.0,
+        "docs/facts/peers.md 1.0; verda.com/blog/gb300-nvl72-architecture",
+        memory_gb=180,
     ),
     "GH200": Accelerator(r"GH200", 989.4, "NVIDIA GH200 data sheet, from memory"),
     "H200 NVL": Accelerator(r"(?<!G)H200.*NVL", 835.5, "NVIDIA H200 data sheet, from memory"),

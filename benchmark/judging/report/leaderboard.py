@@ -11,7 +11,17 @@ import pandas
 
 from benchmark.config.accelerators import accelerator_named
 from benchmark.judging.report.judgement import COLOURS, Judgement, ReportedRun, ReviewedSystem, progress_unit
-from benchmark.judging.report.page_parts import NOTHING, Cell, Row, Table, counted, number, perplexity, took
+from benchmark.judging.report.page_parts import (
+    NOTHING,
+    Cell,
+    Row,
+    Table,
+    accelerator_minutes,
+    counted,
+    number,
+    perplexity,
+    took,
+)
 from benchmark.judging.results.frames import systems_frame
 from foundation.plain_text import shortened
 from foundation.sizes import duration
@@ -155,7 +165,7 @@ def _devices(record: LeaderboardRecord) -> str:
 def _device_minutes(record: LeaderboardRecord) -> Iterator[str]:
     """Yield the score times the number of accelerators, by which systems of different sizes can be compared."""
     if record["score_minutes"] is not None and record["accelerators_count"]:
-        yield f"{record['score_minutes'] * record['accelerators_count']:,.0f} accelerator-minutes"
+        yield f"{accelerator_minutes(record['score_minutes'] * record['accelerators_count'])} accelerator-minutes"
 
 
 def _how(system: ReviewedSystem) -> str:

@@ -29,6 +29,7 @@ from benchmark.judging.report.page_parts import (
     Section,
     Table,
     Words,
+    accelerator_minutes,
     number,
     perplexity,
     took,
@@ -202,7 +203,9 @@ def _key_figures(runs: Sequence[ReportedRun], judgement: Judgement) -> Iterator[
         kind = "Devices" if score.accelerator == "cpu" else "Accelerators"
         yield KeyFigure(kind, f"{score.accelerators:,}", "", score.accelerator)
     if score is not None and score.accelerators and score.minutes is not None:
-        yield KeyFigure("Accelerator-minutes", f"{score.accelerators * score.minutes:,.0f}", "", "score x accelerators")
+        yield KeyFigure(
+            "Accelerator-minutes", accelerator_minutes(score.accelerators * score.minutes), "", "score x accelerators"
+        )
     if score is not None and score.mfu is not None and score.tflops_per_accelerator is not None:
         peak = f"{score.peak_tflops:,.0f} TFLOP/s in {score.peak_format}"
         note = f"{score.tflops_per_accelerator:,.0f} of {peak}, whole run. {CAUTION}"

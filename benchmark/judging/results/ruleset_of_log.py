@@ -16,8 +16,10 @@ PUBLISHED = {
     "4.1.0": datetime(2024, 11, 13, tzinfo=UTC),
     "5.0.0": datetime(2025, 6, 4, tzinfo=UTC),
     "5.1.0": datetime(2025, 11, 12, tzinfo=UTC),
+    "6.0.0": datetime(2026, 6, 16, tzinfo=UTC),
 }
-"""Days on which MLCommons published the results of rounds, from memory; later rounds go by their keys."""
+"""Days on which MLCommons published the results of rounds: from 5.0 on by its press releases (GlobeNewswire), before
+from memory. Later rounds go by their keys."""
 
 
 def ruleset_of_log(log: ResultLog, judged: Judged) -> str:

@@ -15,12 +15,14 @@ from benchmark.judging.report.time_section import (
     ribbon,
     slowness_of,
     time_bar,
+    time_section,
     timeline,
 )
 from benchmark.judging.results.recorded_run import read_recorded_run
 from benchmark.run_record.events.recorded_events import RecordedEvent
 from benchmark.run_record.status.run_status import RunStatus
 from benchmark.run_record.status.status_reading import read_status
+from tests.benchmark.judging.report.made_pages import made_runs
 from tests.benchmark.judging.report.runs import write_run
 from tests.benchmark.run_record.status.supervised_run import killed_and_hung
 
@@ -52,6 +54,19 @@ def test_log_alone_tells_init_evaluations_and_the_rest(tmp_path: Path) -> None:
         "100.0%",
         "training and all parts that the log does not separate",
     )
+
+
+def test_many_runs_share_a_legend_and_their_times_are_a_folded_table(tmp_path: Path) -> None:
+    runs = made_runs(*(write_run(tmp_path / str(number), seed=number) for number in range(4)))
+    timelines = [timeline(run.recorded) for run in runs]
+    section = time_section(runs, timelines)
+    assert section is not None
+    bars = [part for part in section.parts if isinstance(part, Bar)]
+    assert [bool(bar.legend) for bar in bars] == [True, False, False, False]
+    assert all(value == share == "" and meaning for _, _, value, share, meaning in bars[0].legend)
+    (table,) = [part for part in section.parts if isinstance(part, Table)]
+    assert (table.summary, len(table.rows), table.head[0], table.head[-1]) == ("Times of the 4 runs", 4, "Run", "All")
+    assert len(table.head) == len(bars[0].legend) + 2 == len(table.rows[0].cells)
 
 
 def test_ribbon_lies_end_to_end_and_shows_what_lasted(ledger: RunStatus) -> None:

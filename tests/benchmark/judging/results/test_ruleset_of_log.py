@@ -18,7 +18,8 @@ OCTOBER_2025 = 1_759_900_000_000
     [
         (LLAMA8B, OCTOBER_2025, "opt_name", "5.1.0"),
         (LLAMA8B, OCTOBER_2025, "tensor_parallelism", "6.1.0"),
-        (LLAMA8B, OCTOBER_2025 + 60 * DAYS_MS, "opt_name", "6.1.0"),
+        (LLAMA8B, OCTOBER_2025 + 60 * DAYS_MS, "opt_name", "6.0.0"),
+        (LLAMA8B, OCTOBER_2025 + 300 * DAYS_MS, "opt_name", "6.1.0"),
         (LLAMA405B, OCTOBER_2025 - 160 * DAYS_MS, "opt_name", "5.0.0"),
         (LLAMA405B, OCTOBER_2025, "opt_name", "5.1.0"),
         (GPT3, 1_683_981_853_223, "opt_name", "3.0.0"),
