@@ -16,7 +16,7 @@ from benchmark.planning.step_model.workload import Workload
 CAST_BYTES = 2 + 2 + 1
 """Bytes per number of an operand: BF16 is read for the largest value and for the cast, and FP8 is written."""
 TRANSPOSE_BYTES = 1 + 1
-CAST_KERNELS = 16
+CAST_KERNELS = 9
 """Kernels of an operand, most of them on one number, its scale."""
 LayerSizes = Mapping[str, tuple[int, int]]
 """Inputs and outputs of each matrix product of a block on one device, in the order of the forward pass."""
