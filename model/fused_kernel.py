@@ -99,10 +99,17 @@ def run_by(runner: Runner) -> Iterator[None]:
 
 def compiled(kernel: FusedKernel[P, R], *, deterministic: bool) -> Callable[P, R]:
     """Return the function that compiles ``kernel`` at its first call, and for each new shape."""
-    from torch import _dynamo, _inductor
+    from torch import _dynamo
 
     _dynamo.config.recompile_limit = max(_dynamo.config.recompile_limit, LARGEST_NUMBER_OF_SHAPES)
-    options = {**COMPILE_OPTIONS, "deterministic": deterministic}
-    known = {name: value for name, value in options.items() if name in _inductor.list_options()}
-    function: Callable[P, R] = torch.compile(kernel.function, fullgraph=True, dynamic=False, options=known)
+    options = known_options(deterministic=deterministic)
+    function: Callable[P, R] = torch.compile(kernel.function, fullgraph=True, dynamic=False, options=options)
     return function
+
+
+def known_options(*, deterministic: bool) -> dict[str, Any]:
+    """Return the options of this version of inductor."""
+    from torch._inductor import list_options
+
+    options = {**COMPILE_OPTIONS, "deterministic": deterministic}
+    return {name: value for name, value in options.items() if name in list_options()}

@@ -7,6 +7,7 @@ cannot be compiled here, or whose numbers are wrong, stays with its operators.
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -34,7 +35,10 @@ class PassTensors:
         self.sizes, self.ranks, self.batch, self.dtype, self.device = sizes, ranks, batch, dtype, device
         self.tokens = sizes.seq_length * batch
         self.wide = torch.promote_types(dtype, torch.float32)
-        self._generator = torch.Generator(device).manual_seed(1)
+
+    @cached_property
+    def _generator(self) -> torch.Generator:
+        return torch.Generator(self.device).manual_seed(1)
 
     def draw(self, *shape: int) -> Tensor:
         return torch.randn(shape, generator=self._generator, device=self.device, dtype=self.wide).to(self.dtype)

@@ -16,8 +16,7 @@ class Empty(PassTensors):
     """Tensors of the fake GPU."""
 
     def __init__(self) -> None:
-        self.sizes, self.ranks, self.batch, self.tokens = LLAMA, 1, 1, LLAMA.seq_length
-        self.dtype, self.device = torch.bfloat16, torch.device("cuda", 0)
+        super().__init__(LLAMA, 1, 1, torch.bfloat16, torch.device("cuda", 0))
 
     def draw(self, *shape: int) -> torch.Tensor:
         return torch.empty(shape, dtype=self.dtype, device=self.device)

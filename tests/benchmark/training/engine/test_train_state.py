@@ -16,7 +16,7 @@ from benchmark.config.systems import SYSTEMS
 from benchmark.training.engine import train_state
 from benchmark.training.engine.distributed import World, joined_world
 from benchmark.training.engine.rank_environment import read_environment
-from benchmark.training.engine.train_state import TiedTable, settle_attention
+from benchmark.training.engine.train_state import TiedTable, settle_attention, settle_kernels
 from model.decoder_sizes import DecoderSizes
 from model.passes.attention import CudnnFlash, Repeated
 from tests.benchmark.runs import loaded_state, system_of
@@ -141,5 +141,21 @@ def test_the_kernel_is_proved_on_the_shape_of_this_ranks_passes(monkeypatch: pyt
     assert refused == [CudnnFlash(), Repeated(CudnnFlash())]
 
 
+def test_kernels_are_compiled_on_the_shape_of_this_ranks_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = list[Any]()
+    monkeypatch.setattr(train_state, "prove_kernels", lambda sizes, **shape: calls.append((sizes, shape)) or "compiled")
+    monkeypatch.setattr(train_state, "set_environment", calls.append)
+    monkeypatch.setattr(train_state, "cache_of_kernels", lambda: {"CACHE": "here"})
+    gpu = torch.device("cuda", 0)
+    model, system, precision = RUN
+    assert settle_kernels(*RUN, World(0, 512, gpu, MESH), deterministic=True) == "compiled"
+    shape = {"ranks": 4, "batch": 2, "dtype": torch.bfloat16, "device": gpu, "deterministic": True}
+    assert calls == [{"CACHE": "here"}, (model, shape)]
+    without = dataclasses.replace(system, compiled_kernels=False)
+    assert settle_kernels(model, without, precision, World(0, 512, gpu, MESH), deterministic=False) == ""
+    assert len(calls) == 2
+
+
 def test_a_cpu_has_nothing_to_settle() -> None:
-    assert settle_attention(*RUN, World(0, 1, torch.device("cpu"), MESH)) == ""
+    world = World(0, 1, torch.device("cpu"), MESH)
+    assert settle_attention(*RUN, world) == settle_kernels(*RUN, world, deterministic=False) == ""
