@@ -8,6 +8,7 @@ each kernel to machine code. Nothing is run, and no time is known. ``--show`` pr
 """
 
 import argparse
+import importlib
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -64,12 +65,12 @@ def _answer(value: Any) -> Callable[..., Any]:
 @contextmanager
 def imagined_gpu(codes: list[str]) -> Iterator[None]:
     """Let inductor compile for an H100; ``codes`` gets the code that it generates."""
-    import triton
     from torch._dynamo.device_interface import CudaInterface
     from torch._inductor import config, graph
     from torch._inductor.fx_passes import fuse_attention, joint_graph, misc_patterns, pad_mm
     from torch._inductor.runtime import static_triton_launcher, triton_helpers
 
+    triton = importlib.import_module("triton")
     target = triton.backends.compiler.GPUTarget("cuda", 90, 32)
     triton.runtime.driver.set_active(
         SimpleNamespace(get_current_target=lambda: target, get_current_device=lambda: 0, get_current_stream=lambda _: 0)

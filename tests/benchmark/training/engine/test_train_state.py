@@ -143,7 +143,12 @@ def test_the_kernel_is_proved_on_the_shape_of_this_ranks_passes(monkeypatch: pyt
 
 def test_kernels_are_compiled_on_the_shape_of_this_ranks_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = list[Any]()
-    monkeypatch.setattr(train_state, "prove_kernels", lambda sizes, **shape: calls.append((sizes, shape)) or "compiled")
+
+    def proved(sizes: Any, **shape: Any) -> str:
+        calls.append((sizes, shape))
+        return "compiled"
+
+    monkeypatch.setattr(train_state, "prove_kernels", proved)
     monkeypatch.setattr(train_state, "set_environment", calls.append)
     monkeypatch.setattr(train_state, "cache_of_kernels", lambda: {"CACHE": "here"})
     gpu = torch.device("cuda", 0)
