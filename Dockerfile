@@ -1,7 +1,9 @@
 # The benchmark on NVIDIA's PyTorch image. Written and linted (hadolint); it has not been built yet.
 #
 #   docker build --tag gpt3-benchmark .
-#   sbatch run_gpt3.sh LOG_DIR BPE_DIR gpt3-benchmark
+#   enroot import --output image.sqsh dockerd://gpt3-benchmark:latest     # to a folder that all nodes see
+#   sbatch run_gpt3.sh LOG_DIR BPE_DIR ./image.sqsh                       # or docker://REGISTRY#NAME:TAG of yours
+# Without ./ or docker:// pyxis looks a name up in a public registry.
 # Another image must have the PyTorch that pyproject.toml asks for: 26.02 has 2.11.0a0, 25.12 has 2.10.0a0 and is too old.
 ARG IMAGE=nvcr.io/nvidia/pytorch:26.02-py3
 FROM ${IMAGE}

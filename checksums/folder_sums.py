@@ -11,6 +11,7 @@ from foundation.errors import InputError
 from foundation.outputs.digest import md5_file
 from foundation.outputs.manifest import entries_below
 from foundation.progress import progress
+from foundation.this_machine import count_cores
 
 HASHED_AT_ONCE = 8
 """Files hashed at once; several wait for the disk while others are hashed."""
@@ -144,7 +145,7 @@ def _md5_of_each(folder: Path, sizes: Mapping[str, int]) -> dict[str, str]:
     """Return the MD5 of the files, in the order of ``sizes``. The largest are hashed first, so that no thread is left
     with one at the end."""
     names = sorted(sizes, key=lambda name: -sizes[name])
-    workers = max(HASHED_AT_ONCE, len(os.sched_getaffinity(0)))
+    workers = max(HASHED_AT_ONCE, count_cores())
     with progress("md5", sum(sizes.values()), "bytes", files=len(sizes)) as meter, ThreadPoolExecutor(workers) as pool:
 
         def md5(name: str) -> str:

@@ -1,6 +1,5 @@
 """Start other commands so that they do not outlive the process that started them."""
 
-import ctypes
 import multiprocessing
 import os
 import signal
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from foundation.errors import InputError
 from foundation.git import REPOSITORY
+from foundation.this_machine import process_control
 
 PR_SET_PDEATHSIG = 1
 INTERRUPTED = 130
@@ -21,8 +21,8 @@ TO_END_ITSELF_S = 2.0
 
 
 def end_with_parent() -> None:
-    """Have the kernel send this process SIGTERM when its parent ends, even by kill -9 (Linux)."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    """Have the kernel send this process SIGTERM when its parent ends, even by kill -9; only Linux does it."""
+    process_control(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def begin_worker() -> None:

@@ -21,7 +21,10 @@ PRODUCTS = (torch.mm, torch.addmm)
 @cache
 def cpu_has_bf16() -> bool:
     """Return True if this CPU multiplies BF16 numbers itself."""
-    words = Path("/proc/cpuinfo").read_text().split()
+    try:
+        words = Path("/proc/cpuinfo").read_text().split()
+    except OSError:  # not Linux
+        return False
     return not BF16_INSTRUCTIONS.isdisjoint(words)
 
 

@@ -13,6 +13,7 @@ The passes gather the shards once a step (passes/parameter_group.py).
 
 import itertools
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 import torch.distributed.tensor
@@ -24,6 +25,29 @@ from model.decoder_sizes import DecoderSizes
 
 AXES = ("pipeline", "replicate", "tensor", "shard")
 """The axes of the mesh of all devices."""
+
+
+def allow_axes_in_any_order() -> None:
+    """Let PyTorch 2.11 slice meshes whose ranks lie in another order than their axes, as later versions do: it refuses
+    that, and its own comment says that it need not. Tensor-parallel ranks are next to each other and second to last.
+    """
+    meshes: Any = DeviceMesh
+    slice_layout = meshes._get_slice_mesh_layout
+
+    def layout(mesh: Any, names: tuple[str, ...]) -> Any:
+        try:
+            return slice_layout(mesh, names)
+        except KeyError as error:
+            if "ascending order" not in str(error):
+                raise
+            axes = [mesh._layout[(mesh.mesh_dim_names or ()).index(name)] for name in names]
+            return type(mesh._layout)(tuple(axis.sizes for axis in axes), tuple(axis.strides for axis in axes))
+
+    meshes._get_slice_mesh_layout = layout
+
+
+if torch.__version__.startswith("2.11."):
+    allow_axes_in_any_order()
 
 
 def layers_of_chunks(num_layers: int, num_chunks: int) -> list[range]:

@@ -1,7 +1,6 @@
 """Commands that convert: paxml-to-megatron, plan, megatron-to-paxml, random-paxml."""
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -25,6 +24,7 @@ from foundation.network.remote_folder import RemoteFolder
 from foundation.outputs.digest import md5_file
 from foundation.outputs.shards import MOST_TASKS, Shard, parse_shard
 from foundation.sizes import parse_bytes, require_between, require_workers, significant
+from foundation.this_machine import count_cores
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class PaxmlToMegatronCommand:
     """Folder to write. A list of MD5 sums and a manifest are written beside it."""
     dtype: Literal["fp32", "bf16"]
     """bf16 adds BF16 weights and keeps the FP32 ones as master weights; the moments are FP32 in both."""
-    workers: int = len(os.sched_getaffinity(0))
+    workers: int = count_cores()
     """Blocks converted at the same time."""
     memory_limit: str = "8GiB"
     """Bound on the blocks in memory."""
@@ -172,7 +172,7 @@ class ConversionPlanCommand:
     """
 
     dtype: Literal["fp32", "bf16"] = "bf16"
-    workers: int = len(os.sched_getaffinity(0))
+    workers: int = count_cores()
     """Blocks that each machine converts at the same time."""
     memory_limit: str = "8GiB"
     """Bound on the blocks in memory."""
@@ -204,7 +204,7 @@ class MegatronToPaxmlCommand:
     """Folder to write. The position table has the 2,048 rows that the conversion kept."""
     heads: int | None = None
     """Attention heads; only needed if no manifest gives them."""
-    workers: int = len(os.sched_getaffinity(0))
+    workers: int = count_cores()
     """Blocks converted at the same time."""
     memory_limit: str = "8GiB"
     """Bound on the blocks in memory."""

@@ -1,11 +1,11 @@
 """Commands that write checkpoints for other programs: to-huggingface, to-torch-dist."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from checkpoint_convert.commands.conversion_commands import print_produced
+from foundation.this_machine import count_cores
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class ToHuggingfaceCommand:
     """SentencePiece model of kind BPE, or a tokenizer.json, to write as well, in the form that AutoTokenizer reads."""
     heads: int | None = None
     """Attention heads; only needed if no manifest or config.json beside the input gives them."""
-    workers: int = len(os.sched_getaffinity(0))
+    workers: int = count_cores()
     """Number of threads that write; each holds a tensor or two."""
     force: bool = False
     """Replace the output if this command made it."""
@@ -63,7 +63,7 @@ class ToTorchDistCommand:
     """Dtype of the weights; the optimizer's copy and the moments are FP32."""
     step: int | None = None
     """Adam's step; only needed where no common.pt in the input, or no config.json of its run, tells."""
-    workers: int = len(os.sched_getaffinity(0))
+    workers: int = count_cores()
     """Threads that write; each holds two layers of an array."""
     force: bool = False
     """Replace the output if this command made it."""

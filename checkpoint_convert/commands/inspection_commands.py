@@ -1,12 +1,13 @@
 """Commands that look into checkpoints: inspect, compare."""
 
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
 import tyro
+
+from foundation.this_machine import count_cores
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class InspectCheckpointCommand:
     """Show only arrays whose name contains this shell pattern."""
     md5: bool = False
     """Add the MD5 of each array's values in C order, little-endian."""
-    workers: int = len(os.sched_getaffinity(0))
+    workers: int = count_cores()
     """Blocks read at the same time."""
     json: bool = False
     """Print the result as JSON."""
@@ -53,7 +54,7 @@ class CompareCheckpointsCommand:
     """Second checkpoint; of the same format, or one PAXML and one Megatron."""
     tolerance: float = 0.0
     """Largest difference that still counts as the same, absolute; 0 asks for the same bits."""
-    workers: int = len(os.sched_getaffinity(0))
+    workers: int = count_cores()
     """Blocks compared at the same time."""
     json: bool = False
     """Print the result as JSON."""

@@ -58,9 +58,10 @@ class Workspace:
 
 def write_chunk(path: Path, data: npt.NDArray[np.uint8]) -> None:
     """Write a new file, past the page cache if size, place in memory and file system allow it."""
-    if len(data) % PAGE == 0 and data.ctypes.data % PAGE == 0:
+    direct = getattr(os, "O_DIRECT", 0)  # macOS has none
+    if direct and len(data) % PAGE == 0 and data.ctypes.data % PAGE == 0:
         try:
-            return _write_with(path, data.data, CREATE | os.O_DIRECT)
+            return _write_with(path, data.data, CREATE | direct)
         except OSError as error:
             if error.errno not in NO_DIRECT:
                 raise

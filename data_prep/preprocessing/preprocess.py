@@ -8,7 +8,6 @@ Each file gives a part (``token_part``), made in any order; the dataset is the p
 machines.
 """
 
-import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -36,6 +35,7 @@ from foundation.outputs.resumable_output import ResumableOutput, resumable_outpu
 from foundation.outputs.shards import Shard, parse_shard
 from foundation.progress import progress
 from foundation.sizes import require_workers
+from foundation.this_machine import count_cores
 
 STAGE = "preprocess"
 BYTES_VERSION = 1
@@ -231,7 +231,7 @@ class PreprocessCommand(InputOptions):
     """SentencePiece model, or a tokenizer.json of Hugging Face's."""
     output_prefix: Path
     """Prefix of the dataset to write, without .bin and .idx."""
-    workers: int = len(os.sched_getaffinity(0))
+    workers: int = count_cores()
     """Number of processes that tokenise, each one file at a time; the output does not depend on it."""
     shard: str | None = None
     """K/N, K from 0 or 1 on: tokenise only every N-th file, as one of N tasks on any machines. After all tasks, the

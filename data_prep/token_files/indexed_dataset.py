@@ -37,6 +37,9 @@ DTYPES: dict[int, np.dtype[Any]] = {
 }
 LARGEST_UINT16_VOCABULARY = 65500
 BLOCK_DOCUMENTS = 1 << 18
+LLAMA31_NAMES = ("c4-train.en_", "c4-validation-91205-samples.en_")
+"""Beginnings of the names of Llama 3.1's published token files, which no tokenizer makes again."""
+MAKE = "make it with 'python -m data_prep preprocess'"
 MEND = "make the dataset again"
 
 
@@ -93,7 +96,9 @@ class IndexedDataset:
         self.prefix = prefix
         for path in (bin_path(prefix), idx_path(prefix)):
             if not path.is_file():
-                raise InputError(f"{path}: no such file; make it with 'python -m data_prep preprocess'")
+                published = path.name.startswith(LLAMA31_NAMES)
+                how = "get it with 'python -m data_prep fetch --what llama31-dataset'" if published else MAKE
+                raise InputError(f"{path}: no such file; {how}")
         self.dtype, sequences, document_ends = read_header(idx_path(prefix))
         index, tokens = io.FileIO(idx_path(prefix)), io.FileIO(bin_path(prefix))
         self.sizes = FileArray(index, "<i4", HEADER.size, (sequences,), mend=MEND)

@@ -24,6 +24,7 @@ from benchmark.planning.machine.hardware import ask
 from benchmark.training.machine.gpus import gpu_facts
 from benchmark.training.machine.run_environment import run_environment
 from foundation.outputs.publish import write_text
+from foundation.this_machine import usable_cores
 
 LEFT_OUT = "(left out)"
 PREFIXES = tuple("SLURM SBATCH_ SRUN_ NCCL_ CUDA_ CUBLAS_ CUDNN_ NVIDIA_ TORCH PYTORCH_ GLOO_ OMP_ MKL_ KMP_".split())
@@ -65,7 +66,7 @@ def environment_snapshot(variables: Mapping[str, str]) -> dict[str, Any]:
         "packages": installed_packages(),
         "variables": recorded_variables(variables),
         "limits": limits(),
-        "cores": sorted(os.sched_getaffinity(0)),
+        "cores": sorted(usable_cores()),
         "processors": ask("lscpu"),
         "memory": _text(Path("/proc/meminfo")),
         "gpus": gpu_facts(),

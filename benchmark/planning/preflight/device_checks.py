@@ -1,6 +1,5 @@
 """Check the devices: number, kind, memory, health, right results, speed."""
 
-import os
 import socket
 import statistics
 import time
@@ -19,6 +18,7 @@ from benchmark.planning.preflight.preflight_check import (
 )
 from benchmark.training.machine.gpus import DeviceReading, all_gpus, new_faults
 from foundation.errors import InputError
+from foundation.this_machine import usable_cores
 
 OCCUPIED_GB = 3.0
 """GB in use on a device that still count as its driver's and this process's own context."""
@@ -35,7 +35,7 @@ EXPECTED_OF_PEAK = 0.6
 def present(process: CheckingProcess) -> tuple[str, dict[str, tuple[str, float]]]:
     """Return the name of the machine and the devices that this process sees there: model and memory in GB by UUID."""
     if process.kind == "cpu":
-        return socket.gethostname(), {str(core): ("CPU core", 0.0) for core in os.sched_getaffinity(0)}
+        return socket.gethostname(), {str(core): ("CPU core", 0.0) for core in usable_cores()}
     properties = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
     return socket.gethostname(), {str(gpu.uuid): (gpu.name, gpu.total_memory / 1e9) for gpu in properties}
 

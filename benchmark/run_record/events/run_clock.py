@@ -4,6 +4,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Linux' clock that goes on while the machine sleeps; on macOS CLOCK_MONOTONIC does."""
+
 
 @dataclass(frozen=True)
 class ClockMark:
@@ -48,7 +51,7 @@ class RunClock:
 
 def _ticks_ns() -> int:
     """Return the ticks of a clock that nobody sets and that goes on while the machine sleeps."""
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    return time.clock_gettime_ns(BOOT_CLOCK)
 
 
 def this_boot() -> str:

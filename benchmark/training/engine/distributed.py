@@ -2,7 +2,6 @@
 
 import datetime
 import os
-import resource
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ from benchmark.training.engine.rank_environment import Environment, set_environm
 from benchmark.training.engine.rank_messages import all_messages
 from benchmark.training.machine.process_setup import gloo_environment, raise_file_limit
 from foundation.errors import InputError
+from foundation.this_machine import peak_memory_bytes
 from model.sharding import AXES
 
 set_timeout: Callable[[datetime.timedelta, dist.ProcessGroup], None] = (
@@ -77,7 +77,7 @@ class World:
         """Return the most memory held so far: the device's, or the whole process's if the device is a CPU."""
         if self.device.type == "cuda":
             return torch.cuda.max_memory_allocated(self.device)
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return peak_memory_bytes()
 
     def from_rank_0(self, value: int) -> int:
         """Return rank 0's value. Collective."""

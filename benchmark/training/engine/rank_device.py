@@ -1,6 +1,5 @@
 """The device of a rank, the cores near it, and the formats that it computes in."""
 
-import os
 from collections.abc import Callable
 
 import torch
@@ -10,6 +9,7 @@ from benchmark.config.system_config import System
 from benchmark.training.engine.rank_environment import Environment
 from benchmark.training.machine.process_setup import keep_near
 from foundation.errors import InputError
+from foundation.this_machine import count_cores
 from model.decoder_sizes import DecoderSizes
 from model.passes.linear.linear_formats import LinearFormat
 
@@ -24,7 +24,7 @@ def device_of(system: System, environment: Environment) -> torch.device:
     cores. Raises InputError when the device does not exist.
     """
     if system.device == "cpu":
-        share = max(1, len(os.sched_getaffinity(0)) // system.devices_per_node)
+        share = max(1, count_cores() // system.devices_per_node)
         torch.set_num_threads(environment.threads or share)
         return torch.device("cpu")
     count = torch.cuda.device_count()

@@ -6,6 +6,7 @@ A beat is a few numbers in shared memory: writing one takes microseconds, waits 
 import mmap
 import os
 import struct
+import tempfile
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -35,12 +36,20 @@ class HangLimits:
     """Least limit for any phase; the limit is ten times the phase's usual duration if that is longer."""
 
 
+def _shared_memory() -> int:
+    """Return the descriptor of memory without a name; of a file that has none where the system has no such memory."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("heartbeat")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
 class Heartbeat:
     """Beat whenever the process enters a phase (``PhaseObserver``), and store how long that phase may take."""
 
     def __init__(self, limits: HangLimits) -> None:
         self._limits = limits
-        self.handle = os.memfd_create("heartbeat")
+        self.handle = _shared_memory()
         """File descriptor of the memory, for the watchdog."""
         os.ftruncate(self.handle, SIZE)
         self._memory = mmap.mmap(self.handle, SIZE)

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
@@ -82,6 +82,21 @@ def watched(heartbeat: Heartbeat, attempt: Path, rank: int, host: str) -> Iterat
         children[-1].kill()
 
 
+def end_within(process: int) -> Callable[[float], bool]:
+    """Return what waits so many seconds for the end of this process's parent, and says whether it has come. Raises
+    ProcessLookupError if it has come already."""
+    if not hasattr(os, "pidfd_open"):  # not Linux
+
+        def look_afterwards(seconds: float) -> bool:
+            time.sleep(seconds)
+            return os.getppid() != process
+
+        return look_afterwards
+    watched = select.poll()
+    watched.register(os.pidfd_open(process), select.POLLIN)
+    return lambda seconds: bool(watched.poll(1000 * seconds))
+
+
 class Watchdog:
     def __init__(self, memory: mmap.mmap, process: int, attempt: Path, rank: int, host: str) -> None:
         self._memory, self._process, self._attempt, self._rank, self._host = memory, process, attempt, rank, host
@@ -91,14 +106,13 @@ class Watchdog:
 
     def run(self) -> None:
         """Watch the process; return when it is gone."""
-        watched = select.poll()
         try:
-            watched.register(os.pidfd_open(self._process), select.POLLIN)
+            has_ended = end_within(self._process)
         except ProcessLookupError:
             self._is_gone()
             return
         looked_s = time.monotonic()
-        while not watched.poll(1000 * self._poll_s()):
+        while not has_ended(self._poll_s()):
             now, beat = time.monotonic(), latest_beat(self._memory)
             if now - looked_s > MOST_POLL_S + SUSPENDED_S:
                 self._awake_since_s = now
@@ -196,6 +210,9 @@ def process_state(process: int) -> str | None:
     try:
         lines = Path(f"/proc/{process}/status").read_text(encoding="utf-8").splitlines()
     except OSError:
+        with suppress(ProcessLookupError):
+            os.kill(process, 0)
+            return None if Path("/proc/self/status").exists() else "not known"
         return None
     return next((line.split(maxsplit=1)[1] for line in lines if line.startswith("State:")), None)
 

@@ -13,6 +13,7 @@ from foundation.git import commit_of
 
 PACKAGES = ("torch", "numpy", "sentencepiece", "tensorstore", "safetensors", "mlperf-logging")
 CPUINFO = Path("/proc/cpuinfo")
+IMPORTED_S = time.monotonic()
 
 
 def run_environment(device: str) -> dict[str, Any]:
@@ -56,7 +57,10 @@ def kernel_facts(device: torch.device, *, deterministic: bool) -> dict[str, Any]
 
 def _cpu_name() -> str:
     """Return Linux's name for the processor; else its architecture."""
-    lines = CPUINFO.read_text(errors="replace").splitlines() if CPUINFO.exists() else []
+    try:
+        lines = CPUINFO.read_text(errors="replace").splitlines()
+    except OSError:  # not Linux
+        lines = []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.machine()
 
@@ -77,6 +81,10 @@ def use_deterministic_kernels() -> None:
 
 
 def seconds_since_process_start() -> float:
-    """Return the seconds since the operating system (Linux) started this process, imports included."""
-    started_ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    """Return the seconds since Linux started this process, imports included; elsewhere since this module was
+    imported."""
+    try:
+        started_ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    except OSError:
+        return time.monotonic() - IMPORTED_S
     return time.clock_gettime(time.CLOCK_BOOTTIME) - started_ticks / os.sysconf("SC_CLK_TCK")

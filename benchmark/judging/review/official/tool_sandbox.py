@@ -17,6 +17,8 @@ import stat
 import struct
 from collections.abc import Callable, Iterable, Mapping
 
+from foundation.this_machine import process_control
+
 PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 22, 38
 SECCOMP_MODE_FILTER = 2
 LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 444, 445, 446
@@ -68,16 +70,17 @@ Limits = Mapping[int, int]
 def enter(writable: Iterable[str], readable: Iterable[str], limits: Limits) -> None:
     """Close this process for good; what the kernel lacks stays open. Call it before anything of a stranger is read."""
     library = ctypes.CDLL(None, use_errno=True)
+    if not process_control(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
+        return  # not Linux: its calls have other numbers elsewhere
     for limit, most in limits.items():
         resource.setrlimit(limit, (most, most))
-    library.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     _close_files(library, writable, readable)
     _close_calls(library)
 
 
 def end_with_parent(parent: int) -> None:
     """Have the kernel kill this process when its parent ends; end it at once if the parent has ended already."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    process_control(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
 
