@@ -6,14 +6,14 @@ An arrow that a longer way implies is left out: where A imports B and B imports 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
-WIDTH, HEIGHT, GAP, FLOOR, MARGIN, NAME = 190, 40, 26, 92, 20, 60
-"""Sizes in pixels: a room, the space beside it, from floor to floor, around the picture, and for a floor's name."""
+WIDTH, HEIGHT, GAP, FLOOR, MARGIN = 156, 38, 14, 84, 12
+"""Sizes in pixels: a room, the space beside it, from floor to floor, and around the picture."""
 STYLE = """
   .paper { fill: #ffffff } .room { fill: #e8eef7; stroke: #4a6fa5 } .way { stroke: #4a6fa5; fill: none }
-  .tip { fill: #4a6fa5 } text { font: 15px sans-serif; fill: #1c2733 } .floor { font-size: 12px; fill: #5a6775 }
+  .tip { fill: #4a6fa5 } text { font: 16px sans-serif; fill: #1c2733 }
   @media (prefers-color-scheme: dark) {
     .paper { fill: #1d222b } .room { fill: #2c3a4f; stroke: #8fb0de } .way { stroke: #8fb0de }
-    .tip { fill: #8fb0de } text { fill: #eef2f7 } .floor { fill: #a8b3c0 }
+    .tip { fill: #8fb0de } text { fill: #eef2f7 }
   }
 """
 
@@ -57,7 +57,7 @@ def placed(rows: Sequence[Sequence[str]], arrows: Sequence[tuple[str, str]]) -> 
     widths = [sum(width_of(place) for place in row) + GAP * (len(row) - 1) for row in places]
     found = {}
     for number, row in enumerate(places):
-        x = MARGIN + NAME + (max(widths) - widths[number]) / 2
+        x = MARGIN + (max(widths) - widths[number]) / 2
         for place in row:
             found[place] = (x + width_of(place) / 2, MARGIN + HEIGHT / 2 + number * FLOOR)
             x += width_of(place) + GAP
@@ -84,9 +84,6 @@ def svg_lines(title: str, rows: Sequence[Sequence[str]], arrows: Mapping[tuple[s
     yield f'<rect class="paper" width="{wide:.0f}" height="{high}" rx="8"/>'
     yield '<marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
     yield '<path class="tip" d="M0 0L8 4L0 8z"/></marker>'
-    for number in range(len(rows)):
-        y = MARGIN + HEIGHT / 2 + number * FLOOR + 4
-        yield f'<text class="floor" x="{MARGIN - 6}" y="{y:.0f}">floor {len(rows) - number}</text>'
     for start, end in ways:
         stops = [places[place_on_floor(start, end, number)] for number in range(level[start] + 1, level[end])]
         points = [places[start], *stops, places[end]]
