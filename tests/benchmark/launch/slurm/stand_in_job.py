@@ -85,7 +85,7 @@ class Job:
     def run(self, container: str = "none", **variables: str) -> "subprocess.CompletedProcess[str]":
         words = [str(self.script), str(self.log_dir), "/bpe", container]
         environment = {**self.variables, "LOG_DIR": str(self.log_dir), **variables}
-        return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=240, check=False)
 
     def calls(self, *phrases: str) -> list[str]:
         lines = (self.answers / "calls").read_text().splitlines()

@@ -142,9 +142,14 @@ def test_a_holder_that_renews_its_lease_is_left_alone(holder: str, waits: bool, 
     lease = HeldLease(job.log_dir, holder, 3.0, "token")
     assert lease.try_to_take(lambda earlier: earlier is None)
     with ThreadPoolExecutor() as pool:
-        running = pool.submit(job.run)
-        time.sleep(8.0)
-        assert running.done() != waits
+        running, log = pool.submit(job.run), job.log_dir / "slurm_5.out"
+        while not running.done() and not (log.exists() and "holds the run" in log.read_text()):
+            time.sleep(0.1)
+        if waits:
+            time.sleep(6.0)
+            assert not running.done()
+        else:
+            running.result()
         lease.leave(release=True)
     assert running.result().returncode == (0 if waits else 2)
     waited = (
