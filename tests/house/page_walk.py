@@ -61,5 +61,5 @@ def walk(
     environment |= {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "REAL_PYTHON": sys.executable, **variables}
     script = "set -euo pipefail\n" + "".join(f"echo '=== block {n}' >&2\n{block}" for n, block in enumerate(blocks))
     return subprocess.run(
-        ["bash", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, timeout=250, check=False
+        ["bash", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, timeout=600, check=False
     )
