@@ -141,8 +141,8 @@
   const COLOURS = 6;
   const colourOf = (panel, line) => (panel ? 0 : runs[line.run][1] % COLOURS);
 
-  // A stretch of the line itself before each name in the legend.
-  function drawMarkers(u, figure) {
+  // A stretch of the line itself before each name in the legend; a brief legend tells the name under the mouse and aloud.
+  function drawMarkers(u, figure, brief) {
     u.root.querySelectorAll(".u-legend .u-marker").forEach((marker, place) => {
       const line = figure.lines[place - 1];
       if (!line) return marker.remove();
@@ -150,6 +150,12 @@
       const sample = document.createElementNS("http://www.w3.org/2000/svg", "svg");
       sample.setAttribute("class", "sample");
       sample.innerHTML = `<line x1="0" x2="28" y1="5" y2="5" stroke-width="2" stroke="${u.series[place].stroke()}" stroke-dasharray="${dash}"/>`;
+      if (brief) {
+        const [name] = runs[line.run];
+        marker.closest("tr").title = name;
+        sample.setAttribute("role", "img");
+        sample.setAttribute("aria-label", name);
+      }
       marker.replaceWith(sample);
     });
   }
@@ -173,7 +179,8 @@
     const printed = PRINTED_WIDTH[figure.name] || PRINTED_WIDTH.other;
     const width = printing ? printed : element.clientWidth;
     const panel = figure.family !== "";
-    element.classList.toggle("brief", figure.lines.length > 1 && charts.some((above) => above.lines > 1));
+    const brief = figure.lines.length > 1 && charts.some((above) => above.lines > 1); // the first legend names the runs
+    element.classList.toggle("brief", brief);
     const options = {
       width,
       height: heightOf(element),
@@ -188,7 +195,7 @@
           points: { show: figure.dots && !panel, size: 6, fill: css("--page") }, dash: DASHES[runs[line.run][2]],
         })),
       ],
-      hooks: { drawAxes: [drawBelow(figure)], ready: [tellLast, (u) => drawMarkers(u, figure)], setCursor: [tellLast], setSelect: [() => { figure.zoomed = true; }] },
+      hooks: { drawAxes: [drawBelow(figure)], ready: [tellLast, (u) => drawMarkers(u, figure, brief)], setCursor: [tellLast], setSelect: [() => { figure.zoomed = true; }] },
     };
     const chart = new uPlot(options, uPlot.join(figure.lines.map((line) => [line.x, line.y])), element);
     chart.over.addEventListener("dblclick", () => { figure.zoomed = false; });

@@ -104,6 +104,12 @@ def test_runs_overlay(browser: Browser, tmp_path: Path) -> None:
     assert {row[3] for row in rows} == {"11.00 s"}
     assert browser.value("[...document.querySelectorAll('#accuracy .sample line')].length") == 3
     assert browser.value("document.querySelectorAll('#accuracy .u-series').length") == 4
+    labels = (
+        "[...document.querySelectorAll('#{} .u-series')].slice(1).map((row) => [row.children[0].innerText, row.title])"
+    )
+    names = ["run_0", "run_1", "run_2"]
+    assert browser.value(labels.format("accuracy")) == [[name, ""] for name in names]
+    assert browser.value(labels.format("loss")) == [["", name] for name in names]
     cells = browser.value("[...document.querySelectorAll('details tbody tr')[1].children].map((c) => c.textContent)")
     assert cells == ["16,384", "2.50000", "2.60000", "2.70000"]
     assert browser.complaints == []
@@ -129,7 +135,7 @@ NARROW_LABELS = """
 
 @needs_chromium
 @pytest.mark.slow
-@pytest.mark.parametrize(("systems", "width"), [(3, 1280), (8, 390)])
+@pytest.mark.parametrize(("systems", "width"), [(3, 1280), (3, 390), (8, 390)])
 def test_systems_are_compared_at_any_width(browser: Browser, tmp_path: Path, systems: int, width: int) -> None:
     packages = []
     for number in range(systems):
