@@ -42,18 +42,15 @@ class OneMachine(RunMachines):
         with reserved_port() if self._port is None else nullcontext(self._port) as port, log.open("ab") as errors:
             common = {**self.environment(attempt, self.name), "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
             common = {"OMP_WAIT_POLICY": "passive", **os.environ, **common, "WORLD_SIZE": str(self._processes)}
-            words = [sys.executable, "-u", "-m", *self._arguments]
+            # relative paths are the caller's, whose folder may hold a "model" of its own: -P
+            common["PYTHONPATH"] = os.pathsep.join([str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])])
+            words = [sys.executable, "-u", "-P", "-m", *self._arguments]
             try:
                 for rank in range(self._processes):
                     variables = {**common, "RANK": str(rank), "LOCAL_RANK": str(rank)}
                     # a session of its own: Ctrl-C and a closed terminal are passed on as an order to save
                     started = subprocess.Popen(
-                        words,
-                        cwd=REPOSITORY,
-                        env=variables,
-                        stdin=subprocess.DEVNULL,
-                        stderr=errors,
-                        start_new_session=True,
+                        words, env=variables, stdin=subprocess.DEVNULL, stderr=errors, start_new_session=True
                     )
                     self._running.append(started)
                 return self._wait()

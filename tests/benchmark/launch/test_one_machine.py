@@ -86,6 +86,7 @@ def test_first_failure_is_the_status_and_ends_the_others(
 ) -> None:
     monkeypatch.setattr("benchmark.launch.one_machine.TO_FOLLOW_S", 0.5)
     monkeypatch.setattr("benchmark.launch.one_machine.REPOSITORY", tmp_path)
+    monkeypatch.chdir(tmp_path)  # processes start in the folder of the caller
     (tmp_path / "practice.py").write_text(PROCESSES)
     place = OneMachine(["practice", *words], processes=2)
     assert place.start("0007", tmp_path / "log") == 137
