@@ -3,6 +3,11 @@
 A holder renews its lease thirty times in ``length_s`` seconds, and writes nothing else once its latest renewal is older
 than half of them. Another holder may take the lease when it has not changed for ``length_s`` while the disk answered.
 Each judges by its own monotonic clock; the times in the file are for people, because the clocks of nodes differ.
+
+Nobody waits for a holder that is known to be dead with all that wrote for it. Its lease names a lone process, and that
+has ended on the same boot of the same machine. A launcher names none: its ranks may outlive it. Nor does rank 0 of
+several ranks: the others may still write their shards.
+
 docs/notes/lease.md derives the lengths.
 """
 
@@ -19,6 +24,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from benchmark.run_record.events.lone_process import has_ended
 from benchmark.run_record.file_names import lease_path
 from benchmark.run_record.small_files import read_record
 
@@ -49,6 +55,8 @@ class Lease:
     """Seconds without a renewal after which another holder may take the lease."""
     attempt: str
     """Attempt that runs under the lease; empty before the first."""
+    lone_process: str = ""
+    """Identity of the only process that writes under the lease; empty where several may."""
 
     @property
     def is_sentinel(self) -> bool:
@@ -124,10 +132,12 @@ class HeldLease:
         token: str,
         attempt: str = "",
         on_lost: Callable[[LeaseLost], object] = lambda _: None,
+        lone_process: str = "",
     ) -> None:
-        """``on_lost``: called in the thread when the lease is lost."""
+        """``on_lost``: called in the thread when the lease is lost. ``lone_process``: identity of this process if
+        nothing else writes under the lease."""
         now_s, self._path = time.time(), lease_path(run_dir)
-        self._lease = Lease(token, holder, socket.gethostname(), now_s, now_s, length_s, attempt)
+        self._lease = Lease(token, holder, socket.gethostname(), now_s, now_s, length_s, attempt, lone_process)
         self._settle_s, self._on_lost = length_s / RENEWALS, on_lost
         self._partial = self._path.with_name(f"{self._path.name}.{token}.partial")
         self._renewed_s: float | None = None
@@ -142,10 +152,11 @@ class HeldLease:
         return self._lease.token
 
     def try_to_take(self, is_free: Callable[[Lease | None], bool]) -> bool:
-        """Take the lease if ``is_free`` says of the present one, or of none, that nobody holds the run, or if it was
-        not renewed in its length; return whether this process holds it. Raises OSError."""
+        """Take the lease if ``is_free`` says of the present one, or of none, that nobody holds the run, if its lone
+        process has ended, or if it was not renewed in its length; return whether this process holds it. Raises
+        OSError."""
         began_s, lease = time.monotonic(), self.watch.look()
-        is_free_now = is_free(lease)
+        is_free_now = is_free(lease) or (lease is not None and has_ended(lease.lone_process))
         taken = lease is None and is_free_now and self._create()
         if not taken:
             is_own = lease is not None and lease.token == self._lease.token

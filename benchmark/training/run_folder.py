@@ -26,6 +26,7 @@ from benchmark.run_record.events.console import Console
 from benchmark.run_record.events.event import Sink
 from benchmark.run_record.events.event_log import EventLog
 from benchmark.run_record.events.line_files import JsonLines
+from benchmark.run_record.events.lone_process import process_identity
 from benchmark.run_record.events.mlperf_log import MlperfLog
 from benchmark.run_record.events.run_clock import RunClock
 from benchmark.run_record.events.telemetry import PrometheusTextfile, TensorBoard, WeightsAndBiases
@@ -98,7 +99,9 @@ def lease_of_run(
         lease: HeldLease | FollowedLease = followed
     else:
         attempt = "" if environment is None else environment.attempt
-        lease = HeldLease(folder, f"process {os.getpid()}", MACHINE_S, secrets.token_hex(8), attempt, leave_run)
+        lone_process = process_identity() if environment is None or environment.world_size == 1 else ""
+        token = secrets.token_hex(8)
+        lease = HeldLease(folder, f"process {os.getpid()}", MACHINE_S, token, attempt, leave_run, lone_process)
         take = functools.partial(lease.try_to_take, lambda earlier: earlier is None)
         while not wait_for(take, patience_s, warn):
             other = lease.watch.lease

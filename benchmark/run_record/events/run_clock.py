@@ -2,7 +2,8 @@
 
 import time
 from dataclasses import dataclass
-from pathlib import Path
+
+from benchmark.run_record.events.lone_process import this_boot
 
 BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """Linux' clock that goes on while the machine sleeps; on macOS CLOCK_MONOTONIC does."""
@@ -52,11 +53,3 @@ class RunClock:
 def _ticks_ns() -> int:
     """Return the ticks of a clock that nobody sets and that goes on while the machine sleeps."""
     return time.clock_gettime_ns(BOOT_CLOCK)
-
-
-def this_boot() -> str:
-    """Return the system's identity of the time from one start of this machine to the next; empty if it has none."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""

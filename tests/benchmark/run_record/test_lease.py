@@ -2,6 +2,8 @@
 
 import errno
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from benchmark.run_record import lease as module
+from benchmark.run_record.events.lone_process import process_identity
 from benchmark.run_record.file_names import lease_path
 from benchmark.run_record.lease import FollowedLease, HeldLease, Lease, LeaseLost, LeaseWatch, read_lease
+from benchmark.run_record.small_files import write_object
 
 LENGTH_S = 0.6
 
@@ -185,3 +189,35 @@ def test_a_file_system_without_links_and_a_damaged_lease(
     second = held("job 2")
     assert not second.try_to_take(is_none)
     wait(lambda: second.try_to_take(is_none))
+
+
+IMPORT = "import sys; from benchmark.run_record.events.lone_process import process_identity"
+IDENTIFY = f"{IMPORT}; print(process_identity(), flush=True)"
+
+
+@pytest.mark.skipif(not process_identity(), reason="the system does not identify processes")
+def test_the_lease_of_a_lone_process_is_taken_at_its_end(tmp_path: Path, held: Callable[..., HeldLease]) -> None:
+    words = [sys.executable, "-c", f"{IDENTIFY}; sys.stdin.read()"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdin is not None
+        living = process.stdout.readline().strip()
+        machine, number, start = living.rsplit(" ", 2)
+        elsewhere = f"another-boot {machine.split()[1]} {number} {start}"
+        another_namespace = f"{machine.split()[0]} pid:[1] {number} {start}"
+
+        def is_taken(identity: str) -> bool:
+            write_object(lease_path(tmp_path), Lease("token", "process 1", "n1", 1.0, 1.0, 120.0, "", identity))
+            lease = held("process 2", length_s=6.0)
+            taken = lease.try_to_take(is_none)
+            lease.leave(release=False)
+            return taken
+
+        assert not is_taken(living)
+        assert is_taken(f"{machine} {number} {int(start) + 1}")  # the number was given to another process
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert is_taken(living)  # its parent has not asked for its end
+        process.wait()
+        assert is_taken(living)
+        for identity in ("", elsewhere, another_namespace, f"{machine} x {start}", "a", "a b"):
+            assert not is_taken(identity)

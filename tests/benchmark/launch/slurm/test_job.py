@@ -146,7 +146,7 @@ def test_a_holder_that_renews_its_lease_is_left_alone(holder: str, waits: bool, 
         while not running.done() and not (log.exists() and "holds the run" in log.read_text()):
             time.sleep(0.1)
         if waits:
-            time.sleep(6.0)
+            time.sleep(4.5)
             assert not running.done()
         else:
             running.result()
@@ -203,6 +203,7 @@ def test_order_in_the_first_second_is_obeyed(job: Job) -> None:
 
 def test_launcher_that_is_killed_is_started_again(job: Job) -> None:
     """Its processes are killed first, and the next attempt meets at another port."""
+    job.shorten_lease(12.0)
     kill = 'if [[ ! -e $answers/once ]]; then touch "$answers/once"; kill -KILL $PPID; sleep 5; fi'
     job.answer(during=kill, statuses="1\n0")
     done = job.run()
@@ -217,6 +218,7 @@ def test_launcher_that_is_killed_is_started_again(job: Job) -> None:
 def test_launcher_that_is_stopped_is_killed_and_started_again(job: Job) -> None:
     job.script = job.folder / "checkout" / "run_gpt3.sh"
     job.edit("../run_gpt3.sh", "sleep 30", "sleep 0.3")
+    job.shorten_lease(12.0)
     stop = 'if [[ ! -e $answers/once ]]; then touch "$answers/once"; kill -STOP $PPID; sleep 5; fi'
     job.answer(during=stop, statuses="1\n0")
     done = job.run()
@@ -225,6 +227,7 @@ def test_launcher_that_is_stopped_is_killed_and_started_again(job: Job) -> None:
 
 
 def test_launcher_that_is_always_killed_goes_back_to_the_queue(job: Job) -> None:
+    job.shorten_lease(12.0)
     job.answer(during="kill -KILL $PPID", statuses="1")
     done = job.run()
     assert done.returncode == 75

@@ -13,7 +13,7 @@ import pytest
 from benchmark.run_record.lease import HeldLease
 from tests.benchmark.launch.slurm.stand_in_job import Job
 
-LENGTH_S = 3.0
+LENGTH_S = 2.0
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_a_sentinel_ends_a_job_that_lost_its_launcher(
     job.answer(waiting=waiting)
     process = sentinel(job)
     try:
-        time.sleep(2 * LENGTH_S)
+        time.sleep(1.5 * LENGTH_S)
         assert not calls(job, call)  # the lease is renewed
         held.leave(release=False)
         wait(lambda: calls(job, call))
