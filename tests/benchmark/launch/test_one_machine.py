@@ -69,7 +69,7 @@ def test_finished_run_is_bad_input(tmp_path: Path) -> None:
 PROCESSES = """
 import os, pathlib, sys, time
 for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "ATTEMPT", "LAUNCH_ID"):
-    print(name, os.environ[name], flush=True)
+    os.write(1, f"{name} {os.environ[name]}\\n".encode())
 printed = pathlib.Path("printed")
 if os.environ["RANK"] == "1":
     while not printed.exists():
