@@ -2,6 +2,7 @@
 
 import dataclasses
 import gc
+import time
 import weakref
 from pathlib import Path
 from typing import Any
@@ -147,6 +148,10 @@ def _most_alive(config: RunConfig, world: World) -> tuple[int, int, int]:
         state.pipeline.evaluate(iter(batches), number)
         gc.enable()
         gc.collect()
+        for _ in range(100):  # Gloo's thread lets go of a message a moment after the wait for it has ended
+            if living.bytes <= start:
+                break
+            time.sleep(0.01)
         return train_most, living.most - start, living.bytes - start
 
 
@@ -185,5 +190,5 @@ def test_memory_does_not_grow_with_the_number_of_micro_batches(inputs: Inputs, t
     for (train, evaluate, left), (more_train, more_evaluate, more_left) in results:
         assert more_train <= train + under_way + scalars
         assert more_evaluate <= evaluate + under_way + scalars
-        assert more_left <= left + under_way + scalars
+        assert more_left <= left + scalars
         assert train > 20 * scalars
