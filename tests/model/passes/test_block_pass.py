@@ -2,7 +2,6 @@
 
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass
 from functools import cache
 from types import SimpleNamespace
 from typing import Any, get_args
@@ -19,10 +18,11 @@ from model.gpt3 import Block
 from model.gpt3_config import GPT3Config
 from model.llama31 import LlamaBlock
 from model.llama31_config import Llama31Config
-from model.passes.block_pass import BlockActivations, BlockPass, ForwardWatch
+from model.passes.block_pass import BlockPass, ForwardWatch
 from model.passes.linear.linear_pass import PlainLinear
 from model.passes.tensor_group import Passing, Pending, TensorGroup, result_of, run_together
 from tests.benchmark.tiny import in_processes
+from tests.model.passes.held_bytes import held_bytes
 from tests.model.passes.on_mesh import draw, mesh_of, one_process, own_part, sequence_first_rows, spread, sum_over_ranks
 from tests.model.passes.on_mesh import whole_parameters as gathered
 
@@ -251,24 +251,6 @@ def test_the_gradient_is_handed_on_before_the_last_weight_gradient(mesh: DeviceM
     assert handed_on.result is gradient
 
 
-def _bytes_of(activations: BlockActivations) -> int:
-    """Of the memory that it holds, each piece counted once."""
-    storages: dict[int, int] = {}
-
-    def visit(value: Any) -> None:
-        if isinstance(value, Tensor):
-            storages[value.untyped_storage().data_ptr()] = value.untyped_storage().nbytes()
-        elif is_dataclass(value):
-            for field in fields(value):
-                visit(getattr(value, field.name))
-        elif isinstance(value, tuple):
-            for one in value:
-                visit(one)
-
-    visit(activations)
-    return sum(storages.values())
-
-
 def test_what_is_kept_for_the_backward_pass(mesh: DeviceMesh) -> None:
     """In widths of the hidden state, of each token: its input; for selective also queries, keys, values, attention's
     output, the hidden state beside the MLP, and what goes into GELU; for none also what comes out of both LayerNorms
@@ -278,7 +260,7 @@ def test_what_is_kept_for_the_backward_pass(mesh: DeviceMesh) -> None:
         passed = _Passed(mesh, recompute, batch)
         x_tH = passed.own_rows(example(batch, S, 0)[0])
         _, activations = run_together(passed.block.forward(x_tH, keep=True))[0]
-        widths[recompute] = _bytes_of(activations) / 8 / (S * batch)
+        widths[recompute] = held_bytes(activations) / 8 / (S * batch)
         assert run_together(passed.block.forward(x_tH, keep=False))[0][1] is None
     selective = H * (1 + 3 + 1 + 1 + 4) + HEADS
     assert widths == {"full": H, "selective": selective, "none": selective + H * (1 + 1 + 4) + 2 * 2}

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
 from typing import Any, get_args
 
 import pytest
@@ -25,6 +24,7 @@ from model.passes.parameter_group import ParameterGroup
 from model.passes.tensor_group import TensorGroup, result_of, run_together
 from model.passes.whole_parameter import WholeParameter
 from tests.benchmark.tiny import in_processes
+from tests.model.passes.held_bytes import held_bytes
 from tests.model.passes.on_mesh import draw, mesh_of, one_process, own_part, sequence_first_rows, spread
 
 S, BATCH = 16, 2
@@ -67,7 +67,7 @@ class Fp8Block:
         """Output, gradient of the input, both of all tokens, and the parameters' gradients."""
         out_tH, activations = run_together(self.block.forward(self.rows(100), keep=True))[0]
         assert activations is not None
-        self.activation_bytes = bytes_of(activations)
+        self.activation_bytes = held_bytes(activations)
         upstream_tH = self.rows(200)
         arguments: list[Any] = [activations, upstream_tH, self.group.gather(upstream_tH)]
         del activations
@@ -79,24 +79,6 @@ class Fp8Block:
         own = {name: parameter.gradient for name, parameter in self.parameters.items()}
         parameters.begin_reduce()
         return {"output": out, "input gradient": gradient} | {name: own[name].double() for name in own}
-
-
-def bytes_of(activations: Any) -> int:
-    """Of the memory that it holds, each piece counted once."""
-    storages: dict[int, int] = {}
-
-    def visit(value: Any) -> None:
-        if isinstance(value, Tensor):
-            storages[value.untyped_storage().data_ptr()] = value.untyped_storage().nbytes()
-        elif is_dataclass(value):
-            for field in fields(value):
-                visit(getattr(value, field.name))
-        elif isinstance(value, tuple):
-            for element in value:
-                visit(element)
-
-    visit(activations)
-    return sum(storages.values())
 
 
 def distance(ours: Tensor, theirs: Tensor) -> float:
