@@ -15,7 +15,9 @@ from benchmark.judging.review.official.tool_process import ServerEndedError, Too
 from benchmark.judging.review.official.tool_sandbox import ARCHITECTURES, REFUSED_CALLS, call_filter
 
 SLEEPER = """
+import signal
 from pathlib import Path
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job begins with the signal ignored
 from benchmark.judging.review.official.tool_process import tool_process
 with tool_process() as tools:
     folder = tools.scratch / "copies"
