@@ -96,6 +96,20 @@ class DecoderSizes:
         """Matrix products of a block by the names of their weights, in the order of the forward pass."""
         raise NotImplementedError
 
+    @property
+    def joined_products(self) -> Mapping[str, BlockProduct]:
+        """The products of a block, those of the same input as one, with + between their names."""
+        joined: dict[str, BlockProduct] = {}
+        for name, product in self.products.items():
+            before = next(reversed(joined), "")
+            columns = {**joined[before].columns, **product.columns} if before else product.columns
+            if any(set(columns) <= set(roles) for roles in (INTO_ATTENTION, INTO_MLP)):
+                joined.pop(before, None)
+                joined[f"{before}+{name}" if before else name] = BlockProduct(product.inputs, columns)
+            else:
+                joined[name] = product
+        return joined
+
     def columns(self, *roles: Role) -> int:
         """Return the columns of a block's products that are for any of ``roles``."""
         return sum(product.columns.get(role, 0) for product in self.products.values() for role in roles)

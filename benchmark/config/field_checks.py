@@ -70,13 +70,13 @@ def require_fp8_sizes(model: DecoderSizes, *, micro_batch_size: int, tensor_para
             f"--precision fp8: micro_batch_size {micro_batch_size} x seq_length {model.seq_length} are {tokens} "
             f"tokens, not a multiple of {FP8_MULTIPLE}; use --micro-batch-size {least} or a multiple of it, {instead}"
         )
-    unfit = _unfit_for_fp8(model, tensor_parallel)
+    unfit = unfit_for_fp8(model, tensor_parallel)
     if not unfit:
         return
     possible = [
         ranks
         for ranks in divisors(num_devices)
-        if not _unfit_for_fp8(model, ranks)
+        if not unfit_for_fp8(model, ranks)
         and not any(getattr(model, name) % ranks for name in model.cut_by_tensor_parallelism)
     ]
     own_width = any(field.name == "ffn_hidden_size" for field in fields(model))
@@ -88,7 +88,7 @@ def require_fp8_sizes(model: DecoderSizes, *, micro_batch_size: int, tensor_para
     )
 
 
-def _unfit_for_fp8(model: DecoderSizes, tensor_parallel: int) -> list[str]:
+def unfit_for_fp8(model: DecoderSizes, tensor_parallel: int) -> list[str]:
     """Return the products of a block, in words, whose sizes on a device FP8 kernels do not take."""
     of_rank = {name: product.on_rank(tensor_parallel) for name, product in model.products.items()}
     return [

@@ -4,7 +4,8 @@ on the CPU, and a small training.
 python -m benchmark.planning.first_contact.features NAME cuda|cpu
 
 Each ability is tried in a process of its own: a process that crashes, hangs or spoils the device for itself does not
-stop the others. The command prints the result; exit status 1 means that the ability does not work.
+stop the others. The command prints the result; exit status 1 means that the ability does not work, 2 that the device
+was not made for it.
 """
 
 import os
@@ -17,10 +18,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from benchmark.planning.first_contact.fp8_match import fp8_products
 from benchmark.planning.first_contact.training_match import trained_as_on_a_cpu
 from benchmark.training.engine.rank_environment import set_environment
 from benchmark.training.machine.run_environment import use_deterministic_kernels
-from foundation.errors import CheckFailed
+from foundation.errors import CheckFailed, InputError
 from model.kernels import (
     LAYER_NORM_EPSILON,
     adam,
@@ -194,6 +196,9 @@ class DeviceFeature:
     """True if the feature can be tried on a CPU."""
 
 
+WITHOUT_FP8 = "--precision bf16"
+LEFT_OUT = 2
+"""Exit status for a feature that this device was not made for."""
 FEATURES = {
     "products": DeviceFeature(products),
     "layer norms": DeviceFeature(layer_norms),
@@ -204,6 +209,8 @@ FEATURES = {
     "adam": DeviceFeature(adams),
     "training in FP32": DeviceFeature(partial(trained_as_on_a_cpu, "fp32")),
     "training in BF16": DeviceFeature(partial(trained_as_on_a_cpu, "bf16")),
+    "FP8 products": DeviceFeature(fp8_products, WITHOUT_FP8),
+    "training in FP8": DeviceFeature(partial(trained_as_on_a_cpu, "fp8"), WITHOUT_FP8),
     "repeatable": DeviceFeature(repeatable, "runs do not repeat to the bit"),
 }
 """Features by name, in the order in which they are tried."""
@@ -213,6 +220,8 @@ def try_feature(name: str, device: str) -> None:
     """Try the feature, print the result, and end this process."""
     try:
         line, status = FEATURES[name].attempt(torch.device(device, 0) if device == "cuda" else torch.device(device)), 0
+    except InputError as error:
+        line, status = str(error), LEFT_OUT
     except Exception as error:  # any exception is the result
         line, status = f"{type(error).__name__}: {' '.join(str(error).split())}", 1
     print(f"\n{line}", flush=True)

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -21,7 +21,7 @@ import torch
 
 from benchmark.config.benchmarks import BENCHMARKS
 from benchmark.planning.first_contact import contention
-from benchmark.planning.first_contact.features import FEATURES
+from benchmark.planning.first_contact.features import FEATURES, LEFT_OUT, WITHOUT_FP8
 from benchmark.planning.slice.slice_devices import DeviceFacts, device_facts
 from benchmark.planning.slice.tuned_collectives import tuning_lines
 from foundation.cli import choose
@@ -54,6 +54,8 @@ class ContactPart:
     """Function that makes a line from that file; with None, the command's last line is used."""
     without: str = ""
     """Substitute that a run uses without this part's feature; empty if there is none."""
+    left_out_status: int | None = None
+    """Exit status of the command for a device that was not made for this part; None if it has none."""
 
     @property
     def stem(self) -> str:
@@ -129,7 +131,7 @@ def parts(facts: DeviceFacts, output: Path, benchmark: str = "gpt3_175b") -> Ite
     for name, feature in FEATURES.items():
         if on_gpu or feature.on_cpu:
             words = ("benchmark.planning.first_contact.features", name, "cuda" if on_gpu else "cpu")
-            yield ContactPart(name, words, FEATURE_S, without=feature.without)
+            yield ContactPart(name, words, FEATURE_S, without=feature.without, left_out_status=LEFT_OUT)
     snapshot = ("benchmark.planning.machine.environment_snapshot", str(output / "environment.json"))
     yield ContactPart("environment", snapshot, 120.0, "environment.json", _environment_line)
     sliced = partial(_slice, benchmark, output)
@@ -140,6 +142,8 @@ def parts(facts: DeviceFacts, output: Path, benchmark: str = "gpt3_175b") -> Ite
     yield sliced("slice of two", 400.0, "--micro-batch-size", "2")
     contending = ("benchmark.planning.first_contact.contention", str(output / "contention.json"))
     yield ContactPart("contention", contending, 120.0, "contention.json", contention.contention_line)
+    fp8_slice = sliced("slice in FP8", 400.0, "--precision", "fp8")
+    yield replace(fp8_slice, without=WITHOUT_FP8, left_out_status=LEFT_OUT)
     if facts.count > 1:
         size = max(size for size in (2, 4, 8) if size <= facts.count)
         yield sliced("tensor slice", 1200.0, "--tensor-parallel", str(size), "--tune-collectives")
@@ -196,6 +200,8 @@ def _run(part: ContactPart, output: Path, limit_s: float) -> PartResult:
             status = 1 if status == 0 else status  # there is no such result
     if status == 0:
         return PartResult(part.name, "ok", line, seconds, details=details)
+    if status is not None and status == part.left_out_status:
+        return PartResult(part.name, "left out", line or last_line(errors), seconds, part.without)
     reason = f"not finished within {limit_s:.0f} s" if status is None else f"status {status}"
     lines = "; ".join(filter(None, (line or "it printed nothing", last_line(errors))))
     return PartResult(part.name, "failed", f"{reason}: {lines}", seconds, part.without, details)

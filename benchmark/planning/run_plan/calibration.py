@@ -16,11 +16,12 @@ from typing import Annotated, Literal
 import msgspec
 
 from benchmark.config.benchmarks import BENCHMARKS
+from benchmark.config.number_formats import Precision
 from benchmark.planning.step_model.machine_constants import Constant, Rates
 from benchmark.planning.step_model.memory_formula import ACCUMULATOR_BYTES
 from benchmark.planning.step_model.operation_times import attention_s, matmul_s
 from benchmark.planning.step_model.simulated_step import simulate_step
-from benchmark.planning.step_model.workload import Layout, Workload
+from benchmark.planning.step_model.workload import TIMED_FORMATS, Layout, Workload
 from foundation.errors import InputError
 from foundation.regular_files import read_regular
 from model.decoder_sizes import Recompute
@@ -40,6 +41,8 @@ MOST_APART = 20.0
 LOSSES = "stacks.ours.losses"
 LOSS_SPREAD = 0.02
 """Range of the measured losses, to both sides: eight readings of a rank were 1.6 % apart (docs/notes/hopper.md)."""
+FP8_CAST, FP8_TRANSPOSE = "fp8 cast", "fp8 transpose"
+"""Operations that make FP8 operands; the latter has a constant of its own (byte_transposes)."""
 MOST_LOST = 0.3
 """Largest share of a step's time that may be lost; a slower slice has another fault."""
 Size = Annotated[int, msgspec.Meta(ge=1, le=1 << 50)]
@@ -58,7 +61,8 @@ class MatmulTime:
     """Time of one matrix product of a block or of the output layer, alone on the device."""
 
     layer: str
-    """Name of the weight: output, or one of the model's products (model/decoder_sizes.py)."""
+    """Name of the weight: output, or one of the model's products (model/decoder_sizes.py); with + between those that
+    one product computes together."""
     role: MatmulRole
     tensor_parallel: Size
     tokens: Size
@@ -69,6 +73,9 @@ class MatmulTime:
     """Columns of the layer's output on one tensor-parallel rank. The product takes 2 x tokens x inputs x outputs FLOPs
     in every role."""
     seconds: Seconds
+    precision: Precision = "bf16"
+    """Format of the numbers that are multiplied. Of an FP8 slice the output layer, and most weight gradients, are BF16
+    products."""
 
     @property
     def tflops(self) -> float:
@@ -159,6 +166,8 @@ class SliceStep:
     """Lowest clock in MHz seen while the steps ran."""
     power_w: MeasuredNumber | None
     """Highest power in watts seen while the steps ran."""
+    fp8_weight_gradients: bool = False
+    """True if weight gradients of an FP8 slice were FP8 products, too."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +183,7 @@ class Calibration:
     true_width: bool
     """True if the hidden size is the benchmark's."""
     precision: str
-    """Precision of matrix products and attention: bf16 or fp32."""
+    """Number format of the slice, as --precision names it: bf16, fp32 or fp8."""
     torch: str
     cuda: str
     """Version of CUDA; ``nccl`` is NCCL's version. Both are empty where there is none."""
@@ -212,10 +221,15 @@ def calibrated_rates(rates: Rates, measured: Calibration) -> Rates:
     """
     memory_bytes_s = rates.device.memory_tb_s * 1e12
     factors = {
-        "matmul_bf16": _ratio((_matmul(rates, product), product.seconds) for product in measured.matmuls),
+        "matmul_bf16": _ratio(_matmuls(rates, measured, "bf16")),
+        "matmul_fp8": _ratio(_matmuls(rates, measured, "fp8")),
         "attention_forward": _ratio(_attention(rates, measured, "forward")),
         "attention_backward": _ratio(_attention(rates, measured, "backward")),
-        "memory_tb_s": _ratio((kernel.bytes / memory_bytes_s, kernel.seconds) for kernel in measured.elementwise),
+        "memory_tb_s": _ratio(
+            (kernel.bytes / memory_bytes_s, kernel.seconds)
+            for kernel in measured.elementwise
+            if kernel.operation != FP8_TRANSPOSE
+        ),
     }
     constants = {}
     for name, factor in factors.items():
@@ -231,6 +245,7 @@ def calibrated_rates(rates: Rates, measured: Calibration) -> Rates:
         )
     if rates.stack_name != "ours":
         return rates.changed(constants)
+    constants |= _byte_transposes(rates.changed(constants), measured)
     changed = rates.changed(constants | _hidden_share(rates, measured))
     return changed.changed(_losses(changed, measured))
 
@@ -240,12 +255,20 @@ def _losses(rates: Rates, measured: Calibration) -> dict[str, Constant]:
     messages or was not of the benchmark's width."""
     step = measured.step
     devices = step.tensor_parallel * step.pipeline_parallel * step.data_parallel
-    if devices > 1 or not measured.true_width or measured.precision != "bf16" or measured.benchmark not in BENCHMARKS:
+    precision = next((name for name in TIMED_FORMATS if name == measured.precision), None)
+    if devices > 1 or not measured.true_width or precision is None or measured.benchmark not in BENCHMARKS:
         return {}
     model = replace(BENCHMARKS[measured.benchmark].model, num_layers=step.layers)
     batch_size = step.micro_batch_size * step.micro_batches
-    layout = Layout(1, 1, batch_size, step.micro_batch_size, recompute=step.recompute)
-    work = Workload(model, layout, "bf16", rates.accelerator, rates.stack_name)
+    layout = Layout(
+        1,
+        1,
+        batch_size,
+        step.micro_batch_size,
+        recompute=step.recompute,
+        fp8_weight_gradients=step.fp8_weight_gradients,
+    )
+    work = Workload(model, layout, precision, rates.accelerator, rates.stack_name)
     without = rates.changed({LOSSES: Constant(0.0, 0.0, 0.0, SOURCE)})
     share = min(MOST_LOST, max(0.0, 1 - simulate_step(work, without).total / step.step_s))
     low, high = max(0.0, share - LOSS_SPREAD), share + LOSS_SPREAD
@@ -277,15 +300,39 @@ def _ratio(pairs: Iterable[tuple[float, float]]) -> float | None:
     return modelled / measured if measured > 0 else None
 
 
+def _byte_transposes(rates: Rates, measured: Calibration) -> dict[str, Constant]:
+    """Return the time of transposing FP8 numbers over that of its bytes at the memory's rate; empty if none was
+    measured."""
+    memory_bytes_s = rates.device.memory_tb_s * 1e12
+    slowness = _ratio(
+        (kernel.seconds, kernel.bytes / memory_bytes_s)
+        for kernel in measured.elementwise
+        if kernel.operation == FP8_TRANSPOSE
+    )
+    if slowness is None:
+        return {}
+    spread = slowness * (1 - SPREAD), slowness * (1 + SPREAD)
+    return {"common.byte_transposes": Constant(slowness, *spread, SOURCE)}
+
+
+def _matmuls(rates: Rates, measured: Calibration, precision: Precision) -> Iterator[tuple[float, float]]:
+    """Yield the modelled and the measured seconds of each product of numbers of this format."""
+    for product in measured.matmuls:
+        if product.precision == precision:
+            yield _matmul(rates, product), product.seconds
+
+
 def _matmul(rates: Rates, product: MatmulTime) -> float:
     sizes = {
         "forward": (product.tokens, product.outputs, product.inputs),
         "input gradient": (product.tokens, product.inputs, product.outputs),
         "weight gradient": (product.inputs, product.outputs, product.tokens),
     }[product.role]
-    is_accumulated = product.role == "weight gradient"
-    extra_bytes = 2.0 * ACCUMULATOR_BYTES * product.inputs * product.outputs if is_accumulated else 0.0
-    return matmul_s(rates, sizes, extra=extra_bytes)
+    fp8 = product.precision == "fp8"
+    extra_bytes = 0.0
+    if product.role == "weight gradient":  # an FP8 product writes FP32 and adds nothing
+        extra_bytes = (ACCUMULATOR_BYTES - 2.0 if fp8 else 2.0 * ACCUMULATOR_BYTES) * product.inputs * product.outputs
+    return matmul_s(rates, sizes, fp8=fp8, extra=extra_bytes)
 
 
 def _attention(rates: Rates, measured: Calibration, role: str) -> Iterator[tuple[float, float]]:

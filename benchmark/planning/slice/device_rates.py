@@ -16,7 +16,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from benchmark.config.number_formats import Precision
+from benchmark.config.field_checks import unfit_for_fp8
+from benchmark.config.number_formats import NUMBER_FORMATS, Precision
 from benchmark.planning.run_plan.calibration import (
     AttentionTime,
     CollectiveKind,
@@ -26,6 +27,7 @@ from benchmark.planning.run_plan.calibration import (
     MatmulRole,
     MatmulTime,
 )
+from benchmark.planning.slice.fp8_rates import Fp8Layer, Passes, fp8_passes
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.rank_device import values_dtype
 from model.decoder_sizes import INTO_MLP, DecoderSizes
@@ -55,8 +57,7 @@ TENSOR_PARALLEL = (1, 2, 4, 8)
 ADAM_PARAMETERS = {"cuda": 1 << 26, "cpu": 1 << 20}
 ADAM_BYTES = 28
 """Bytes per parameter in FP32: weight, gradient and two moments are read, and all but the gradient are written."""
-Passes = dict[str, tuple[int, Callable[[], object]]]
-"""Bytes read and written, and the call, by operation."""
+FP8_BITS = 8
 LAUNCHES = 300
 """Number of launches: fewer than a queue holds, so that queueing never waits."""
 MESSAGES = 5
@@ -74,14 +75,16 @@ class MeasuredRates:
     launch: LaunchTime
 
 
-def device_rates(model: DecoderSizes, samples: int, precision: Precision, device: torch.device) -> MeasuredRates:
+def device_rates(
+    model: DecoderSizes, samples: int, precision: Precision, device: torch.device, *, fp8_weight_gradients: bool = False
+) -> MeasuredRates:
     """Measure all rates, in the precision of the run and for micro-batches of ``samples``."""
-    dtype = values_dtype(precision)
-    tokens = samples * model.seq_length
+    dtype, tokens = values_dtype(precision), samples * model.seq_length
+    matmuls = matmul_times(model, tokens, device, precision, fp8_weight_gradients=fp8_weight_gradients)
     return MeasuredRates(
-        matmuls=tuple(matmul_times(model, tokens, device, dtype)),
+        matmuls=tuple(matmuls),
         attention=tuple(attention_times(model, samples, device, dtype)),
-        elementwise=tuple(elementwise_times(model, tokens, device, dtype)),
+        elementwise=tuple(elementwise_times(model, tokens, device, dtype, casts=_is_fp8(precision))),
         launch=launch_time(device),
     )
 
@@ -121,24 +124,40 @@ def seconds_per_call(device: torch.device, call: Callable[[], object]) -> float:
     return statistics.median(seconds_for(device, calls, call) for _ in range(REPETITIONS)) / calls
 
 
-def layer_shapes(model: DecoderSizes, tensor_parallel: int) -> dict[str, tuple[int, int]]:
-    """Return inputs and outputs of each matrix on one rank."""
-    blocks = {name: product.on_rank(tensor_parallel) for name, product in model.products.items()}
-    return blocks | {"output": (model.hidden_size, model.padded_vocab_size // tensor_parallel)}
+def _is_fp8(precision: Precision) -> bool:
+    return NUMBER_FORMATS[precision].product_bits == FP8_BITS
 
 
-def possible_sizes(model: DecoderSizes) -> list[int]:
-    """Return the sizes of tensor parallelism by which the model can be divided."""
+def layer_shapes(model: DecoderSizes, tensor_parallel: int, *, joined: bool = False) -> dict[str, tuple[int, int]]:
+    """Return inputs and outputs of each matrix on one rank; ``joined``: of those of one input together."""
+    blocks = model.joined_products if joined else model.products
+    shapes = {name: product.on_rank(tensor_parallel) for name, product in blocks.items()}
+    return shapes | {"output": (model.hidden_size, model.padded_vocab_size // tensor_parallel)}
+
+
+def possible_sizes(model: DecoderSizes, *, fp8: bool = False) -> list[int]:
+    """Return the sizes of tensor parallelism by which the model can be divided; ``fp8``: for products in FP8."""
     divided = [getattr(model, name) for name in model.cut_by_tensor_parallelism]
-    return [size for size in TENSOR_PARALLEL if not any(number % size for number in divided)]
+    sizes = [size for size in TENSOR_PARALLEL if not any(number % size for number in divided)]
+    return [size for size in sizes if not (fp8 and unfit_for_fp8(model, size))]
 
 
-def matmul_times(model: DecoderSizes, tokens: int, device: torch.device, dtype: torch.dtype) -> Iterator[MatmulTime]:
-    """Time every layer in its three roles."""
-    for size in possible_sizes(model):
-        for layer, (inputs, outputs) in layer_shapes(model, size).items():
-            for role, call in products(tokens, inputs, outputs, device, dtype).items():
-                yield MatmulTime(layer, role, size, tokens, inputs, outputs, seconds_per_call(device, call))
+def matmul_times(
+    model: DecoderSizes, tokens: int, device: torch.device, precision: Precision, *, fp8_weight_gradients: bool = False
+) -> Iterator[MatmulTime]:
+    """Time every layer in its three roles, in the number format that the role has in a run."""
+    fp8, dtype = _is_fp8(precision), values_dtype(precision)
+    of_values: Precision = "bf16" if fp8 else precision
+    for size in possible_sizes(model, fp8=fp8):
+        for layer, (inputs, outputs) in layer_shapes(model, size, joined=fp8).items():
+            shape = tokens, inputs, outputs
+            calls = {role: (of_values, call) for role, call in products(*shape, device, dtype).items()}
+            if fp8 and layer != "output":
+                of_fp8 = Fp8Layer(*shape, device).products(weight_gradients=fp8_weight_gradients)
+                calls |= {role: (precision, call) for role, call in of_fp8.items()}
+            for role, (number_format, call) in calls.items():
+                seconds = seconds_per_call(device, call)
+                yield MatmulTime(layer, role, size, *shape, seconds, number_format)
 
 
 def products(
@@ -176,9 +195,9 @@ def attention_times(
 
 
 def elementwise_times(
-    model: DecoderSizes, tokens: int, device: torch.device, dtype: torch.dtype
+    model: DecoderSizes, tokens: int, device: torch.device, dtype: torch.dtype, *, casts: bool = False
 ) -> Iterator[ElementwiseTime]:
-    """Time passes over a block's tensors, by the kernels that train, and Adam."""
+    """Time passes over a block's tensors, by the kernels that train, and Adam; ``casts``: those to FP8, too."""
     x_TH, x_TF = (
         torch.randn(tokens, n, device=device, dtype=dtype) for n in (model.hidden_size, model.columns(*INTO_MLP))
     )
@@ -191,6 +210,7 @@ def elementwise_times(
         "copy": (2 * wide, lambda: out_TF.copy_(x_TF)),
         "add": (3 * narrow, lambda: torch.add(x_TH, x_TH, out=out_TH)),
         **OWN_PASSES[type(model)](x_TH, x_TF),
+        **(fp8_passes(x_TF) if casts else {}),
         "adam": (ADAM_BYTES * weights.numel(), optimizer.step),
     }
     for name, (size, call) in passes.items():

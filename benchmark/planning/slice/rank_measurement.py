@@ -97,7 +97,13 @@ def measure(plan: SlicePlan, world: World, folder: Path, trace: Path | None) -> 
         _write(measurement, world, folder)
         measurement = replace(
             measurement,
-            rates=device_rates(plan.benchmark.model, plan.system.micro_batch_size, plan.precision, world.device),
+            rates=device_rates(
+                plan.benchmark.model,
+                plan.system.micro_batch_size,
+                plan.precision,
+                world.device,
+                fp8_weight_gradients=plan.system.fp8_weight_gradients,
+            ),
         )
     _write(measurement, world, folder)
     world.barrier()

@@ -10,7 +10,9 @@ from typing import Any
 
 import torch
 
+from benchmark.config.accelerators import BF16_BITS
 from benchmark.config.benchmarks import BENCHMARKS
+from benchmark.config.number_formats import NUMBER_FORMATS
 from benchmark.planning.dry_run.rank_report import RankReport
 from benchmark.planning.run_plan.calibration import FORMAT, Calibration, MatmulTime, SliceStep
 from benchmark.planning.slice.rank_measurement import RankMeasurement, SlicePlan, slowest_steps
@@ -62,6 +64,7 @@ def slice_result(
         "micro_batches": micro_batches,
         "recompute": system.recompute,
         "precision": plan.precision,
+        "fp8_weight_gradients": system.fp8_weight_gradients,
         "init_s": max(rank.init_s for rank in ranks),
         "step_s": step_s,
         "steps_s": steps,
@@ -161,8 +164,11 @@ def _speed(result: dict[str, Any]) -> Iterator[tuple[str, str]]:
     low, high = _time_of(min(result["steps_s"])), _time_of(max(result["steps_s"]))
     yield "step", f"{_time_of(result['step_s'])}, median of {len(result['steps_s'])} ({low} to {high})"
     yield "throughput", f"{result['tokens_per_s']:,.0f} tokens/s"
-    share = "" if result["mfu"] is None else ", {mfu:.1%} of {peak_tflops:,.1f} (MFU)".format(**result)
-    flops = f"{result['flops_per_token'] / 1e9:,.4g} GFLOP per token, output layer included"
+    row = NUMBER_FORMATS[result["precision"]]
+    owner = "" if row.product_bits == BF16_BITS else f"{row.title}'s "
+    of_peak = ", {mfu:.1%} of " + owner + "{peak_tflops:,.1f} (MFU)"
+    share = "" if result["mfu"] is None else of_peak.format(**result)
+    flops = f"{result['flops_per_token'] / 1e9:,.4g} GFLOP per token with output layer"
     yield "model FLOP/s", f"{significant(result['tflops_per_device'], 4)} TFLOP/s per device{share}; {flops}"
     yield "loss", "{first_loss:.4f} at first, {last_loss:.4f} at last, on tokens at random".format(**result)
     yield "start", f"{result['init_s']:.1f} s from the process group's start to a state with weights"
@@ -207,14 +213,18 @@ def _time(result: dict[str, Any]) -> Iterator[str]:
 
 def _rates(calibration: Calibration) -> Iterator[str]:
     yield "rates of rank 0's device, each alone on it"
-    for tensor_parallel in sorted({product.tensor_parallel for product in calibration.matmuls}):
-        products = [product for product in calibration.matmuls if product.tensor_parallel == tensor_parallel]
+    groups = sorted({(product.tensor_parallel, product.precision) for product in calibration.matmuls})
+    several_formats = len({precision for _, precision in groups}) > 1
+    for group in groups:
+        products = [product for product in calibration.matmuls if (product.tensor_parallel, product.precision) == group]
+        tensor_parallel, precision = group
+        name = f"{NUMBER_FORMATS[precision].title} matmul" if several_formats else "matmul"
         by_role = ", ".join(
             f"{role} {significant(_mean_tflops([product for product in products if product.role == role]), 4)}"
             for role in dict.fromkeys(product.role for product in products)
         )
         mean = f"{significant(_mean_tflops(products), 4):>10} TFLOP/s over all shapes"
-        yield f"  matmul, tensor {tensor_parallel:<5}{mean}; {by_role}"
+        yield f"  {f'{name}, tensor {tensor_parallel}':<20}{mean}; {by_role}"
     for attention in calibration.attention[:2]:
         name = f"attention {attention.role}"
         rate = significant(attention.tflops, 4)

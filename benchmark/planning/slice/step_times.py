@@ -34,7 +34,7 @@ OPERATOR_KINDS: tuple[tuple[str, str], ...] = (
     ("attention", r"scaled_dot_product|attention"),
     ("normalization", r"layer_norm"),
     ("optimizer", r"_foreach|adam|Optimizer\."),
-    ("matmul", r"::(mm|addmm|addmm_|bmm|baddbmm|linear|matmul)$"),
+    ("matmul", r"::(mm|addmm|addmm_|bmm|baddbmm|linear|matmul|_scaled_mm)$"),
     ("copies", r"copy|clone|contiguous|::to$|::cat$|::zero_$|::fill_$|empty|::stack$"),
     ("embedding", r"embedding|::gather|scatter|index"),
     ("elementwise", r"aten::"),

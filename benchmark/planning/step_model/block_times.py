@@ -9,7 +9,7 @@ from benchmark.planning.step_model.memory_formula import ACCUMULATOR_BYTES
 from benchmark.planning.step_model.operation_times import attention_s, elementwise_s, exposed_s, gather_s, matmul_s
 from benchmark.planning.step_model.step_time import StepTime
 from benchmark.planning.step_model.workload import Workload
-from model.decoder_sizes import INTO_ATTENTION, INTO_MLP, BlockProduct
+from model.decoder_sizes import INTO_MLP, BlockProduct
 
 MOST_HIDING = 0.9
 """Largest share of products beside which tensor-parallel messages travel."""
@@ -94,20 +94,15 @@ def layer_sizes(work: Workload) -> dict[str, tuple[int, int]]:
     """Return the inputs and outputs of each matrix product of a block on one device, by the columns that it computes.
     This repository computes the model's products one by one in BF16, and joins those of the same input in FP8; others
     join or separate them."""
-    products: list[BlockProduct] = []
-    for product in work.model.products.values():
-        if work.code.separate_projections:
-            products += [BlockProduct(product.inputs, {role: width}) for role, width in product.columns.items()]
-        elif products and (work.fp8 or not work.code.own) and _join(products[-1], product):
-            products[-1] = BlockProduct(product.inputs, {**products[-1].columns, **product.columns})
-        else:
-            products.append(product)
+    model = work.model
+    products = [*(model.joined_products if work.fp8 or not work.code.own else model.products).values()]
+    if work.code.separate_projections:
+        products = [
+            BlockProduct(product.inputs, {role: width})
+            for product in products
+            for role, width in product.columns.items()
+        ]
     return {"_".join(product.columns): product.on_rank(work.layout.tensor_parallel) for product in products}
-
-
-def _join(first: BlockProduct, second: BlockProduct) -> bool:
-    """Return whether both are products of the same input."""
-    return any({*first.columns, *second.columns} <= set(roles) for roles in (INTO_ATTENTION, INTO_MLP))
 
 
 def _repeated_products(work: Workload, layers: Iterable[str]) -> list[str]:

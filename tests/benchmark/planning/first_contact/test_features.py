@@ -3,9 +3,10 @@
 import pytest
 import torch
 
-from benchmark.planning.first_contact import features
+from benchmark.planning.first_contact import features, fp8_match
 from benchmark.planning.first_contact.features import FEATURES
 from benchmark.planning.first_contact.training_match import TrainedSteps, compared
+from benchmark.planning.slice.fp8_rates import Fp8Layer
 from foundation.errors import CheckFailed
 from tests.benchmark.tiny import in_processes
 from tests.support import forked_command
@@ -22,9 +23,12 @@ def test_all_that_a_cpu_can_works_on_it() -> None:
     (found,) = in_processes(1, _found_on_a_cpu)
     assert list(found) == [name for name in FEATURES if name not in ("cudnn attention", "efficient attention")]
     same = "4 steps, losses within 0, norms within 0 of the CPU's"
-    for name in ("training in FP32", "training in BF16"):
+    for name in ("training in FP32", "training in BF16", "training in FP8"):
         assert found.pop(name) == f"rehearsal: {same}; rehearsal_llama: {same}; saved and loaded to the bit"
     assert found.pop("repeatable") == "the same bits twice"
+    products = found.pop("FP8 products")
+    assert products.startswith("rehearsal: forward error 0.00") and "rehearsal_llama: " in products
+    assert products.count(" TFLOP/s (BF16 ") == 2 * 3
     assert all("errors: " in words for words in found.values()), found
 
 
@@ -49,6 +53,15 @@ def test_a_kernel_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch, name: 
     tried = features.gelus if "gelu" in name else features.products
     with pytest.raises(CheckFailed, match=r"relative error .*, expected at most"):
         tried(CPU)
+
+
+def test_fp8_products_that_are_wrong_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    products = Fp8Layer.products
+    monkeypatch.setattr(
+        Fp8Layer, "exact", lambda layer, role: 1.03 * products(layer, weight_gradients=True)[role]().double()
+    )
+    with pytest.raises(CheckFailed, match=r"rehearsal, .*, forward: relative error 0.029, expected at most 0.02"):
+        fp8_match.fp8_products(CPU)
 
 
 DUE = TrainedSteps([6.9, 6.8, 6.7, 6.6], [3.0, 2.0, 2.0, 1.0], {})

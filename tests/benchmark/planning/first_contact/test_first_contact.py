@@ -45,6 +45,8 @@ LEAVES = {"result": "result.json", "line_of": told}
         ),
         ("print('errors: 0.002')", {}, 60.0, "ok", "errors: 0.002"),
         ("print('wrong')\nraise SystemExit(1)", {"without": "slower"}, 60.0, "failed", "status 1: wrong"),
+        ("print('no FP8')\nraise SystemExit(2)", {"left_out_status": 2, "without": "BF16"}, 60.0, "left out", "no FP8"),
+        ("print('no layer fits')\nraise SystemExit(2)", {}, 60.0, "failed", "status 2: no layer fits"),
         (CRASHES, {}, 60.0, "failed", "status -6: it printed nothing; a library says why"),
         (HANGS, {}, 0.5, "failed", "not finished within 0 s: it printed nothing"),
     ],
@@ -70,9 +72,9 @@ def test_more_devices_make_more_parts(tmp_path: Path) -> None:
     cpu, one, eight = (
         [part.name for part in parts(facts, tmp_path)] for facts in (DeviceFacts("cpu", 2, 0), ONE, EIGHT)
     )
-    assert one == [*FEATURES, "environment", "slice", "preflight", "slice of two", "contention"]
+    assert one == [*FEATURES, "environment", "slice", "preflight", "slice of two", "contention", "slice in FP8"]
     assert eight == [*one, "tensor slice", "pipeline slice"]
-    assert cpu == [name for name in one[:-2] if "cudnn" not in name and "efficient" not in name]
+    assert cpu == [name for name in one[:-3] if "cudnn" not in name and "efficient" not in name]
     tensor = list(parts(EIGHT, tmp_path))[-2]
     assert tensor.arguments[-3:] == ("--tensor-parallel", "8", "--tune-collectives")
 

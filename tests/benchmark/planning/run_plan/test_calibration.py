@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from benchmark.config.benchmarks import GPT3_175B
+from benchmark.config.number_formats import Precision
 from benchmark.planning.run_plan.calibration import (
     FORMAT,
     LARGEST_FILE,
@@ -121,6 +122,31 @@ def test_a_slower_device_has_lower_rates() -> None:
         calibrated_rates(TABLE, device(1e-3))
 
 
+def test_an_fp8_slice_sets_the_rates_of_both_formats() -> None:
+    """Its products of either format are twice and four times as slow as the table's, its transposes ten times as slow
+    as copies."""
+    sizes = 2048, 9216, 12288
+    fp8_s, bf16_s = (matmul_s(TABLE, sizes, fp8=fp8) for fp8 in (True, False))
+    memory_bytes_s = TABLE.device.memory_tb_s * 1e12
+    measured = dataclasses.replace(
+        NOTHING,
+        precision="fp8",
+        matmuls=(
+            MatmulTime("qkv", "forward", 4, 2048, 12288, 9216, 2 * fp8_s, "fp8"),
+            MatmulTime("output", "forward", 4, 2048, 12288, 9216, 4 * bf16_s),
+        ),
+        elementwise=(
+            ElementwiseTime("copy", 10**9, 1e9 / memory_bytes_s),
+            ElementwiseTime("fp8 transpose", 10**9, 10 * 1e9 / memory_bytes_s),
+        ),
+    )
+    device, common = (calibrated_rates(TABLE, measured).device, calibrated_rates(TABLE, measured).common)
+    assert (device.matmul_fp8, device.matmul_bf16) == pytest.approx(
+        (TABLE.device.matmul_fp8 / 2, TABLE.device.matmul_bf16 / 4)
+    )
+    assert (device.memory_tb_s, common.byte_transposes) == pytest.approx((TABLE.device.memory_tb_s, 10))
+
+
 def test_messages_that_were_seen_hidden_narrow_the_plan() -> None:
     step = dataclasses.replace(CALIBRATION.step, by_kind_s={"communication": 0.2}, exposed_communication_s=0.05)
     measured = dataclasses.replace(NOTHING, step=step)
@@ -134,19 +160,21 @@ def test_messages_that_were_seen_hidden_narrow_the_plan() -> None:
     assert calibrated_rates(TABLE, dataclasses.replace(NOTHING, step=alone)) == TABLE
 
 
-def test_a_slice_on_one_gpu_sets_the_losses() -> None:
+@pytest.mark.parametrize("precision", ["bf16", "fp8"])
+def test_a_slice_on_one_gpu_sets_the_losses(precision: Precision) -> None:
     """They are the share of its step that no part accounts for at the measured rates."""
     step = dataclasses.replace(CALIBRATION.step, tensor_parallel=1, layers=1)
 
     def losses(step_s: float, **fields: Any) -> Constant:
-        slower = dataclasses.replace(NOTHING, step=dataclasses.replace(step, step_s=step_s), **fields)
+        changes = {"precision": precision, **fields}
+        slower = dataclasses.replace(NOTHING, step=dataclasses.replace(step, step_s=step_s), **changes)
         return calibrated_rates(TABLE, slower).stack.losses
 
     assert losses(10.0) == MOST_LOST
     work = Workload(
         dataclasses.replace(GPT3_175B.model, num_layers=1),
-        Layout(1, 1, 8, 1, recompute="selective"),
-        "bf16",
+        Layout(1, 1, 8, 1, recompute="selective", fp8_weight_gradients=False),
+        precision,
         "H100 SXM",
         "ours",
     )

@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any
 
+from benchmark.config.number_formats import Precision
 from benchmark.planning.run_plan.calibration import (
     AttentionTime,
     Calibration,
@@ -57,12 +58,17 @@ def measurement(rank: int, steps_s: tuple[float, ...], *, on_gpu: bool) -> RankM
     )
 
 
-def result_on(name: str) -> tuple[dict[str, Any], Calibration]:
+def result_on(name: str, precision: Precision = "bf16") -> tuple[dict[str, Any], Calibration]:
     """Of two devices of this name, or of two CPU processes."""
     on_gpu = name != "cpu"
     facts = DeviceFacts(name, 2, 80 << 30)
     options = SliceOptions(
-        "rehearsal", layers=2, tensor_parallel=2, micro_batches=4, device="cuda" if on_gpu else "cpu"
+        "rehearsal",
+        layers=2,
+        tensor_parallel=2,
+        micro_batches=4,
+        precision=precision,
+        device="cuda" if on_gpu else "cpu",
     )
     config = slice_config(options, 2, facts.accelerator)
     ranks = [measurement(0, (2.0, 2.0, 3.0), on_gpu=on_gpu), measurement(1, (1.0, 4.0, 1.0), on_gpu=on_gpu)]

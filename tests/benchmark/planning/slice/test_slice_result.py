@@ -1,5 +1,7 @@
 """What a slice found, as data and for people."""
 
+import dataclasses
+
 import pytest
 
 from benchmark.config.benchmarks import REHEARSAL
@@ -34,6 +36,23 @@ def test_a_gpu_s_result_has_all_of_it() -> None:
     ):
         assert phrase in text, text
     assert "NOT" not in text
+    assert max(map(len, lines)) < 120
+
+
+def test_an_fp8_result_names_its_peak_and_the_formats_of_its_products() -> None:
+    result, calibration = result_on("NVIDIA H100 80GB HBM3", precision="fp8")
+    assert (result["precision"], result["fp8_weight_gradients"]) == ("fp8", False)
+    assert result["mfu"] == pytest.approx(result["tflops_per_device"] / 1978.8)
+    matmuls = (dataclasses.replace(calibration.matmuls[0], precision="fp8"), *calibration.matmuls[1:])
+    lines = list(slice_lines(result, dataclasses.replace(calibration, matmuls=matmuls)))
+    text = "\n".join(lines)
+    for phrase in (
+        "80GB HBM3; hidden 128, 4 heads, sequence 128, fp8",
+        "% of FP8's 1,978.8 (MFU)",
+        "BF16 matmul, tensor 1    0.5000 TFLOP/s over all shapes; weight gradient 0.5000",
+        "FP8 matmul, tensor 1     1.000 TFLOP/s over all shapes; forward 1.000",
+    ):
+        assert phrase in text, text
     assert max(map(len, lines)) < 120
 
 
