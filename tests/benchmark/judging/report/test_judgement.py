@@ -140,5 +140,5 @@ def test_command_prints_systems_and_writes_runs(
 
 def test_every_column_is_in_the_manual() -> None:
     manual = (REPOSITORY / "docs" / "results.md").read_text()
-    for name in TYPES:
-        assert f"| `{name}` |" in manual, name
+    rows = re.findall(r"^\| (`.*?`) \|", manual[manual.index("| column |") :], re.MULTILINE)
+    assert [name.strip("`") for row in rows for name in row.split(", ")] == list(TYPES)
