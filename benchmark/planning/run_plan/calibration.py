@@ -258,7 +258,8 @@ def _losses(rates: Rates, measured: Calibration) -> dict[str, Constant]:
     precision = next((name for name in TIMED_FORMATS if name == measured.precision), None)
     if devices > 1 or not measured.true_width or precision is None or measured.benchmark not in BENCHMARKS:
         return {}
-    model = replace(BENCHMARKS[measured.benchmark].model, num_layers=step.layers)
+    benchmark = BENCHMARKS[measured.benchmark]
+    model = replace(benchmark.model, num_layers=step.layers)
     batch_size = step.micro_batch_size * step.micro_batches
     layout = Layout(
         1,
@@ -268,7 +269,8 @@ def _losses(rates: Rates, measured: Calibration) -> dict[str, Constant]:
         recompute=step.recompute,
         fp8_weight_gradients=step.fp8_weight_gradients,
     )
-    work = Workload(model, layout, precision, rates.accelerator, rates.stack_name)
+    bf16_layers = benchmark.bf16_layers
+    work = Workload(model, layout, precision, rates.accelerator, rates.stack_name, bf16_layers=bf16_layers)
     without = rates.changed({LOSSES: Constant(0.0, 0.0, 0.0, SOURCE)})
     share = min(MOST_LOST, max(0.0, 1 - simulate_step(work, without).total / step.step_s))
     low, high = max(0.0, share - LOSS_SPREAD), share + LOSS_SPREAD

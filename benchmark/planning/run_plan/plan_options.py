@@ -29,6 +29,7 @@ class PlannedRun(RunConfig):
             stack=options.stack,
             precision=self.precision,
             network_gbit_s=options.network_gbit_s,
+            bf16_layers=self.benchmark.bf16_layers,
         )
 
 

@@ -218,13 +218,15 @@ def _rates(calibration: Calibration) -> Iterator[str]:
     for group in groups:
         products = [product for product in calibration.matmuls if (product.tensor_parallel, product.precision) == group]
         tensor_parallel, precision = group
-        name = f"{NUMBER_FORMATS[precision].title} matmul" if several_formats else "matmul"
+        name = f"matmul, tensor {tensor_parallel}"
+        if several_formats:
+            name = f"{NUMBER_FORMATS[precision].title} matmul, TP {tensor_parallel}"
         by_role = ", ".join(
             f"{role} {significant(_mean_tflops([product for product in products if product.role == role]), 4)}"
             for role in dict.fromkeys(product.role for product in products)
         )
         mean = f"{significant(_mean_tflops(products), 4):>10} TFLOP/s over all shapes"
-        yield f"  {f'{name}, tensor {tensor_parallel}':<20}{mean}; {by_role}"
+        yield f"  {name:<20}{mean}; {by_role}"
     for attention in calibration.attention[:2]:
         name = f"attention {attention.role}"
         rate = significant(attention.tflops, 4)

@@ -71,10 +71,10 @@ def sums_of_products(work: Workload, weights: int) -> tuple[float, float]:
 def update_bytes(work: Workload) -> float:
     """Return the bytes of casting a device's block weights, once a step: FP32 is read for the largest values, too, and
     FP8 is written in the place of BF16."""
-    return (4 + 1 - 2) * work.block_weights_of_device / work.layout.shards
+    return (4 + 1 - 2) * work.fp8_weights_of_device / work.layout.shards
 
 
 def weight_transposes_s(work: Workload, rates: Rates) -> float:
     """Return the seconds of transposing the gathered block weights of a device, once a step."""
-    moved = TRANSPOSE_BYTES * rates.common.byte_transposes * work.block_weights_of_device
+    moved = TRANSPOSE_BYTES * rates.common.byte_transposes * work.fp8_weights_of_device
     return elementwise_s(rates, moved, 0)

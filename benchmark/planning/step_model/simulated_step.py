@@ -113,17 +113,21 @@ def _without_tensor_overlap(work: Workload, rates: Rates) -> Rates:
 def stage_passes(work: Workload, rates: Rates) -> list[list[ForwardBackward]]:
     """Return the passes of a micro-batch by device of the pipeline and model chunk."""
     devices, chunks = work.layout.pipeline_parallel, work.layout.pipeline_chunks
-    counts, (forward, backward) = work.layers_of_stages, block_passes(work, rates)
-    by_device = [
-        [
-            (forward.times(layers), backward.times(layers))
-            for layers in (counts[chunk * devices + rank] for chunk in range(chunks))
-        ]
-        for rank in range(devices)
+    passes = block_passes(work, rates)
+    in_bf16 = block_passes(work.blocks_in_bf16, rates) if any(work.bf16_layers) else passes
+    stages = [
+        _sum([_of_layers(passes, fp8_layers), _of_layers(in_bf16, layers - fp8_layers)])
+        for layers, fp8_layers in zip(work.layers_of_stages, work.fp8_layers_of_stages, strict=True)
     ]
+    by_device = [[stages[chunk * devices + rank] for chunk in range(chunks)] for rank in range(devices)]
     by_device[0][0] = _sum([by_device[0][0], embedding_passes(work, rates)])
     by_device[-1][-1] = _sum([by_device[-1][-1], output_passes(work, rates)])
     return by_device
+
+
+def _of_layers(passes: ForwardBackward, layers: int) -> ForwardBackward:
+    forward, backward = passes
+    return forward.times(layers), backward.times(layers)
 
 
 def _sum(passes: Sequence[ForwardBackward]) -> ForwardBackward:
@@ -171,7 +175,7 @@ def _data_messages(work: Workload, rates: Rates, passes: ForwardBackward) -> flo
         sizes = (size * weights / sum(groups) for weights in groups)
         return sum(gather_s(rates, part, ranks=copies, stride=stride, per_node=per_node) for part in sizes)
 
-    values = 2 * numbers - (work.block_weights_of_device if work.makes_operands else 0)
+    values = 2 * numbers - (work.fp8_weights_of_device if work.makes_operands else 0)
     summed_s, gathered_s = moved_s(stack.gradient_bytes * numbers), moved_s(values)
     ends_s = 0.0
     if layout.pipeline_parallel > 1 and work.model.tied:

@@ -1,6 +1,8 @@
 """Sizes of a step and its layout, from which its time follows for any code."""
 
-from dataclasses import dataclass
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from benchmark.config.number_formats import NUMBER_FORMATS, Precision
 from benchmark.config.system_config import System
@@ -63,6 +65,8 @@ class Workload:
     """Gbit/s of a device's card to other nodes, each way; None means the accelerator's usual rate."""
     without: tuple[Feature, ...] = ()
     """Messages that the stack can hide, but does not hide here; kernels that it compiles, but not here."""
+    bf16_layers: tuple[int, int] = (0, 0)
+    """Blocks at the beginning and at the end of the model that stay in BF16 in an FP8 step."""
 
     @property
     def fp8(self) -> bool:
@@ -73,6 +77,20 @@ class Workload:
     def makes_operands(self) -> bool:
         """True if kernels of their own make the FP8 operands of products, as this repository's do."""
         return self.fp8 and self.code.own
+
+    @property
+    def blocks_in_bf16(self) -> "Workload":
+        """The same step with all blocks in BF16."""
+        return replace(self, precision="bf16", bf16_layers=(0, 0)) if self.fp8 else self
+
+    @property
+    def fp8_layers_of_stages(self) -> list[int]:
+        """Return the layers in FP8 of each pipeline stage."""
+        begin, end = self.bf16_layers[0], self.model.num_layers - self.bf16_layers[1]
+        counts = []
+        for first, last in itertools.pairwise(itertools.accumulate(self.layers_of_stages, initial=0)):
+            counts.append(max(0, min(last, end) - max(first, begin)) if self.fp8 else 0)
+        return counts
 
     @property
     def code(self) -> Stack:
@@ -105,9 +123,17 @@ class Workload:
     @property
     def block_weights_of_device(self) -> float:
         """Number of weights in the blocks' matrices on the device that has most."""
-        layout, counts = self.layout, self.layers_of_stages
-        blocks = max(sum(counts[rank :: layout.pipeline_parallel]) for rank in range(layout.pipeline_parallel))
-        return blocks * self.model.layer_matrix_weights / layout.tensor_parallel
+        return self._weights_of_device(self.layers_of_stages)
+
+    @property
+    def fp8_weights_of_device(self) -> float:
+        """The same of blocks in FP8."""
+        return self._weights_of_device(self.fp8_layers_of_stages)
+
+    def _weights_of_device(self, layers_of_stages: Sequence[int]) -> float:
+        pipeline = self.layout.pipeline_parallel
+        layers = max(sum(layers_of_stages[rank::pipeline]) for rank in range(pipeline))
+        return layers * self.model.layer_matrix_weights / self.layout.tensor_parallel
 
     @property
     def table_weights(self) -> int:
@@ -123,6 +149,7 @@ def workload_of(
     stack: str,
     precision: Precision,
     network_gbit_s: float | None = None,
+    bf16_layers: tuple[int, int] = (0, 0),
 ) -> Workload:
     """Return the step of a model on a system."""
     shards_all = STACKS[stack].sharding == "fsdp" and system.pipeline_parallel == 1
@@ -139,4 +166,4 @@ def workload_of(
         recompute=system.recompute,
         fp8_weight_gradients=system.fp8_weight_gradients or not STACKS[stack].own,
     )
-    return Workload(model, layout, precision, system.accelerator, stack, network_gbit_s)
+    return Workload(model, layout, precision, system.accelerator, stack, network_gbit_s, bf16_layers=bf16_layers)

@@ -49,8 +49,8 @@ def test_an_fp8_result_names_its_peak_and_the_formats_of_its_products() -> None:
     for phrase in (
         "80GB HBM3; hidden 128, 4 heads, sequence 128, fp8",
         "% of FP8's 1,978.8 (MFU)",
-        "BF16 matmul, tensor 1    0.5000 TFLOP/s over all shapes; weight gradient 0.5000",
-        "FP8 matmul, tensor 1     1.000 TFLOP/s over all shapes; forward 1.000",
+        "BF16 matmul, TP 1       0.5000 TFLOP/s over all shapes; weight gradient 0.5000",
+        "FP8 matmul, TP 1         1.000 TFLOP/s over all shapes; forward 1.000",
     ):
         assert phrase in text, text
     assert max(map(len, lines)) < 120

@@ -1,6 +1,8 @@
-"""The bytes of a block's elementwise kernels: by the training code on the fake device, and by the step model."""
+"""The bytes of a block's elementwise kernels, and of its memory: by the training code on the fake device, and by the
+step model."""
 
 import dataclasses
+from functools import cache
 
 import pytest
 
@@ -11,6 +13,7 @@ from benchmark.config.systems import SYSTEMS
 from benchmark.planning.dry_run.dry_run import dry_run
 from benchmark.planning.step_model.block_times import fused_bytes, layer_sizes
 from benchmark.planning.step_model.fp8_operands import cast_work, sums_of_products
+from benchmark.planning.step_model.memory_formula import kept_per_block
 from benchmark.planning.step_model.workload import Workload, workload_of
 from model.decoder_sizes import Recompute
 
@@ -25,9 +28,11 @@ def system_of(tensor_parallel: int, micro_batch_size: int, **fields: object) -> 
     return dataclasses.replace(base, micro_batch_size=micro_batch_size, **changed)  # type: ignore[arg-type]
 
 
-def counted(name: str, system: System, precision: Precision) -> int:
-    """At full width; the difference of two depths is one block."""
-    model, moved = BENCHMARKS[name].model, []
+@cache
+def counted(name: str, system: System, precision: Precision) -> tuple[int, int]:
+    """Return the bytes that the kernels of a block move, and the bytes that it adds to the peak; at full width, the
+    difference of two depths is one block."""
+    model, moved, peaks = BENCHMARKS[name].model, [], []
     batch_size = MICRO_BATCHES * system.micro_batch_size * system.data_parallel
     for layers in (1, 2):
         shallow = dataclasses.replace(model, num_layers=layers)
@@ -36,7 +41,8 @@ def counted(name: str, system: System, precision: Precision) -> int:
         )
         (report,) = dry_run(benchmark, system, precision).reports
         moved.append(sum(kernel.bytes for kernel in report.per_micro_batch.kernels if kernel.kind in BY_MEMORY))
-    return moved[1] - moved[0]
+        peaks.append(report.peak_bytes)
+    return moved[1] - moved[0], peaks[1] - peaks[0]
 
 
 def planned(name: str, system: System, precision: Precision) -> Workload:
@@ -56,13 +62,15 @@ def test_bytes_over_fused_ones_are_what_the_dry_run_counts(
     system, model = system_of(tensor_parallel, micro_batch_size, compiled_kernels=compiled), BENCHMARKS[name].model
     fused = sum(fused_bytes(planned(name, system, "bf16")))
     expected = model.compiled_kernels if compiled else model.separate_kernels
-    assert counted(name, system, "bf16") / fused == pytest.approx(expected, rel=0.01)
+    assert counted(name, system, "bf16")[0] / fused == pytest.approx(expected, rel=0.01)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "tensor_parallel", "micro_batch_size"), SHAPES)
-@pytest.mark.parametrize(("recompute", "fp8_weight_gradients"), [("selective", True), ("none", False), ("full", False)])
-def test_fp8_adds_the_casts_that_the_dry_run_counts(
+@pytest.mark.parametrize(
+    ("recompute", "fp8_weight_gradients"), [("selective", True), ("none", False), ("none", True), ("full", False)]
+)
+def test_fp8_adds_the_casts_and_the_memory_that_the_dry_run_counts(
     name: str, tensor_parallel: int, micro_batch_size: int, recompute: Recompute, fp8_weight_gradients: bool
 ) -> None:
     fields = {"recompute": recompute, "fp8_weight_gradients": fp8_weight_gradients}
@@ -72,4 +80,9 @@ def test_fp8_adds_the_casts_that_the_dry_run_counts(
     expected = sum(part.bytes for part in cast_work(work, layers))
     if fp8_weight_gradients:
         expected += sum(sums_of_products(work, inputs * outputs)[1] for inputs, outputs in layers.values())
-    assert counted(name, system, "fp8") - counted(name, system, "bf16") == pytest.approx(expected, rel=0.01)
+    moved, held = counted(name, system, "fp8")
+    moved_in_bf16, held_in_bf16 = counted(name, dataclasses.replace(system, fp8_weight_gradients=False), "bf16")
+    assert moved - moved_in_bf16 == pytest.approx(expected, rel=0.01)
+    if recompute == "none":  # else no block keeps what its products read, and the peak has one block's operands
+        kept, kept_in_bf16 = (kept_per_block(planned(name, system, precision)) for precision in ("fp8", "bf16"))
+        assert held - held_in_bf16 == pytest.approx(kept - kept_in_bf16, abs=0.01 * kept_in_bf16)

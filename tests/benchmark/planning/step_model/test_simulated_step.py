@@ -77,6 +77,19 @@ def test_a_run_becomes_a_workload() -> None:
     assert workload_of(GPT3, 1536, alone, stack="torchtitan", precision="bf16").layout.sharding == "fsdp"
 
 
+def test_layers_in_bf16_of_an_fp8_step() -> None:
+    """Two of the 96 layers are at the beginning and one at the end; with all of them, the step is that of BF16."""
+    in_bf16, in_fp8 = (gpt3_work("ours", precision, fp8_weight_gradients=False) for precision in ("bf16", "fp8"))
+    mixed, plain = (dataclasses.replace(in_fp8, bf16_layers=layers) for layers in ((2, 1), (48, 48)))
+    counts = mixed.fp8_layers_of_stages
+    assert (counts[:2], counts[-2:], sum(counts)) == ([0, 2], [2, 1], 93)
+    assert mixed.fp8_weights_of_device == in_fp8.fp8_weights_of_device == in_fp8.block_weights_of_device
+    assert (plain.fp8_weights_of_device, in_bf16.fp8_weights_of_device) == (0, 0)
+    bf16_s, mixed_s, fp8_s = (simulate_step(work, rates_of(work)).total for work in (in_bf16, mixed, in_fp8))
+    assert simulate_step(plain, rates_of(plain)).total == pytest.approx(bf16_s, rel=1e-6)
+    assert fp8_s < mixed_s < fp8_s + 8 * (bf16_s - fp8_s) * 3 / 96
+
+
 def test_the_first_group_of_weights_is_exposed() -> None:
     """Of Llama 3.1 8B on one node 9.3 % of the bytes, by the dry run; of GPT-3 the table and one of six chunks."""
     llama = workload_of(LLAMA31_8B.model, 16, system_called("dgxh100_n1", "llama31_8b"), stack="ours", precision="bf16")

@@ -1,0 +1,212 @@
+"""Planned steps of this repository's code beside published ones of the same number format, and the changes of an FP8
+step that stand between them.
+
+python -m tests.backtest.planned_steps            # the table
+python -m tests.backtest.planned_steps --gap      # the FP8 step after each change, one added to the other
+
+A change of --gap is a step of the same model, whose kernels or messages move other bytes; no constant is fitted.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+from benchmark.config.benchmarks import BENCHMARKS
+from benchmark.config.number_formats import Precision
+from benchmark.config.system_config import System
+from benchmark.config.systems import system_called
+from benchmark.planning.run_plan.plan_text import PART_NAMES
+from benchmark.planning.step_model import block_times, fp8_operands
+from benchmark.planning.step_model.machine_constants import Constant, Rates, committed_constants
+from benchmark.planning.step_model.memory_formula import ACCUMULATOR_BYTES
+from benchmark.planning.step_model.operation_times import gather_s
+from benchmark.planning.step_model.simulated_step import simulate_step, step_influences, step_interval
+from benchmark.planning.step_model.workload import Workload, workload_of
+from foundation.sizes import significant
+from model.flops import train_flops_per_token
+
+FORMATS: tuple[Precision, ...] = ("bf16", "fp8")
+RECIPE = "NVIDIA's recipe, 25.04"
+BRIDGE = "Megatron-Bridge, 25.11"
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    """A step of the table: benchmark, system, batch size, and the published seconds and their source by format."""
+
+    benchmark: str
+    system: str
+    batch_size: int
+    published: Mapping[Precision, tuple[float, str]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def run_system(self) -> System:
+        return system_called(self.system, self.benchmark)
+
+    def work(self, precision: Precision, **fields: Any) -> Workload:
+        system, benchmark = dataclasses.replace(self.run_system, **fields), BENCHMARKS[self.benchmark]
+        return workload_of(
+            benchmark.model,
+            self.batch_size,
+            system,
+            stack="ours",
+            precision=precision,
+            bf16_layers=benchmark.bf16_layers,
+        )
+
+
+STEPS = (
+    PlannedStep("gpt3_175b", "dgxh100_n64", 2048, {"fp8": (9.49, "NVIDIA, v4.1")}),
+    PlannedStep("gpt3_175b", "dgxh100_n128", 2048),
+    PlannedStep("llama31_8b", "dgxh100_n1", 16),
+    PlannedStep("llama31_8b", "dgxh100_n1", 128, {"bf16": (12.27, RECIPE), "fp8": (9.07, BRIDGE)}),
+    PlannedStep("llama31_8b", "h200_n1", 16),
+    PlannedStep("llama31_8b", "h200_n1", 128),
+    PlannedStep("llama31_8b", "b200_n1", 16),
+    PlannedStep("llama31_8b", "b200_n1", 128, {"fp8": (4.28, BRIDGE)}),
+    PlannedStep("llama31_8b", "dgxh100_n8", 16),
+    PlannedStep("llama31_8b", "h200_n8", 16),
+    PlannedStep("llama31_8b", "b200_n8", 16),
+)
+"""Published figures: docs/facts/fp8.md 4 and 5, docs/facts/peers.md 1."""
+WITH_GAP = tuple(step for step in STEPS if "fp8" in step.published)
+SMALLEST_PART = 0.005
+"""Share of a step from which a part is named."""
+
+
+def rates_of(work: Workload) -> Rates:
+    return committed_constants().rates(work.accelerator, work.stack)
+
+
+def table_lines() -> Iterator[str]:
+    """Yield the table in Markdown."""
+    titles = " | ".join(f"{precision.upper()} step (interval), MFU | published" for precision in FORMATS)
+    yield f"| benchmark, system, batch | {titles} |"
+    yield "|---|" + "---:|" * 4
+    for step in STEPS:
+        cells = [f"`{step.benchmark}` `{step.system}` {step.batch_size:,}"]
+        for precision in FORMATS:
+            cells += [_planned(step, precision), _published(step, precision)]
+        yield f"| {' | '.join(cells)} |"
+
+
+def _planned(step: PlannedStep, precision: Precision) -> str:
+    work, system = step.work(precision), step.run_system
+    rates, model = rates_of(work), BENCHMARKS[step.benchmark].model
+    seconds = simulate_step(work, rates).total
+    low, high = step_interval(seconds, rates, step_influences(work, rates, seconds))
+    flops = step.batch_size * model.seq_length * train_flops_per_token(model)
+    peak_tflops = system.peak_tflops_in(precision)
+    assert peak_tflops is not None
+    mfu = flops / (seconds * system.num_devices * peak_tflops * 1e12)
+    return f"{_text(seconds)} s ({_text(low)} to {_text(high)}), {100 * mfu:.1f} %"
+
+
+def _published(step: PlannedStep, precision: Precision) -> str:
+    if precision not in step.published:
+        return "none"
+    seconds, source = step.published[precision]
+    return f"{_text(seconds)} s ({source})"
+
+
+def _text(seconds: float) -> str:
+    return significant(seconds, 3)
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of the code, added to those before it."""
+
+    title: str
+    fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """Fields of the system."""
+    replaced: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """Names of the step model's modules, such as ``block_times._sums``, and their values with the change."""
+    constants: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    """Constants of the table that follow from the change."""
+    possible: Callable[[System], bool] = lambda system: True
+
+
+def _sums_in_product(_: Workload, weights: int) -> tuple[float, float]:
+    return 2.0 * ACCUMULATOR_BYTES * weights, 0.0
+
+
+def _halved_gathers(work: Workload, rates: Rates) -> tuple[float, float]:
+    layout, size = work.layout, 2.0 * work.tokens * work.model.hidden_size
+    gather, scatter = (
+        gather_s(rates, message_bytes, ranks=layout.tensor_parallel, stride=1, per_node=layout.devices_per_node)
+        for message_bytes in (size / 2, size)
+    )
+    return gather, scatter
+
+
+CHANGES = (
+    Change("FP8 weight gradients", fields={"fp8_weight_gradients": True}),
+    Change(
+        "transposes made by the kernel that casts",
+        replaced={"fp8_operands.TRANSPOSE_BYTES": 1},
+        constants={"common.byte_transposes": 1.0},
+    ),
+    Change("sums of weight gradients in the product", replaced={"block_times.sums_of_products": _sums_in_product}),
+    Change("largest values found by the kernels before the casts", replaced={"fp8_operands.CAST_BYTES": 3}),
+    Change(
+        "gathers between tensor-parallel ranks in FP8",
+        replaced={"block_times._gather_scatter": _halved_gathers},
+        possible=lambda system: system.tensor_parallel > 1,
+    ),
+    Change(
+        "no tensor-parallel message exposed, and none slows products",
+        constants={"stacks.ours.tensor_hidden": 1.0, "stacks.ours.overlap_slowdown": 0.0},
+        possible=lambda system: system.tensor_parallel > 1,
+    ),
+    Change("every operation accounted for: no losses", constants={"stacks.ours.losses": 0.0}),
+    Change("no rank waits for the slowest", constants={"stacks.ours.jitter": 0.0}),
+)
+MODULES = {"block_times": block_times, "fp8_operands": fp8_operands}
+
+
+def gap_lines(step: PlannedStep) -> Iterator[str]:
+    """Yield the FP8 step and its parts, and the step after each change."""
+    work = step.work("fp8")
+    seconds = simulate_step(work, rates_of(work))
+    yield f"| `{step.benchmark}` `{step.system}` {step.batch_size:,} | step | gain |"
+    yield "|---|---:|---:|"
+    yield f"| as it is | {_text(seconds.total)} s | |"
+    total_s = seconds.total
+    fields: dict[str, Any] = {}
+    constants: dict[str, Constant] = {}
+    with contextlib.ExitStack() as stack:
+        for change in CHANGES:
+            if not change.possible(step.run_system):
+                continue
+            fields |= change.fields
+            constants |= {name: Constant(value, value, value, "changed") for name, value in change.constants.items()}
+            for name, value in change.replaced.items():
+                module, _, attribute = name.partition(".")
+                stack.enter_context(mock.patch.object(MODULES[module], attribute, value))
+            changed_work = step.work("fp8", **fields)
+            seconds = simulate_step(changed_work, rates_of(changed_work).changed(constants))
+            yield f"| {change.title} | {_text(seconds.total)} s | {total_s - seconds.total:.2f} s |"
+            total_s = seconds.total
+    parts = {name: value for name, value in vars(seconds).items() if value > SMALLEST_PART * seconds.total}
+    yield f"| of which {', '.join(f'{PART_NAMES[name]} {_text(value)} s' for name, value in parts.items())} | | |"
+    published_s, source = step.published["fp8"]
+    yield f"| {source}, published | {_text(published_s)} s | |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gap", action="store_true", help="the FP8 step after each change")
+    if parser.parse_args().gap:
+        for step in WITH_GAP:
+            print(*gap_lines(step), "", sep="\n")
+    else:
+        print(*table_lines(), sep="\n")
+
+
+if __name__ == "__main__":
+    main()

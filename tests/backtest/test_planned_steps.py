@@ -1,0 +1,28 @@
+"""The table of planned steps, and the changes of an FP8 step."""
+
+import pytest
+
+from tests.backtest.planned_steps import CHANGES, STEPS, gap_lines, table_lines
+
+pytestmark = pytest.mark.slow
+
+
+def test_published_steps_stand_beside_planned_ones_of_their_format() -> None:
+    lines = list(table_lines())
+    assert len(lines) == 2 + len(STEPS)
+    (row,) = (line for line in lines if "`llama31_8b` `dgxh100_n1` 128" in line)
+    _, _, bf16, published_bf16, fp8, published_fp8, _ = (cell.strip() for cell in row.split("|"))
+    assert (published_bf16, published_fp8) == ("12.3 s (NVIDIA's recipe, 25.04)", "9.07 s (Megatron-Bridge, 25.11)")
+    assert float(fp8.split()[0]) < float(bf16.split()[0])
+
+
+def test_changes_add_up_and_leave_the_model_as_it_was() -> None:
+    """FP8 weight gradients alone may cost more than they gain; each change after them gains."""
+    step = next(step for step in STEPS if "fp8" in step.published)
+    lines = list(gap_lines(step))
+    assert list(gap_lines(step)) == lines
+    as_it_is, *changes = (line.split("|") for line in lines[2 : 3 + len(CHANGES)])
+    seconds = [float(cells[2].removesuffix(" s ")) for cells in (as_it_is, *changes)]
+    gains = [float(cells[3].removesuffix(" s ")) for cells in changes]
+    assert seconds[0] - sum(gains) == pytest.approx(seconds[-1], abs=0.1)
+    assert all(gain >= 0 for gain in gains[1:])
