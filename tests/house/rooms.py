@@ -113,24 +113,27 @@ def floors(rooms: Sequence[str], arrows: Arrows) -> dict[str, int]:
     return found
 
 
-def picture(house: House, package: str | None) -> str:
-    """Return the picture of the rooms of a package, or of the packages, highest floor first; an entrance is no room."""
+def rooms_by_floor(house: House, package: str | None) -> list[list[str]]:
+    """Return the rooms of a package, or the packages, highest floor first; an entrance is no room."""
     rooms = [room for room in (house.rooms(package) if package else PACKAGES) if "__main__" not in room]
-    arrows = {arrow: imports for arrow, imports in house.arrows(package).items() if set(arrow) <= set(rooms)}
-    stands = floors(rooms, arrows)
-    levels = sorted(set(stands.values()), reverse=True)
-    rows = [[room for room in rooms if stands[room] == level] for level in levels]
+    stands = floors(rooms, {arrow: 1 for arrow in house.arrows(package) if set(arrow) <= set(rooms)})
+    return [[room for room in rooms if stands[room] == level] for level in sorted(set(stands.values()), reverse=True)]
+
+
+def picture(house: House, package: str | None) -> str:
+    """Return the picture of the rooms of a package, or of the packages."""
+    rows = rooms_by_floor(house, package)
+    rooms = {room for row in rows for room in row}
+    arrows = {arrow: imports for arrow, imports in house.arrows(package).items() if set(arrow) <= rooms}
     return "\n".join(svg_lines(f"The rooms of {package or 'the house'}", rows, arrows)) + "\n"
 
 
-def table(house: House, package: str | None) -> str:
-    """Return a table of the rooms that each room imports."""
-    rooms = PACKAGES if package is None else tuple(house.rooms(package))
-    lines = ["| room | imports |", "|---|---|"]
-    for room in (room for room in rooms if "__main__" not in room):
-        imports = ", ".join(end.split(".")[-1] for start, end in house.arrows(package) if start == room)
-        lines.append(f"| `{room.replace('.', '/')}` | {imports} |")
-    return "\n".join([*lines, ""])
+def image(house: House, package: str | None) -> str:
+    """Return the link to a picture, with the rooms of each floor as its text."""
+    rows = rooms_by_floor(house, package)
+    text = "; ".join(", ".join(room.split(".")[-1] for room in row) for row in rows)
+    name = package or "house"
+    return f"![Floors of {package or 'the house'}, from above: {text}]({PICTURES.name}/{name}.svg)\n"
 
 
 def pictures(house: House) -> dict[Path, str]:
@@ -146,9 +149,7 @@ def drawn(house: House, page: str) -> str:
         _, ended, after = rest.partition(END)
         if not (found and ended):
             raise ValueError(f"{ARCHITECTURE} lacks the mark {begin.strip()}")
-        name = package or "house"
-        image = f"![The rooms of {package or 'the house'}, floor by floor]({PICTURES.name}/{name}.svg)"
-        page = f"{before}{begin}{image}\n\n{table(house, package)}{END}{after}"
+        page = f"{before}{begin}{image(house, package)}{END}{after}"
     return page
 
 

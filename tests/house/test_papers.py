@@ -98,6 +98,20 @@ def test_files_and_links_exist(path: Path) -> None:
             assert anchor[1:] in anchors, (path.name, target, anchor)
 
 
+def sentences(text: str) -> Iterator[str]:
+    """Yield the sentences of a paper; a heading, an item of a list and a cell of a table end one, too."""
+    text = re.sub(r"^```.*?^```$|^#.*$", "", text, flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"\]\([^)]*\)", "]", text)
+    for block in re.split(r"\n\s*\n|^(?=- |\d+\. )|\|", text, flags=re.MULTILINE):
+        yield from re.split(r"(?<=[.!?])\s+", " ".join(block.split()))
+
+
+def test_no_sentence_has_more_than_35_words() -> None:
+    assert [*map(len, map(str.split, sentences("One. Two (b)!\n- three four | five [six](seven).\n")))] == [1, 2, 3, 2]
+    for path in (path for path in PAPERS if path.parent.name != "facts"):
+        assert [text for text in sentences(path.read_text()) if len(text.split()) > 35] == [], path.name
+
+
 def test_readme_is_a_page_and_maps_the_folders_early() -> None:
     lines = (REPOSITORY / "README.md").read_text().splitlines()
     assert len(lines) <= 110
