@@ -4,14 +4,12 @@ import json
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 from checksums.folder_sums import ListComparison, compare_lists, digest_folder, without_leading_folders
 from checksums.whole_output import ENDING, compare_with_manifest
 from foundation.cli import JsonOption
 from foundation.file_formats.md5_list import begins_list, format_list, read_list
+from foundation.option_marks import Positional
 from foundation.outputs.publish import published_file, require_same_kind
 
 EXTRA_NAMED = 5
@@ -24,7 +22,7 @@ class CreateListCommand(JsonOption):
     Example: python -m checksums create megatron_checkpoint --output megatron_checkpoint.md5
     """
 
-    folder: Annotated[Path, tyro.conf.Positional]
+    folder: Positional[Path]
     """Folder to read."""
     output: Path
     """List to write."""
@@ -49,7 +47,7 @@ class VerifyListCommand(JsonOption):
     Example: python -m checksums verify preprocessed_c4_spm --manifest checksums/dataset_checksum.log
     """
 
-    folder: Annotated[Path, tyro.conf.Positional]
+    folder: Positional[Path]
     """Folder to read."""
     manifest: Path
     """List of paths relative to the folder, as GNU's md5sum or BSD's md5 writes it; or the NAME.manifest.json of a

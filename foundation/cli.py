@@ -1,24 +1,19 @@
 """Command lines: each command is a frozen dataclass whose fields are its options and whose ``run`` does the work."""
 
-import contextlib
 import dataclasses
 import difflib
 import gc
-import io
 import json
-import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-import tyro
-
 from foundation import __version__
-from foundation.command_help import HELP, Option, help_text, options_of, summary, wants_help, wrapped
+from foundation.command_help import HELP, help_text, options_of, summary, wants_help, wrapped
 from foundation.completion import bash_completion
 from foundation.errors import InputError
 from foundation.git import commit_of
-from foundation.usage_errors import usage_complaint
+from foundation.option_values import option_values, with_values
 
 Parsed = TypeVar("Parsed")
 COMPLETION = ["--completion", "bash"]
@@ -67,7 +62,7 @@ def run_subcommand(package: str, description: str | None, commands: Mapping[str,
     if wants_help(words[1:]):
         print(help_text(f"python -m {package} {name}", commands[name]))
         return 0
-    command = parse_options(commands[name], words[1:], f"python -m {package} {name}")
+    command = parse_options(commands[name], words[1:])
     gc.freeze()  # all imports stay to the end: at exit, searching them for garbage would take 0.05 s
     return command.run()
 
@@ -104,39 +99,9 @@ def choose(name: str, table: Iterable[str], kind: str) -> str:
     raise InputError(f"unknown {kind} {name!r}; {hint} {', '.join(names)}")
 
 
-def parse_options(command: type[Parsed], words: Sequence[str], prog: str, *, default: Parsed | None = None) -> Parsed:
+def parse_options(command: type[Parsed], words: Sequence[str], *, default: Parsed | None = None) -> Parsed:
     """Return the command with the options that ``words`` give; the others have the values of ``default``, or their own
     defaults. Raises InputError of one line for words that the command does not take.
     """
-    keywords: dict[str, Any] = {} if default is None else {"default": default}
-    box = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(box):
-            parsed: Parsed = tyro.cli(
-                command, args=list(words), prog=prog, config=(tyro.conf.AvoidSubcommands,), **keywords
-            )
-    except SystemExit:
-        raise InputError(_refusal(box.getvalue(), words, list(options_of(command, default)))) from None
-    _require_values(parsed)
+    parsed: Parsed = with_values(command, option_values(words, options_of(command, default)), default)
     return parsed
-
-
-def _refusal(box: str, words: Sequence[str], options: Sequence[Option]) -> str:
-    """Return the reason of a refusal, which tyro draws in a box, in one line."""
-    lines = " ".join(box.splitlines()[1:])  # the first line has the title, which says no more
-    message = " ".join(re.sub("[╭╮╰╯│|]|[─-]{3,}", " ", lines).split()).partition(" For full helptext")[0]
-    if complaint := re.match(r"Error parsing [\w.]+: ", message):  # a value that a dataclass refused, in its own words
-        return message[complaint.end() :]
-    return usage_complaint(words, options) or f"{message} (see --help)"
-
-
-def _require_values(command: Any) -> None:
-    """Raise InputError for a required option that takes several values and was given none."""
-    empty = {
-        f"--{field.name.replace('_', '-')}"
-        for field in dataclasses.fields(command)
-        if getattr(command, field.name) == ()
-    }
-    for option in options_of(type(command)) if empty else ():
-        if option.required and option.name in empty:
-            raise InputError(f"{option.name}: expected one value or more, got none (see --help)")

@@ -1,8 +1,7 @@
 """Make the text of ``--help``: a command's description, its own options with their defaults, and the place of the
 others.
 
-A command is a dataclass; the string below a field is its help text. tyro's own help would show all options of a command
-that takes a whole run, in boxes that cannot be copied.
+A command is a dataclass; the string below a field is its help text.
 """
 
 import ast
@@ -17,22 +16,20 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
-import tyro
+from foundation.option_marks import OptionMark, OptionName
 
 HELP, HELP_ALL = ("-h", "--help"), "--help-all"
 WIDEST, NARROWEST, INDENT, NARROW_INDENT = 100, 40, 26, 8
 """Columns: of the help at most and at least, and of the margin of the options' texts where there is room or not."""
 METAVARS = {int: "N", float: "NUMBER", str: "TEXT", Path: "PATH"}
-POSITIONAL, SUPPRESSED, UNPREFIXED = (
-    marked.__metadata__[0]  # type: ignore[attr-defined]
-    for marked in (tyro.conf.Positional[int], tyro.conf.Suppress[int], tyro.conf.OmitArgPrefixes[int])
-)
 
 
 @dataclasses.dataclass(frozen=True)
 class Option:
     """A field of a command, or of a dataclass within it."""
 
+    place: tuple[str, ...]
+    """Names of the fields that lead to the value, from the command's own on."""
     section: str
     """Name of the field that holds the dataclass; empty for the command's own options."""
     name: str
@@ -137,53 +134,70 @@ def _lines(option: Option) -> list[str]:
 
 
 def options_of(
-    command: type[Any], defaults: Any = None, section: str = "", prefix: str | None = ""
+    command: type[Any],
+    defaults: Any = None,
+    section: str = "",
+    prefix: str | None = "",
+    place: tuple[str, ...] = (),
 ) -> Iterator[Option]:
     """Yield the options of a dataclass, then those of dataclasses within it.
 
-    ``prefix``: stands before their names; None: before none of them, those of inner dataclasses neither.
+    ``prefix``: stands before their names; None: before none of them, those of inner dataclasses neither. ``place``:
+    names of the fields that lead to the dataclass.
     """
-    hints, texts = typing.get_type_hints(command, include_extras=True), _texts(command)
+    hints, texts = field_hints(command), _texts(command)
     inner: list[tuple[str, Any, Any, str | None]] = []
     for field in dataclasses.fields(command):
         hint, marks = hints[field.name], []
         while hasattr(hint, "__metadata__"):
             marks += hint.__metadata__
             hint = hint.__origin__
-        hint = _without_none(hint)
-        value = getattr(defaults, field.name) if defaults is not None else _default(field)
-        named = next((mark.name for mark in marks if getattr(mark, "name", None)), field.name)
-        if dataclasses.is_dataclass(hint):
-            within = None if prefix is None or UNPREFIXED in marks else f"{prefix}{named}."
+        if OptionMark.HIDDEN in marks:
+            continue
+        value = getattr(defaults, field.name) if defaults is not None else field_default(field)
+        renamed = next((mark for mark in marks if isinstance(mark, OptionName)), OptionName())
+        name = renamed.name or field.name
+        if dataclass_of(hint) is not None:
+            within = None if prefix is None or OptionMark.UNPREFIXED in marks else f"{prefix}{name}."
             inner.append((field.name, hint, value, within))
-        elif SUPPRESSED not in marks:
-            text = texts.get(field.name, "")
-            metavar = next((mark.metavar for mark in marks if getattr(mark, "metavar", None)), None)
-            option = _option(section, f"{prefix or ''}{named}", hint, value, text, POSITIONAL in marks, metavar)
-            yield dataclasses.replace(option, required=defaults is None and _is_required(field))
-    for name, kind, inner_value, within in inner:
-        yield from options_of(kind, inner_value, {"config": "run", "options": section}.get(name, name), within)
+        else:
+            positional, text = OptionMark.POSITIONAL in marks, texts.get(field.name, "")
+            option = _option(section, f"{prefix or ''}{name}", hint, value, text, positional, renamed.metavar)
+            required = defaults is None and _is_required(field)
+            yield dataclasses.replace(option, place=(*place, field.name), required=required)
+    for name, hint, inner_value, within in inner:
+        inner_section = {"config": "run", "options": section}.get(name, name)
+        kind = dataclass_of(hint) if inner_value is None else type(inner_value)
+        for option in options_of(kind, inner_value, inner_section, within, (*place, name)):
+            # nothing of a dataclass that may be missing is required
+            yield dataclasses.replace(option, required=option.required and NoneType not in get_args(hint))
 
 
-def _without_none(hint: Any) -> Any:
-    """Return the dataclass of ``Dataclass | None``; any other hint as it is."""
-    kinds = [kind for kind in get_args(hint) if kind is not NoneType]
-    return kinds[0] if len(kinds) == 1 and dataclasses.is_dataclass(kinds[0]) else hint
+def field_hints(command: type[Any]) -> dict[str, Any]:
+    """Return the types of a dataclass's fields, with their marks."""
+    return typing.get_type_hints(command, include_extras=True)
+
+
+def dataclass_of(hint: Any) -> Any:
+    """Return the dataclass of a field's type, also of ``Dataclass | None``; None for a value."""
+    while hasattr(hint, "__metadata__"):
+        hint = hint.__origin__
+    kinds = [kind for kind in get_args(hint) if kind is not NoneType] or [hint]
+    return kinds[0] if len(kinds) == 1 and dataclasses.is_dataclass(kinds[0]) else None
 
 
 def _is_required(field: "dataclasses.Field[Any]") -> bool:
     return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
-def _default(field: "dataclasses.Field[Any]") -> Any:
+def field_default(field: "dataclasses.Field[Any]") -> Any:
+    """Return a field's default; None if it has none."""
     if field.default_factory is not dataclasses.MISSING:
         return field.default_factory()
     return None if field.default is dataclasses.MISSING else field.default
 
 
-def _option(
-    section: str, name: str, hint: Any, default: Any, text: str, positional: bool, metavar: str | None
-) -> Option:
+def _option(section: str, name: str, hint: Any, default: Any, text: str, positional: bool, metavar: str) -> Option:
     flag = f"--{name.replace('_', '-')}"
     if hint is bool:
         text = f"Switches this off: {text}" if default else text
@@ -193,7 +207,7 @@ def _option(
     if positional:
         flag, value = f"{value}", ""
     default_text = "" if default in (None, (), "") else _value_text(default)
-    return Option(section, flag, value, text, default_text, positional, False, hint)
+    return Option((), section, flag, value, text, default_text, positional, False, hint)
 
 
 def _value_text(default: Any) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin
 
 from foundation.command_help import Option
-from foundation.usage_errors import flags_of
+from foundation.option_values import flags_of
 
 FILE = """\
 # Completions of {program} for bash: source this file, or put it into

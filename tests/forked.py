@@ -29,7 +29,6 @@ PRELOADED: tuple[str, ...] = (
     "data_prep.preparation.preparation_plan",
     "data_prep.preprocessing.preprocess",
     "data_prep.sample_order.samples",
-    "typeguard",  # as tyro does when it reads a command line
     "torch._dynamo",  # PyTorch imports it when the first module is made
     "tests.benchmark.tiny",
     "tests.unsynced",

@@ -34,6 +34,8 @@ from benchmark.planning.run_plan.plan_options import PlannedRun
 from foundation.cli import Command, choose, parse_options
 from foundation.command_help import HELP_ALL, Option, help_text, options_of, wants_help
 from foundation.completion import bash_completion
+from foundation.errors import InputError
+from foundation.option_values import flags_of
 
 MODEL_AND_SYSTEM = ("run", "benchmark", "model", "optimizer", "system", "collectives", "data")
 EVERY_SECTION = (*MODEL_AND_SYSTEM, "checkpoints", "guards", "logging", "debug")
@@ -146,8 +148,21 @@ def parse(arguments: Sequence[str]) -> Command:
             run_command.config.require_rates()
         command: Command = run_command
         return command
-    command = parse_options(row.options, words, prog)
+    if row.reads:
+        _require_own(row, words)
+    command = parse_options(row.options, words)
     return command
+
+
+def _require_own(row: CommandRow, words: Sequence[str]) -> None:
+    """Raise InputError for an option of a run where no benchmark says which run."""
+    of_run = {flag for option in options_of(row.options) if option.section for flag in flags_of(option)}
+    for flag in (word.partition("=")[0].replace("_", "-") for word in words):
+        if flag in {*of_run, SYSTEM_FLAG}:
+            raise InputError(
+                f"{flag} is an option of a run: which benchmark? {row.name} BENCHMARK {flag} …, with one of "
+                f"{', '.join(BENCHMARKS)}"
+            )
 
 
 def help_of(arguments: Sequence[str]) -> str | None:

@@ -2,13 +2,11 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 from benchmark.config.number_formats import Precision
 from benchmark.config.runtime_variables import let_threads_sleep
 from foundation.errors import InputError
+from foundation.option_marks import Positional
 
 
 @dataclass(frozen=True)
@@ -20,7 +18,7 @@ class ReviewCommand:
     Example: python -m benchmark review ACME --ruleset 4.1.0
     """
 
-    paths: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
+    paths: Positional[tuple[Path, ...]] = ()
     """Result files, folders of them, submission packages, or a folder of packages."""
     ruleset: str | None = None
     """Official ruleset, such as 4.1.0 or 6.1.0; by default that of the round in the path (v4.0), or else the newest
@@ -67,7 +65,7 @@ class ReplayCommand:
     Exit status: 0 every link holds, 1 one does not (the lines say which), 2 bad input.
     """
 
-    run_dir: tyro.conf.Positional[Path]
+    run_dir: Positional[Path]
     """Folder of a run that was trained with --evidence, or of its evidence in a package."""
     steps: str
     """Steps to train again as FIRST:LAST, counted since the initial checkpoint. Training starts from the newest
@@ -107,7 +105,7 @@ class ReportCommand:
     Example: python -m benchmark report runs/rehearsal/run_0 --output report.html
     """
 
-    paths: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    paths: Positional[tuple[Path, ...]]
     """Folders of runs or of results, result files, submission packages, or rounds; published ones, too."""
     output: Path
     """HTML file to write."""
@@ -134,7 +132,7 @@ class ResultsCommand:
     Example: python -m benchmark results training_results_v4.0 training_results_v4.1 --csv results.csv
     """
 
-    paths: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
+    paths: Positional[tuple[Path, ...]] = ()
     """Result files, folders of runs, submission packages, rounds, or folders of rounds."""
     csv: Path | None = None
     """Write the table here as CSV."""

@@ -3,15 +3,14 @@
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
-
-import tyro
+from typing import Literal
 
 from benchmark.config.run_config import RunConfig
 from benchmark.planning.run_plan.plan_options import PlannedRun, PlanOptions, require_possible
 from benchmark.planning.slice.gpu_presence import require_gpu
 from benchmark.planning.slice.slice_config import ON_CPU, SliceOptions
 from foundation.errors import InputError
+from foundation.option_marks import Unprefixed
 
 
 @dataclass(frozen=True)
@@ -25,10 +24,8 @@ class PlanCommand:
     175B on two cores.
     """
 
-    config: Annotated[tyro.conf.OmitArgPrefixes[PlannedRun], tyro.conf.arg(name="run")]
-    options: Annotated[tyro.conf.OmitArgPrefixes[PlanOptions], tyro.conf.arg(name="plan")] = field(
-        default_factory=PlanOptions
-    )
+    config: Unprefixed[PlannedRun]
+    options: Unprefixed[PlanOptions] = field(default_factory=PlanOptions)
     search: bool = False
     """Rank all layouts of the system's devices that fit in memory by their time to the target."""
     calibration: Path | None = None
@@ -72,7 +69,7 @@ class SliceCommand:
     that had run are printed and written all the same), 2 bad input.
     """
 
-    options: Annotated[tyro.conf.OmitArgPrefixes[SliceOptions], tyro.conf.arg(name="slice")]
+    options: Unprefixed[SliceOptions]
     json: bool = False
     """Print JSON."""
 
@@ -110,7 +107,7 @@ class PreflightCommand:
     Exit status: 0 every check that applies ran and none failed, 1 one failed, 2 bad input.
     """
 
-    config: Annotated[tyro.conf.OmitArgPrefixes[RunConfig | None], tyro.conf.arg(name="run")] = None
+    config: Unprefixed[RunConfig | None] = None
     json: bool = False
     """Print JSON."""
 

@@ -3,9 +3,6 @@
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 from benchmark.config.benchmarks import REHEARSALS
 from benchmark.config.number_formats import DEFAULT_PRECISION, Precision
@@ -13,6 +10,7 @@ from benchmark.config.run_options import RunOptions
 from benchmark.config.runtime_variables import let_threads_sleep
 from foundation.cli import choose
 from foundation.errors import CheckFailed, InputError
+from foundation.option_marks import Positional
 
 
 @dataclass(frozen=True)
@@ -109,7 +107,7 @@ class StatusCommand:
     Example: python -m benchmark status LOG_DIR --follow
     """
 
-    run_dirs: tyro.conf.Positional[tuple[Path, ...]] = (Path("runs/rehearsal"),)
+    run_dirs: Positional[tuple[Path, ...]] = (Path("runs/rehearsal"),)
     """Folders of runs, including runs in progress, or folders of such folders."""
     follow: bool = False
     """Print the status again every few seconds, until no run is in progress."""
@@ -133,7 +131,7 @@ class RehearseCommand:
     Example: python -m benchmark rehearse rehearsal_llama --work-dir runs/rehearsal_llama
     """
 
-    benchmark: Annotated[str, tyro.conf.Positional] = "rehearsal"
+    benchmark: Positional[str] = "rehearsal"
     """rehearsal: of GPT-3; rehearsal_llama: of Llama 3.1."""
     c4_path: Path | None = None
     """Use this text instead of the generated one: DIR/en/c4-train.*.json.gz and DIR/c4-validation*.json."""
@@ -187,7 +185,7 @@ class ReferencePointsCommand:
     Example: python -m benchmark reference-points --seeds 8 --output points.json
     """
 
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
+    runs: Positional[tuple[Path, ...]] = ()
     """Folders of finished runs."""
     benchmark: str = "rehearsal"
     """The rehearsal to run: rehearsal or rehearsal_llama."""

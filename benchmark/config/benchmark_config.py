@@ -1,14 +1,14 @@
 """The configuration of a benchmark: model, optimizer, batch, start, target, cadence. ``benchmarks.py`` lists them."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Literal
-
-import numpy as np
-import tyro
 
 from benchmark.config.field_checks import listed, require_positive
 from foundation.errors import InputError
+from foundation.option_marks import Hidden
 from model.decoder_sizes import DecoderSizes
 from model.flops import train_flops_per_token
 
@@ -27,7 +27,7 @@ class OptimizerConfig:
     """Linear warm-up."""
     lr_decay_samples: int
     """End of the cosine."""
-    lr_schedule: tyro.conf.Suppress[Literal["samples", "steps"]] = "samples"
+    lr_schedule: Hidden[Literal["samples", "steps"]] = "samples"
     """Rule of the learning rate: ``samples`` is Megatron's, 0 in the first step of a warm-up; ``steps`` is NeMo's,
     whose first step has 1 / (warm-up steps + 1) of the peak (docs/facts/llama31_8b.md 2)."""
     adam_beta1: float = 0.9
@@ -36,7 +36,7 @@ class OptimizerConfig:
     """Added outside the square root, after bias correction."""
     weight_decay: float = 0.1
     """Decoupled weight decay of the parameters that ``decays_vectors`` names."""
-    decays_vectors: tyro.conf.Suppress[bool] = True
+    decays_vectors: Hidden[bool] = True
     """Weight decay applies to every parameter, biases and norms too; if False, to matrices alone
     (docs/facts/llama31_8b.md 9.2)."""
     clip_grad: float = 1.0
@@ -91,12 +91,12 @@ class ReferenceRate:
 class Benchmark:
     """A benchmark names the model, the point where training begins, and the quality to reach."""
 
-    name: tyro.conf.Suppress[str]
-    mlperf_name: tyro.conf.Suppress[str]
+    name: Hidden[str]
+    mlperf_name: Hidden[str]
     """``submission_benchmark`` of the MLPerf log."""
     model: DecoderSizes
     optimizer: OptimizerConfig
-    token_files: tyro.conf.Suppress[TokenFiles]
+    token_files: Hidden[TokenFiles]
     """Names of a benchmark's datasets in the folder of --data-folder."""
     global_batch_size: int
     """Samples per optimizer step."""
@@ -117,25 +117,25 @@ class Benchmark:
     validation_order: ValidationOrder = "file"
     """Choice of those windows. file: the first of the file, the same for each seed. seed: the first in the order that
     Megatron-Core shuffles by the seed of the data (docs/facts/llama31_8b.md 9.8)."""
-    labels_last_token: tyro.conf.Suppress[bool] = False
+    labels_last_token: Hidden[bool] = False
     """A window has one token more than the sequence, so that the last position has a label too
     (docs/facts/llama31_8b.md 9.1)."""
-    shuffle_documents: tyro.conf.Suppress[bool] = False
+    shuffle_documents: Hidden[bool] = False
     """Documents are shuffled before windows are cut and shuffled (docs/facts/llama31_8b.md 9.6)."""
-    order_steps: tyro.conf.Suppress[int | None] = None
+    order_steps: Hidden[int | None] = None
     """Steps that the order of training windows is built for; its epochs follow from them. None: train_samples."""
-    log_keys: tyro.conf.Suppress[LogKeys] = LogKeys()
-    initial_log_perplexity: tyro.conf.Suppress[tuple[float, float] | None] = None
+    log_keys: Hidden[LogKeys] = LogKeys()
+    initial_log_perplexity: Hidden[tuple[float, float] | None] = None
     """Mean and standard deviation over runs of what the initial checkpoint must evaluate to, in BF16 or FP32."""
-    fp8_initial_log_perplexity: tyro.conf.Suppress[tuple[float, float] | None] = None
+    fp8_initial_log_perplexity: Hidden[tuple[float, float] | None] = None
     """The same in FP8, whose products round otherwise; None where nobody has measured it."""
-    reference_rates: tyro.conf.Suppress[tuple[ReferenceRate, ...]] = ()
+    reference_rates: Hidden[tuple[ReferenceRate, ...]] = ()
     """Learning rates of the official reference points, by ascending batch size."""
-    peak_over_final_rate: tyro.conf.Suppress[float | None] = None
+    peak_over_final_rate: Hidden[float | None] = None
     """Peak over final learning rate where the rules fix it; None: both are free."""
-    bf16_layers: tyro.conf.Suppress[tuple[int, int]] = (0, 0)
+    bf16_layers: Hidden[tuple[int, int]] = (0, 0)
     """Blocks at the beginning and at the end of the model whose linear layers stay in BF16 in an FP8 run."""
-    samples_to_target: tyro.conf.Suppress[tuple[tuple[int, int], ...]] = ()
+    samples_to_target: Hidden[tuple[tuple[int, int], ...]] = ()
     """Global batch sizes, ascending, and the samples that reference runs took on average to reach the target with
     them; empty where that is not known."""
 
@@ -220,8 +220,7 @@ class Benchmark:
         most = self.last_iteration - self.start_iteration
         if self.target_log_perplexity is None or not self.samples_to_target:
             return most
-        sizes, samples = zip(*self.samples_to_target, strict=True)
-        return min(most, math.ceil(float(np.interp(self.global_batch_size, sizes, samples)) / self.global_batch_size))
+        return min(most, math.ceil(_between(self.samples_to_target, self.global_batch_size) / self.global_batch_size))
 
     @property
     def tokens_per_step(self) -> int:
@@ -236,3 +235,13 @@ class Benchmark:
     def eval_interval(self) -> int:
         """Steps between evaluations."""
         return math.ceil(self.eval_interval_samples / self.global_batch_size)
+
+
+def _between(points: Sequence[tuple[int, int]], place: int) -> float:
+    """Return the value of the line through points in order of their first numbers; beyond an end, that of the end."""
+    if place <= points[0][0]:
+        return points[0][1]
+    for (lower, lower_value), (upper, upper_value) in pairwise(points):
+        if place < upper:
+            return (upper_value - lower_value) / (upper - lower) * (place - lower) + lower_value
+    return points[-1][1]

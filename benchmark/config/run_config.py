@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import tyro
-
 from benchmark.config.accelerators import require_fp8
 from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.field_checks import divisors, listed, require_fp8_sizes, require_head_size
@@ -17,6 +15,7 @@ from benchmark.config.number_formats import DEFAULT_PRECISION, NUMBER_FORMATS, P
 from benchmark.config.run_sections import DataOptions, DebugSwitches, GuardOptions, LoggingOptions, SaveOptions
 from benchmark.config.system_config import System
 from foundation.errors import InputError
+from foundation.option_marks import Unprefixed
 
 """File of a run's folder with its resolved configuration; the MLPerf log names it, and ``package`` takes it along."""
 
@@ -26,8 +25,8 @@ class RunConfig:
     """One training run, in sections. A function takes the section that it needs; on the command line, where an option
     is called as its field, sections are not seen."""
 
-    benchmark: tyro.conf.OmitArgPrefixes[Benchmark]
-    system: tyro.conf.OmitArgPrefixes[System]
+    benchmark: Unprefixed[Benchmark]
+    system: Unprefixed[System]
     run_dir: Path = Path("runs/run")
     """Folder for logs and checkpoints. A run that was interrupted there is continued."""
     result_number: int = 0
@@ -39,11 +38,11 @@ class RunConfig:
     """Use only kernels that give the same bits each time; on GPUs that costs speed."""
     time_limit_s: float | None = None
     """Save and stop after this many seconds."""
-    data: tyro.conf.OmitArgPrefixes[DataOptions] = field(default_factory=DataOptions)
-    checkpoints: tyro.conf.OmitArgPrefixes[SaveOptions] = field(default_factory=SaveOptions)
-    guards: tyro.conf.OmitArgPrefixes[GuardOptions] = field(default_factory=GuardOptions)
-    logging: tyro.conf.OmitArgPrefixes[LoggingOptions] = field(default_factory=LoggingOptions)
-    debug: tyro.conf.OmitArgPrefixes[DebugSwitches] = field(default_factory=DebugSwitches)
+    data: Unprefixed[DataOptions] = field(default_factory=DataOptions)
+    checkpoints: Unprefixed[SaveOptions] = field(default_factory=SaveOptions)
+    guards: Unprefixed[GuardOptions] = field(default_factory=GuardOptions)
+    logging: Unprefixed[LoggingOptions] = field(default_factory=LoggingOptions)
+    debug: Unprefixed[DebugSwitches] = field(default_factory=DebugSwitches)
 
     def __post_init__(self) -> None:
         folder, names = self.data.data_folder, self.benchmark.token_files

@@ -2,9 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Protocol, TypeVar
-
-import tyro
+from typing import Protocol, TypeVar
 
 from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.benchmarks import BENCHMARKS
@@ -14,6 +12,7 @@ from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS, system_called
 from foundation.cli import choose, parse_options
 from foundation.command_help import Option, help_text, options_of, wrapped
 from foundation.errors import InputError
+from foundation.option_marks import Unprefixed
 
 SYSTEM_FLAG = "--system"
 START_OPTIONS = {
@@ -23,7 +22,7 @@ START_OPTIONS = {
 }
 """Options about an initial checkpoint, and how a person gave them: here, or as variables of run_gpt3.sh."""
 
-RunOptions = Annotated[tyro.conf.OmitArgPrefixes[RunConfig], tyro.conf.arg(name="run")]
+RunOptions = Unprefixed[RunConfig]
 """A command's field for the run that its options name: BENCHMARK [--system NAME] [overrides]."""
 
 
@@ -80,7 +79,7 @@ def parse_run(prog: str, words: Sequence[str], command: Callable[..., Parsed], r
         config=reader.run(benchmark=benchmark, system=system if reader.needs_layout else _undistributed(system))
     )
     reader.require_read(words, list(options_of(type(default), default)))
-    parsed = parse_options(type(default), overrides, f"{prog} {benchmark.name}", default=default)
+    parsed = parse_options(type(default), overrides, default=default)
     if reader.needs_layout and parsed.config is not None:
         parsed.config.require_fit()
     return parsed

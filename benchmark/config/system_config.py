@@ -6,13 +6,11 @@ from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import msgspec
-import tyro
-
 from benchmark.config.accelerators import ACCELERATORS, accelerator_called
 from benchmark.config.field_checks import divisors, listed, require_positive
 from benchmark.config.number_formats import NUMBER_FORMATS, Precision
 from foundation.errors import InputError
+from foundation.option_marks import Hidden, Unprefixed
 from foundation.regular_files import read_regular
 from model.decoder_sizes import CopyEngines, Recompute
 
@@ -62,7 +60,7 @@ class Collectives:
 class System:
     """The machines, and how the model is spread over them."""
 
-    name: tyro.conf.Suppress[str]
+    name: Hidden[str]
     device: Literal["cuda", "cpu"]
     nodes: int
     """Machines."""
@@ -106,7 +104,7 @@ class System:
     """Name in the table of accelerators, which gives memory and peak."""
     platform: str = ""
     """``submission_platform`` of the MLPerf log."""
-    collectives: tyro.conf.OmitArgPrefixes[Collectives] = Collectives()
+    collectives: Unprefixed[Collectives] = Collectives()
 
     def __post_init__(self) -> None:
         require_positive(self, "nodes", "devices_per_node", "micro_batch_size", "replicas")
@@ -178,6 +176,8 @@ def read_system(path: Path) -> System:
 
     Raises InputError, with the field, for a file that describes none.
     """
+    import msgspec  # the names of systems can be checked without packages
+
     mend = "expected the fields of a system, as docs/planning.md lists them"
     try:
         table = tomllib.loads(read_regular(path, LARGEST_FILE).decode())

@@ -7,8 +7,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-import tyro
-
 from checkpoint_convert.conversion.conversion_plan import format_plan, plan_paxml_to_megatron
 from checkpoint_convert.conversion.megatron_to_paxml import megatron_to_paxml
 from checkpoint_convert.conversion.paxml_to_megatron import PaxmlCheckpoint, open_paxml, paxml_to_megatron
@@ -21,6 +19,7 @@ from foundation.errors import InputError
 from foundation.file_formats.md5_list import read_list
 from foundation.network.addresses import Address, is_address, parse_address
 from foundation.network.remote_folder import RemoteFolder
+from foundation.option_marks import Unprefixed
 from foundation.outputs.digest import md5_file
 from foundation.outputs.shards import MOST_TASKS, Shard, parse_shard
 from foundation.sizes import parse_bytes, require_between, require_workers, significant
@@ -237,7 +236,7 @@ class RandomPaxmlCommand:
     """Folder to write."""
     seed: int
     """Seed of the values; the same seed and sizes give the same bytes."""
-    sizes: tyro.conf.OmitArgPrefixes[ModelSizes]
+    sizes: Unprefixed[ModelSizes]
     force: bool = False
     """Replace the output if this command made it."""
     json: bool = False

@@ -3,10 +3,8 @@
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
 
-import tyro
-
+from foundation.option_marks import Positional
 from foundation.this_machine import count_cores
 
 
@@ -17,7 +15,7 @@ class InspectCheckpointCommand:
     Example: python -m checkpoint_convert inspect ckpt4000_bf16 --array "layernorm*bias"
     """
 
-    checkpoint: Annotated[Path, tyro.conf.Positional]
+    checkpoint: Positional[Path]
     """PAXML zarr, Megatron zarr, PyTorch distributed checkpoint, or safetensors: a folder, or one .safetensors file."""
     array: str = ""
     """Show only arrays whose name contains this shell pattern."""
@@ -48,9 +46,9 @@ class CompareCheckpointsCommand:
     checkpoint_00004000 ckpt4000_bf16
     """
 
-    first: Annotated[Path, tyro.conf.Positional]
+    first: Positional[Path]
     """First checkpoint; the formats are those of inspect."""
-    second: Annotated[Path, tyro.conf.Positional]
+    second: Positional[Path]
     """Second checkpoint; of the same format, or one PAXML and one Megatron."""
     tolerance: float = 0.0
     """Largest difference that still counts as the same, absolute; 0 asks for the same bits."""

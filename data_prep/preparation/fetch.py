@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
 from data_prep.preparation.artifact_table import artifact_rows, format_table, is_checked, require_all
 from data_prep.preparation.artifacts import (
     ARTIFACTS,
@@ -29,6 +27,7 @@ from data_prep.preparation.downloaded_sums import compared_md5, listed_sum
 from data_prep.preparation.hub_dataset import HubDataset, require_equal
 from foundation.cli import OutputOptions
 from foundation.errors import CheckFailed, InputError
+from foundation.option_marks import OptionName
 from foundation.outputs.digest import md5_samples
 from foundation.outputs.manifest import (
     Recipe,
@@ -219,7 +218,7 @@ class FetchCommand(OutputOptions):
     preprocess, 'llama31-dataset' that of Llama 3.1 8B."""
     shards: str | None = None
     """Range FIRST-LAST of training shards, in place of 768-1023."""
-    from_: Annotated[Path | None, tyro.conf.arg(name="from")] = None
+    from_: Annotated[Path | None, OptionName("from")] = None
     """Take the files from this folder, by link or copy, and nothing from the network."""
     revision: str | None = None
     """Branch, tag or commit of the Hugging Face dataset that all files must come from. By default existing files stay,

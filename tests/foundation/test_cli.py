@@ -52,7 +52,7 @@ def test_an_option_of_several_values_has_one_at_least(
 ) -> None:
     for words, status, printed in (
         (["--first-numbers", "1", "2"], 0, "3\n"),
-        (["--first-numbers"], 2, "error: --first-numbers: expected one value or more, got none (see --help)\n"),
+        (["--first-numbers"], 2, "error: --first-numbers: expected a whole number, got nothing (see --help)\n"),
     ):
         monkeypatch.setattr("sys.argv", ["sums", "total", *words])
         with pytest.raises(SystemExit) as leaving:

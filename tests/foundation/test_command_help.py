@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import pytest
-import tyro
 
+from foundation.cli import parse_options
 from foundation.command_help import help_text, options_of, summary, wants_help
+from foundation.option_marks import Hidden, OptionName, Positional, Unprefixed
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,7 @@ class Inner:
 
     layers: int = 4
     """Blocks."""
-    name: tyro.conf.Suppress[str] = "hidden"
+    name: Hidden[str] = "hidden"
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Size:
 class Renamed:
     """Do another thing."""
 
-    from_: Annotated[Path | None, tyro.conf.arg(name="from")] = None
+    from_: Annotated[Path | None, OptionName("from")] = None
     """Where it is."""
     size: Size = field(default_factory=Size)
 
@@ -44,7 +45,7 @@ class Example:
     --kind a
     """
 
-    files: tyro.conf.Positional[tuple[Path, ...]]
+    files: Positional[tuple[Path, ...]]
     """What is read."""
     kind: Literal["a", "b"] = "a"
     """Which kind."""
@@ -54,7 +55,7 @@ class Example:
     """Look at it."""
     rates: tuple[float, float] = (0.5, 1e-5)
     """Two of them."""
-    model: Annotated[tyro.conf.OmitArgPrefixes[Inner], tyro.conf.arg(name="x")] = field(default_factory=Inner)
+    model: Unprefixed[Inner] = field(default_factory=Inner)
 
 
 @pytest.fixture(autouse=True)
@@ -118,7 +119,7 @@ def test_sections_that_are_left_out_are_counted() -> None:
 
 def test_options_have_the_names_that_are_read() -> None:
     assert [one.name for one in options_of(Renamed)] == ["--from", "--size.files"]
-    assert tyro.cli(Renamed, args=["--from", "a", "--size.files", "4"]) == Renamed(Path("a"), Size(4))
+    assert parse_options(Renamed, ["--from", "a", "--size.files", "4"]) == Renamed(Path("a"), Size(4))
 
 
 def test_values_of_one_that_was_made_are_the_defaults() -> None:

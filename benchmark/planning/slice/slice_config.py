@@ -5,14 +5,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
-
 from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.benchmarks import BENCHMARKS
 from benchmark.config.number_formats import Precision
 from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import Collectives, System
 from foundation.errors import InputError
+from foundation.option_marks import OptionName, Positional, Unprefixed
 from model.decoder_sizes import Recompute
 
 ON_CPU = "--device cpu --hidden-size 512 --seq-length 256"
@@ -29,7 +28,7 @@ PIPELINE_STAGES = 8
 class SliceOptions:
     """Options of a slice."""
 
-    benchmark: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="BENCHMARK")]
+    benchmark: Annotated[Positional[str], OptionName(metavar="BENCHMARK")]
     """Benchmark whose layers run."""
     layers: int | None = None
     """Layers of all pipeline stages together; by default as many as fit, at most an eighth of the benchmark's on a
@@ -63,7 +62,7 @@ class SliceOptions:
     """Sequence length instead of the benchmark's."""
     output: Path = Path("runs/slice")
     """Folder for calibration.json and slice.json."""
-    collectives: tyro.conf.OmitArgPrefixes[Collectives] = field(default_factory=Collectives)
+    collectives: Unprefixed[Collectives] = field(default_factory=Collectives)
     tune_collectives: bool = False
     """Afterwards, time the step with each way to send messages between tensor-parallel GPUs, and write the fastest to
     system.toml there, for `train --system`."""

@@ -20,7 +20,6 @@ POLL_S = 0.2
 PRELOADED = (
     "benchmark.training.process",
     "benchmark.config.run_options",
-    "tyro",
     "torch._dynamo",  # PyTorch imports it when the first module is made
 )
 
