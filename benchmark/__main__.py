@@ -11,7 +11,7 @@ def main(arguments: Sequence[str]) -> int | None:
     """``python -m benchmark ARGUMENTS``; returns the exit status."""
     from benchmark.commands.command_table import COMMANDS, completions, help_of, parse
     from foundation.cli import COMPLETION, told_of_program
-    from foundation.command_help import summary
+    from foundation.options.command_help import summary
 
     lines = {row.name: summary(row.options) for row in COMMANDS}
     if list(arguments[:2]) == COMPLETION:

@@ -9,7 +9,7 @@ from checksums.folder_sums import ListComparison, compare_lists, digest_folder, 
 from checksums.whole_output import ENDING, compare_with_manifest
 from foundation.cli import JsonOption
 from foundation.file_formats.md5_list import begins_list, format_list, read_list
-from foundation.option_marks import Positional
+from foundation.options.option_marks import Positional
 from foundation.outputs.publish import published_file, require_same_kind
 
 EXTRA_NAMED = 5

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from foundation import __version__
-from foundation.command_help import HELP, help_text, options_of, summary, wants_help, wrapped
-from foundation.completion import bash_completion
 from foundation.errors import InputError
 from foundation.git import commit_of
-from foundation.option_values import option_values, with_values
+from foundation.options.command_help import HELP, help_text, options_of, summary, wants_help, wrapped
+from foundation.options.completion import bash_completion
+from foundation.options.option_values import option_values, with_values
 
 Parsed = TypeVar("Parsed")
 COMPLETION = ["--completion", "bash"]

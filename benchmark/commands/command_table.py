@@ -32,10 +32,10 @@ from benchmark.config.run_options import SYSTEM_FLAG, RunReader, named_run, pars
 from benchmark.config.systems import SYSTEMS
 from benchmark.planning.run_plan.plan_options import PlannedRun
 from foundation.cli import Command, choose, parse_options
-from foundation.command_help import HELP_ALL, Option, help_text, options_of, wants_help
-from foundation.completion import bash_completion
 from foundation.errors import InputError
-from foundation.option_values import flags_of
+from foundation.options.command_help import HELP_ALL, Option, help_text, options_of, wants_help
+from foundation.options.completion import bash_completion
+from foundation.options.option_values import flags_of
 
 MODEL_AND_SYSTEM = ("run", "benchmark", "model", "optimizer", "system", "collectives", "data")
 EVERY_SECTION = (*MODEL_AND_SYSTEM, "checkpoints", "guards", "logging", "debug")

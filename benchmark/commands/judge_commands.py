@@ -6,7 +6,7 @@ from pathlib import Path
 from benchmark.config.number_formats import Precision
 from benchmark.config.runtime_variables import let_threads_sleep
 from foundation.errors import InputError
-from foundation.option_marks import Positional
+from foundation.options.option_marks import Positional
 
 
 @dataclass(frozen=True)

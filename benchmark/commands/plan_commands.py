@@ -10,7 +10,7 @@ from benchmark.planning.run_plan.plan_options import PlannedRun, PlanOptions, re
 from benchmark.planning.slice.gpu_presence import require_gpu
 from benchmark.planning.slice.slice_config import ON_CPU, SliceOptions
 from foundation.errors import InputError
-from foundation.option_marks import Unprefixed
+from foundation.options.option_marks import Unprefixed
 
 
 @dataclass(frozen=True)

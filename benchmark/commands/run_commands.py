@@ -10,7 +10,7 @@ from benchmark.config.run_options import RunOptions
 from benchmark.config.runtime_variables import let_threads_sleep
 from foundation.cli import choose
 from foundation.errors import CheckFailed, InputError
-from foundation.option_marks import Positional
+from foundation.options.option_marks import Positional
 
 
 @dataclass(frozen=True)

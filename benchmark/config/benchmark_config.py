@@ -8,7 +8,7 @@ from typing import Literal
 
 from benchmark.config.field_checks import listed, require_positive
 from foundation.errors import InputError
-from foundation.option_marks import Hidden
+from foundation.options.option_marks import Hidden
 from model.decoder_sizes import DecoderSizes
 from model.flops import train_flops_per_token
 

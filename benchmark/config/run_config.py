@@ -15,7 +15,7 @@ from benchmark.config.number_formats import DEFAULT_PRECISION, NUMBER_FORMATS, P
 from benchmark.config.run_sections import DataOptions, DebugSwitches, GuardOptions, LoggingOptions, SaveOptions
 from benchmark.config.system_config import System
 from foundation.errors import InputError
-from foundation.option_marks import Unprefixed
+from foundation.options.option_marks import Unprefixed
 
 """File of a run's folder with its resolved configuration; the MLPerf log names it, and ``package`` takes it along."""
 

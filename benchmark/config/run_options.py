@@ -10,9 +10,9 @@ from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import System
 from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS, system_called
 from foundation.cli import choose, parse_options
-from foundation.command_help import Option, help_text, options_of, wrapped
 from foundation.errors import InputError
-from foundation.option_marks import Unprefixed
+from foundation.options.command_help import Option, help_text, options_of, wrapped
+from foundation.options.option_marks import Unprefixed
 
 SYSTEM_FLAG = "--system"
 START_OPTIONS = {

@@ -10,7 +10,7 @@ from benchmark.config.accelerators import ACCELERATORS, accelerator_called
 from benchmark.config.field_checks import divisors, listed, require_positive
 from benchmark.config.number_formats import NUMBER_FORMATS, Precision
 from foundation.errors import InputError
-from foundation.option_marks import Hidden, Unprefixed
+from foundation.options.option_marks import Hidden, Unprefixed
 from foundation.regular_files import read_regular
 from model.decoder_sizes import CopyEngines, Recompute
 

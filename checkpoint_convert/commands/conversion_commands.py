@@ -19,7 +19,7 @@ from foundation.errors import InputError
 from foundation.file_formats.md5_list import read_list
 from foundation.network.addresses import Address, is_address, parse_address
 from foundation.network.remote_folder import RemoteFolder
-from foundation.option_marks import Unprefixed
+from foundation.options.option_marks import Unprefixed
 from foundation.outputs.digest import md5_file
 from foundation.outputs.shards import MOST_TASKS, Shard, parse_shard
 from foundation.sizes import parse_bytes, require_between, require_workers, significant

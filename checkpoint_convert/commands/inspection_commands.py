@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from foundation.option_marks import Positional
+from foundation.options.option_marks import Positional
 from foundation.this_machine import count_cores
 
 

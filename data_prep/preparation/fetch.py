@@ -27,7 +27,7 @@ from data_prep.preparation.downloaded_sums import compared_md5, listed_sum
 from data_prep.preparation.hub_dataset import HubDataset, require_equal
 from foundation.cli import OutputOptions
 from foundation.errors import CheckFailed, InputError
-from foundation.option_marks import OptionName
+from foundation.options.option_marks import OptionName
 from foundation.outputs.digest import md5_samples
 from foundation.outputs.manifest import (
     Recipe,

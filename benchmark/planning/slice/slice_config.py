@@ -11,7 +11,7 @@ from benchmark.config.number_formats import Precision
 from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import Collectives, System
 from foundation.errors import InputError
-from foundation.option_marks import OptionName, Positional, Unprefixed
+from foundation.options.option_marks import OptionName, Positional, Unprefixed
 from model.decoder_sizes import Recompute
 
 ON_CPU = "--device cpu --hidden-size 512 --seq-length 256"

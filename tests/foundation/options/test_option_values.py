@@ -8,7 +8,7 @@ import pytest
 
 from foundation.cli import parse_options
 from foundation.errors import InputError
-from foundation.option_marks import OptionName, Positional
+from foundation.options.option_marks import OptionName, Positional
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ import pytest
 
 from benchmark.commands.command_table import completions
 from checksums.list_commands import VerifyListCommand
-from foundation.command_help import options_of
-from foundation.completion import bash_completion
+from foundation.options.command_help import options_of
+from foundation.options.completion import bash_completion
 
 PRESS = """
 PATH=/nowhere

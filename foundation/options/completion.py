@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin
 
-from foundation.command_help import Option
-from foundation.option_values import flags_of
+from foundation.options.command_help import Option
+from foundation.options.option_values import flags_of
 
 FILE = """\
 # Completions of {program} for bash: source this file, or put it into

@@ -7,8 +7,8 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
-from foundation.command_help import Option, dataclass_of, field_default, field_hints
 from foundation.errors import InputError
+from foundation.options.command_help import Option, dataclass_of, field_default, field_hints
 
 EXPECTED = {int: "a whole number", float: "a number", Path: "a path", str: "a text"}
 SEE = "(see --help)"

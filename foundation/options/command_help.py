@@ -16,7 +16,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
-from foundation.option_marks import OptionMark, OptionName
+from foundation.options.option_marks import OptionMark, OptionName
 
 HELP, HELP_ALL = ("-h", "--help"), "--help-all"
 WIDEST, NARROWEST, INDENT, NARROW_INDENT = 100, 40, 26, 8

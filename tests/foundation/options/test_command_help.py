@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 import pytest
 
 from foundation.cli import parse_options
-from foundation.command_help import help_text, options_of, summary, wants_help
-from foundation.option_marks import Hidden, OptionName, Positional, Unprefixed
+from foundation.options.command_help import help_text, options_of, summary, wants_help
+from foundation.options.option_marks import Hidden, OptionName, Positional, Unprefixed
 
 
 @dataclass(frozen=True)
