@@ -19,7 +19,7 @@ class Accelerator:
     peak_tflops: float
     """Dense BF16, without sparsity."""
     source: str
-    """The document that gives the peak. "From memory": nobody looked it up in a document of the maker's."""
+    """The document that gives the peak; of :data:`UNSOURCED` nobody looked it up."""
     four_bit_tflops: float | None = None
     """Dense peak in numbers of 4 bits; None: four times the BF16 peak. Of B300 sources say 13 to 14 PFLOP/s: an error's
     limit is the largest."""
@@ -29,6 +29,11 @@ class Accelerator:
     has_fp8: bool = True
     """Whether it multiplies FP8 numbers."""
 
+    @property
+    def sourced(self) -> bool:
+        """Return whether a document was looked up; an unsourced peak proves nothing."""
+        return UNSOURCED not in self.source
+
     def fastest_tflops(self, bits: int) -> float:
         """Return the dense peak in numbers of at least so many bits: half as many bits are twice as fast."""
         if bits <= 4 and self.four_bit_tflops is not None:
@@ -36,11 +41,15 @@ class Accelerator:
         return self.peak_tflops * BF16_BITS / bits
 
 
+UNSOURCED = "from memory"
+B200_PAGE = "glennklockwood.com/garden/processors/B200, after NVIDIA's architecture brief"
+ML_ENGINEERING = "ml-engineering, compute/accelerator/README.md"
+GOOGLE = "docs.cloud.google.com/tpu/docs"
 ACCELERATORS = {
     "GB300": Accelerator(
         r"GB300", 2500.0, "verda.com/blog/gb300-nvl72-architecture; NVL72: 1,080 / 72 in 4 bits", 15_000.0, 288
     ),
-    "GB200": Accelerator(r"GB200", 2500.0, "NVIDIA GB200 data sheet, from memory"),
+    "GB200": Accelerator(r"GB200", 2500.0, B200_PAGE),
     "B300": Accelerator(
         r"(?<!G)B300|Blackwell Ultra",
         2250.0,
@@ -51,21 +60,23 @@ ACCELERATORS = {
     "B200": Accelerator(
         r"(?<!G)B200|^(?!.*(?:RTX|GB10)).*Blackwell",
         2250.0,
-        "docs/facts/peers.md 1.0; verda.com/blog/gb300-nvl72-architecture",
+        B200_PAGE,
         memory_gb=180,
     ),
-    "GH200": Accelerator(r"GH200", 989.4, "NVIDIA GH200 data sheet, from memory"),
-    "H200 NVL": Accelerator(r"(?<!G)H200.*NVL", 835.5, "NVIDIA H200 data sheet, from memory"),
+    "GH200": Accelerator(r"GH200", 989.4, f"{UNSOURCED}; its GPU is an H100 SXM's"),
+    "H200 NVL": Accelerator(
+        r"(?<!G)H200.*NVL", 835.5, f"{UNSOURCED}; 853 measured by github.com/xzwgit/gpu-flops-bench"
+    ),
     "H200": Accelerator(r"(?<!G)H200", 989.4, "docs/facts/peers.md 1.0; ml-engineering", memory_gb=141),
-    "H100 NVL": Accelerator(r"H100.*NVL", 835.5, "NVIDIA H100 NVL data sheet, from memory"),
-    "H100 PCIe": Accelerator(r"H100.*PCI", 756.0, "NVIDIA H100 data sheet, from memory"),
+    "H100 NVL": Accelerator(r"H100.*NVL", 835.5, UNSOURCED),
+    "H100 PCIe": Accelerator(r"H100.*PCI", 756.0, ML_ENGINEERING),
     "H100 SXM": Accelerator(r"H100", 989.4, "docs/facts/peers.md 1.0; ml-engineering", memory_gb=80),
     "A100-80GB": Accelerator(r"A100.*80", 312.0, "docs/facts/peers.md 1.0; ml-engineering", None, 80, False),
     "A100": Accelerator(r"A100", 312.0, "docs/facts/peers.md 1.0; ml-engineering", None, 40, False),
-    "Gaudi 2": Accelerator(r"Gaudi\W*(?:\(R\))?\s*2", 432.0, "docs/facts/peers.md 1.0; from memory"),
+    "Gaudi 2": Accelerator(r"Gaudi\W*(?:\(R\))?\s*2", 432.0, f"{UNSOURCED}; docs/facts/peers.md 1.0"),
     "TPU v5p": Accelerator(r"TPU.?v5p", 459.0, "docs/facts/peers.md 1.0; MaxText's documents", has_fp8=False),
-    "TPU v5e": Accelerator(r"TPU.?v5e", 197.0, "docs/facts/peers.md 1.0; from memory", has_fp8=False),
-    "Trillium": Accelerator(r"(?i:trillium)|TPU.?v6e", 918.0, "docs/facts/peers.md 1.0; from memory", has_fp8=False),
+    "TPU v5e": Accelerator(r"TPU.?v5e", 197.0, f"{GOOGLE}/v5e", has_fp8=False),
+    "Trillium": Accelerator(r"(?i:trillium)|TPU.?v6e", 918.0, f"{GOOGLE}/v6e", has_fp8=False),
 }
 """The accelerators by name. Where several patterns match a device's name, the first one counts."""
 ARCHITECTURE = re.compile(r"(?i)\bblackwell(?:[ _-]?ultra)?\b")

@@ -18,8 +18,9 @@ PUBLISHED = {
     "5.1.0": datetime(2025, 11, 12, tzinfo=UTC),
     "6.0.0": datetime(2026, 6, 16, tzinfo=UTC),
 }
-"""Days on which MLCommons published the results of rounds: from 5.0 on by its press releases (GlobeNewswire), before
-from memory. Later rounds go by their keys."""
+"""Days on which MLCommons published the results of rounds: from 5.0 on by its press releases (GlobeNewswire). Before,
+the day after the first commit of mlcommons/training_results_v3.1 and v4.0, and that of v4.1; v3.0 was committed on
+19 June, and in the news of 27 June. Later rounds go by their keys."""
 
 
 def ruleset_of_log(log: ResultLog, judged: Judged) -> str:

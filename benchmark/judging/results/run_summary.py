@@ -13,7 +13,9 @@ STEP_TIMING = ("train_step_timing", "train_step_timing in s")
 MEAN_STEP_TIMING = ("train_step_time",)
 STEPS_TIMING = (*STEP_TIMING, *MEAN_STEP_TIMING)
 """The same, with names under which they give the mean of several steps."""
-VALIDATION_TIMING = ("validation_step_timing", "validation_step_timing in s")
+VALIDATION_TIMING = ("validation_step_timing", "validation_step_timing in s", "validation_step_time")
+THROUGHPUT = ("throughput",)
+"""Name under which published logs give the samples per second of a block's training steps."""
 MOST_SIZE = 10**9
 LOSS = ("reduced_train_loss", "train_loss", "loss")
 

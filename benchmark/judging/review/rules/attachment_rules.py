@@ -41,7 +41,7 @@ NOT_MEASURED = 0.02
 """Largest share of a run before the measurement begins, after it ends, or without a reading."""
 MOST_FLOP_PER_J = 6e12
 """Most FLOPs per joule in 8-bit numbers. A B200's 8-bit peak is twice its BF16 peak (docs/facts/peers.md 1.0): 4.5e12
-for each joule of its 1,000 W (from memory), without hosts and network."""
+for each joule of its 1,000 W (same source), without hosts and network; a GB300 has 5.4e12 in 4-bit numbers, halved."""
 MOST_W = 3000.0
 """Most watts for each accelerator with its share of host and cooling; published results have 830."""
 EFFICIENCY = (1.0, 1.5)

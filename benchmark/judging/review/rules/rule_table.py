@@ -189,7 +189,10 @@ SET_RULES: tuple[Rule[ResultSet], ...] = (
     ),
     Rule(
         "speed.peak", "error", "6.9, 7.2; formats of numbers", speed_rules.peak,
-        cases={"unknown accelerator": "note", "unknown system": "warning", "slow": "warning", "disclosed": "warning"},
+        cases={
+            "unknown accelerator": "note", "unknown system": "warning", "slow": "warning", "disclosed": "warning",
+            "unsourced peak": "warning",
+        },
         mend="correct times, tokens or the number of devices: they do not fit each other",
         question="How many devices of which kind made this result?",
     ),

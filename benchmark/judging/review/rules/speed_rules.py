@@ -5,12 +5,20 @@ the block in which it happened.
 Sources: docs/facts/mlperf_review.md 6.3, 6.9, 6.11, 7.2, 7.3, 7.8; docs/facts/peers.md 1.0 for the peaks.
 """
 
+import itertools
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from benchmark.config.accelerators import ACCELERATORS, accelerator_named
 from benchmark.config.number_formats import LOGGED_BITS
-from benchmark.judging.results.run_summary import MEAN_STEP_TIMING, STEP_TIMING, VALIDATION_TIMING, TimedBlock
+from benchmark.judging.results.run_summary import (
+    MEAN_STEP_TIMING,
+    STEP_TIMING,
+    THROUGHPUT,
+    VALIDATION_TIMING,
+    LoggedEvaluation,
+    TimedBlock,
+)
 from benchmark.judging.results.score import LINEAR_KEY, score
 from benchmark.judging.results.subjects import ResultSet
 from benchmark.judging.review.findings import Deviation, Run, at
@@ -26,6 +34,11 @@ FAST_BLOCK = 0.75
 STEPS_IN_BLOCK = (1.02, 3.0)
 """Seconds of a block's steps over those of the block: above the first number they contradict each other, above the
 second the steps have another unit. Published logs of gpt3 have at most 0.92: the block includes the evaluation."""
+SAMPLES_IN_BLOCK = (1.02, 1.9)
+"""Seconds of a block by its throughput over those by the clock: above the first number they contradict each other,
+above the second the throughput is that of some devices. 122 published logs have 0.94 to 0.99."""
+STEPS_IN_EVALUATION = (1.1, 3.0)
+"""Seconds of an evaluation by its median step over those by the clock; 471 published logs have at most 1.05."""
 NO_TIME = 0.2
 """Share of the median step below which a step took no time; published steps take at least 0.89."""
 SHORTEST_BLOCK_S = 1.0
@@ -47,8 +60,8 @@ def usual_tokens_per_s(run: Run) -> float | None:
 
 
 def peak(results: ResultSet) -> Iterator[Deviation]:
-    """Check blocks against the peak of the described devices, in the fastest format that they can train in. Devices
-    with unknown peak are held only to very wide limits."""
+    """Check blocks against the peak of the described devices, in the fastest format that they can train in. A peak
+    without a source gives questions; devices with unknown peak are held only to very wide limits."""
     scored = score(results)
     model = accelerator_named(scored.accelerator or "")
     if results.system is not None and scored.accelerators and scored.accelerator and not scored.peak_tflops:
@@ -66,17 +79,17 @@ def peak(results: ResultSet) -> Iterator[Deviation]:
                 yield at(run, stop, words, expected, "unknown system")
             continue
         limits, hardware = results.judged.limits, ACCELERATORS[model]
-        bits, disclosed = limits.narrowest_bits, disclosed_bits(run)
+        bits, disclosed, case = limits.narrowest_bits, disclosed_bits(run), "" if hardware.sourced else "unsourced peak"
         narrow = hardware.fastest_tflops(bits) / hardware.peak_tflops
         most = scored.accelerators * hardware.peak_tflops * 1e12 / results.judged.flops_per_token
         of = f"of the BF16 peak of {scored.accelerators:,} devices"
         expected = f"at most {narrow:.0%}: the peak of {bits}-bit numbers, the fastest they can train in"
         over = [block for block in steady_blocks(run) if block.tokens > narrow * most * max(block.seconds, 1e-3)]
         if usual > narrow * most:
-            yield at(run, stop, f"{usual / most:.0%} {of}", expected)
+            yield at(run, stop, f"{usual / most:.0%} {of}", expected, case)
         elif over and not over[0].restarted:
             share = over[0].tokens / max(over[0].seconds, 1e-3) / most
-            yield at(run, over[0], f"a block at {share:.0%} {of}", expected)
+            yield at(run, over[0], f"a block at {share:.0%} {of}", expected, case)
         elif disclosed > bits and usual > hardware.fastest_tflops(disclosed) / hardware.peak_tflops * most:
             expected = f"at most the peak of {disclosed}-bit numbers, the narrowest that it discloses"
             yield at(run, run.log.first(PRECISION_KEYS[0]), f"{usual / most:.0%} {of}", expected, "disclosed")
@@ -104,15 +117,17 @@ def fast_block(run: Run) -> Iterator[Deviation]:
 
 
 def steps_and_blocks(run: Run) -> Iterator[Deviation]:
-    """Check statistics of steps, if a log has them: each step takes time, none is left out, and they fit into the
-    blocks."""
-    timed = [block for block in steady_blocks(run) if block.steps]
+    """Check statistics of steps, if a log has them: each step takes time, none is left out, and they fit into blocks
+    and evaluations. Of several contradictions with the clock the first is yielded, since a scaled clock makes all."""
     size, length = run.global_batch_size, run.sequence_length
     if not size or not length:
         return
-    if len(timed) < FEWEST:
-        yield from _mean_steps_and_blocks(run, size * length)
-        return
+    timed = [block for block in steady_blocks(run) if block.steps]
+    steps = _single_steps(run, timed, size * length) if len(timed) >= FEWEST else _mean_steps(run, size * length)
+    yield from [*steps] or itertools.islice(itertools.chain(_throughput(run, length), _validation_steps(run)), 1)
+
+
+def _single_steps(run: Run, timed: Sequence[TimedBlock], tokens_per_step: float) -> Iterator[Deviation]:
     logged = run.tracked(STEP_TIMING)
     usual = statistics.median(step.value for step in logged)
     count = statistics.mode(len(block.steps) for block in timed)
@@ -125,7 +140,7 @@ def steps_and_blocks(run: Run) -> Iterator[Deviation]:
         observed = f"times of {len(few.steps)} steps before this evaluation"
         yield at(run, few, observed, f"{count}, as before the others")
     for block in timed:
-        seconds = statistics.fmean(block.steps) * block.tokens / (size * length)
+        seconds = statistics.fmean(block.steps) * block.tokens / tokens_per_step
         low, high = (limit * block.seconds for limit in STEPS_IN_BLOCK)
         if low < seconds < high:
             observed = f"{block.seconds:,.1f} s since the evaluation before, {seconds:,.1f} s of steps by their times"
@@ -133,7 +148,7 @@ def steps_and_blocks(run: Run) -> Iterator[Deviation]:
             return
 
 
-def _mean_steps_and_blocks(run: Run, tokens_per_step: float) -> Iterator[Deviation]:
+def _mean_steps(run: Run, tokens_per_step: float) -> Iterator[Deviation]:
     """Check that mean times of steps fit into the blocks, in logs that have no single ones. Over 4,752 published blocks
     of Llama 3.1 the median mean, times the number of steps, is 0.60 to 1.003 of the block."""
     means, line = run.tracked(MEAN_STEP_TIMING), 0
@@ -148,6 +163,40 @@ def _mean_steps_and_blocks(run: Run, tokens_per_step: float) -> Iterator[Deviati
             )
             yield at(run, block, observed, "a block a little longer than its steps")
             return
+
+
+def _throughput(run: Run, sequence_length: float) -> Iterator[Deviation]:
+    """Check that blocks are as long as their throughput says, by the median of all blocks."""
+    logged, line = run.tracked(THROUGHPUT), 0
+    blocks: list[tuple[float, TimedBlock, float]] = []
+    for block in steady_blocks(run):
+        inside = [number.value for number in logged if line < number.line <= block.line and number.value > 0]
+        line = block.line
+        if inside and block.seconds > 0 and not block.restarted:
+            seconds = block.tokens / sequence_length / statistics.median(inside)
+            blocks.append((seconds / block.seconds, block, seconds))
+    if len(blocks) >= FEWEST:
+        ratio, block, seconds = sorted(blocks, key=lambda row: row[0])[len(blocks) // 2]
+        if SAMPLES_IN_BLOCK[0] < ratio < SAMPLES_IN_BLOCK[1]:
+            observed = f"{block.seconds:,.1f} s since the evaluation before, {seconds:,.1f} s by its throughput"
+            yield at(run, block, observed, "a block a little longer than its samples take")
+
+
+def _validation_steps(run: Run) -> Iterator[Deviation]:
+    """Check that evaluations are as long as their steps, by the median of all evaluations."""
+    logged, line = run.tracked(VALIDATION_TIMING), 0
+    evaluations: list[tuple[float, LoggedEvaluation, float]] = []
+    for evaluation in run.evaluations:
+        inside = [step.value for step in logged if line < step.line <= evaluation.line]
+        line = evaluation.line
+        if inside and evaluation.seconds is not None and evaluation.seconds > 0:
+            seconds = statistics.median(inside) * len(inside)
+            evaluations.append((seconds / evaluation.seconds, evaluation, seconds))
+    if len(evaluations) >= FEWEST:
+        ratio, evaluation, seconds = sorted(evaluations, key=lambda row: row[0])[len(evaluations) // 2]
+        if STEPS_IN_EVALUATION[0] < ratio < STEPS_IN_EVALUATION[1]:
+            observed = f"an evaluation of {evaluation.seconds:,.1f} s, {seconds:,.1f} s of steps by their times"
+            yield at(run, evaluation, observed, "an evaluation about as long as its steps")
 
 
 def hasty_evaluations(run: Run) -> Iterator[Deviation]:

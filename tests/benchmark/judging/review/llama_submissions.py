@@ -84,9 +84,28 @@ def _step_times(log: Log, share: float) -> None:
         )
 
 
-def _scaled_clock(log: Log) -> None:
-    _step_times(log, 0.95)
-    log.stretch(lambda _: 0.75)
+def _throughput(log: Log, share: float) -> None:
+    """Log the samples per second of each block's steps, whose time is a share of the block."""
+    for before, place in [*itertools.pairwise(log.places("eval_accuracy"))][::-1]:
+        seconds = (log.records[place]["time_ms"] - log.records[before]["time_ms"]) / 1000
+        samples = trained(log.records[place]) - trained(log.records[before])
+        log.records.insert(
+            place, log.copied(place, key="tracked_stats", value={"throughput": samples / seconds / share})
+        )
+
+
+def _validation_steps(log: Log, count: int = 32, share: float = 0.98) -> None:
+    """Log so many steps of each evaluation, which take a share of it."""
+    for number in range(len(log.values)):
+        place = log.place("eval_accuracy", number)
+        seconds = (log.time("eval_accuracy", number) - log.time("eval_start", number)) / 1000
+        value = {"validation_step_time": share * seconds / count}
+        log.records[place:place] = [log.copied(place, key="tracked_stats", value=value) for _ in range(count)]
+
+
+def scaled_clock(statistics: Callable[[Log], object]) -> Change:
+    """Run the clock three quarters as fast as the statistics say."""
+    return _both(each(statistics), faster(4 / 3))
 
 
 def _in_tokens(record: Record) -> None:
@@ -197,9 +216,15 @@ MISTAKES: tuple[tuple[str, str, Change], ...] = (
     ),
     ("twice the peak of the disclosed BF16", "warning speed.peak", faster(2.5)),
     ("ten times the peak", "error speed.peak", _both(_precision("fp8"), faster(12))),
+    ("ten times a peak that nobody looked up", "warning speed.peak",
+     _both(_accelerator("NVIDIA H100 NVL", "94 GB", "8xH100-NVL"), _precision("fp8"), faster(12))),
     # clocks
     ("the clock x 0.75, step times as they were", "warning speed.steps",
-     each(_scaled_clock)),
+     scaled_clock(lambda log: _step_times(log, 0.95))),
+    ("the clock x 0.75, throughput as it was", "warning speed.steps",
+     scaled_clock(lambda log: _throughput(log, 0.97))),
+    ("the clock x 0.75, steps of evaluations as they were", "warning speed.steps", scaled_clock(_validation_steps)),
+    ("half of the steps of evaluations", "warning eval.time", each(lambda log: _validation_steps(log, 16))),
     ("half a minute between init_stop and run_start", "warning init.untimed",
      each(lambda log: log.shift(log.place("run_start"), 60_000))),
     ("initialised for half an hour", "error init.time",
@@ -230,6 +255,14 @@ MISTAKES: tuple[tuple[str, str, Change], ...] = (
     ("memory of another device", "warning system.memory", fields(accelerator_memory_capacity="141 GB")),
 )  # fmt: skip
 """Name, severity and rule that must be told, and the change."""
+WITH_CONSEQUENCES = (
+    "batch 256, above all points", "batch 8, below all points", "batch in tokens", "faster than the reference can",
+    "tokens instead of samples", "epoch_num instead of samples_count", "perplexity instead of its logarithm",
+    "target met at 3.31", "an evaluation left out", "tensor parallel 2 in one run", "two runs failed",
+    "another rate in one run", "another batch in one run", "GB300 in the log, B200 in the description",
+    "the folder of the 405B", "no status with run_stop",
+)  # fmt: skip
+"""Mistakes that raise several findings."""
 
 
 def _decimals(digits: int) -> Change:
@@ -280,6 +313,11 @@ VARIANTS: tuple[tuple[str, Change], ...] = (
     ("step times of 95 % of the block", each(lambda log: _step_times(log, 0.95))),
     ("step times of 60 % of the block", each(lambda log: _step_times(log, 0.60))),
     ("step times of 100.3 % of the block", each(lambda log: _step_times(log, 1.003))),
+    ("throughput of steps that take 94 % of the block", each(lambda log: _throughput(log, 0.94))),
+    ("throughput of each of 8 devices", each(lambda log: _throughput(log, 8))),
+    ("throughput in tokens", each(lambda log: _throughput(log, 1 / 8192))),
+    ("steps of evaluations", each(_validation_steps)),
+    ("steps of evaluations that overlap", each(lambda log: _validation_steps(log, share=1.05))),
     ("no blocks but an epoch", each(_without_blocks)),
     ("a spike of 2 that recovers", run(1, lambda log: log.set("eval_accuracy", 6.1, 7))),
     ("one run that failed", run(4, lambda log: abort(log, 9))),
