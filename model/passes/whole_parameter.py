@@ -7,6 +7,8 @@ gathered and gradients scattered without a copy. With one data-parallel rank no 
 copied either.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor, Shard
@@ -39,27 +41,33 @@ class WholeParameter:
         self.value = self._padded[: shape[0]]
         """[rows, ...] in the precision of the computation."""
         self._padded_gradient: Tensor | None = None  # FP32 [padded rows, ...]; made when it is first needed
+        self._gradient_room: Callable[[], Tensor] | None = None
         self._reduced: Tensor | None = None  # FP32 [rows of a shard, ...]
         self._shard_gradient: DTensor | None = None
         self._fresh = True
         """True while the gradient of the step is zero."""
 
     @property
+    def is_movable(self) -> bool:
+        """True if the values may lie in another tensor: they are a copy of the shards, with no rows behind the last."""
+        return self._padded is not self._shard and self._padded.shape == self.value.shape
+
+    def move_to(self, room: Tensor, gradient_room: Callable[[], Tensor]) -> None:
+        """Keep the values in ``room`` from here on, and the gradient in the tensor that ``gradient_room`` returns."""
+        room.copy_(self.value)
+        self._padded = self.value = room
+        self._gradient_room = gradient_room
+
+    @property
     def gradient(self) -> Tensor:
         """FP32 sums [rows, ...], zero before the first addition of a step. Write into it; do not replace it."""
-        sums = self._sums()
-        if self._fresh:
-            sums.zero_()
-            self._fresh = False
-        return sums
+        sums, fresh = self.sums()
+        return sums.zero_() if fresh else sums
 
     def add(self, terms: Tensor) -> None:
         """Add to the gradient, in FP32."""
-        if self._fresh:
-            self._sums().copy_(terms)
-            self._fresh = False
-        else:
-            self._sums().add_(terms)
+        sums, fresh = self.sums()
+        sums.copy_(terms) if fresh else sums.add_(terms)
 
     def add_rows(self, terms_TF: Tensor) -> None:
         """Add the sum over rows to the gradient [F] of a bias, summed in FP32."""
@@ -67,11 +75,14 @@ class WholeParameter:
 
     def add_product(self, left_TF: Tensor, right_TH: Tensor) -> None:
         """Add left^T right to the gradient [F, H] of a matrix."""
-        if self._fresh:
-            put_product(self._sums(), left_TF, right_TH)
-            self._fresh = False
-        else:
-            add_product(self._sums(), left_TF, right_TH)
+        sums, fresh = self.sums()
+        (put_product if fresh else add_product)(sums, left_TF, right_TH)
+
+    def sums(self) -> tuple[Tensor, bool]:
+        """Return the FP32 sums [rows, ...] for the caller to add to, and True if the caller is to overwrite them."""
+        sums, fresh = self._sums(), self._fresh
+        self._fresh = False
+        return sums, fresh
 
     def put_own_rows(self) -> Pair | None:
         """Copy this rank's shard to its rows among the values; return the tensor to gather into, and this rank's rows
@@ -118,6 +129,8 @@ class WholeParameter:
 
     def _sums(self) -> Tensor:
         if self._padded_gradient is None:
-            self._padded_gradient = torch.zeros(self._padded.shape, dtype=torch.float32, device=self._padded.device)
+            shape, device = self._padded.shape, self._padded.device
+            room = self._gradient_room
+            self._padded_gradient = torch.zeros(shape, dtype=torch.float32, device=device) if room is None else room()
             self._gradient = self._padded_gradient[: self.value.shape[0]]
         return self._gradient

@@ -149,7 +149,7 @@ def matmul_times(
     fp8, dtype = _is_fp8(precision), values_dtype(precision)
     of_values: Precision = "bf16" if fp8 else precision
     for size in possible_sizes(model, fp8=fp8):
-        for layer, (inputs, outputs) in layer_shapes(model, size, joined=fp8).items():
+        for layer, (inputs, outputs) in layer_shapes(model, size, joined=precision != "fp32").items():
             shape = tokens, inputs, outputs
             calls = {role: (of_values, call) for role, call in products(*shape, device, dtype).items()}
             if fp8 and layer != "output":

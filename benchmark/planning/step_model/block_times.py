@@ -9,7 +9,7 @@ from benchmark.planning.step_model.memory_formula import ACCUMULATOR_BYTES
 from benchmark.planning.step_model.operation_times import attention_s, elementwise_s, exposed_s, gather_s, matmul_s
 from benchmark.planning.step_model.step_time import StepTime
 from benchmark.planning.step_model.workload import Workload
-from model.decoder_sizes import INTO_MLP, BlockProduct
+from model.decoder_sizes import INTO_ATTENTION, INTO_MLP, BlockProduct
 
 MOST_HIDING = 0.9
 """Largest share of products beside which tensor-parallel messages travel."""
@@ -92,10 +92,11 @@ def _sums(work: Workload, weights: int) -> tuple[float, float]:
 
 def layer_sizes(work: Workload) -> dict[str, tuple[int, int]]:
     """Return the inputs and outputs of each matrix product of a block on one device, by the columns that it computes.
-    This repository computes the model's products one by one in BF16, and joins those of the same input in FP8; others
-    join or separate them."""
+    This repository joins those of the same input, in BF16 if their shards have equal rows
+    (model/passes/linear/joined_weight.py); others join or separate them."""
     model = work.model
-    products = [*(model.joined_products if work.fp8 or not work.code.own else model.products).values()]
+    joins = work.fp8 or not work.code.own or _even_shards(work)
+    products = [*(model.joined_products if joins else model.products).values()]
     if work.code.separate_projections:
         products = [
             BlockProduct(product.inputs, {role: width})
@@ -103,6 +104,12 @@ def layer_sizes(work: Workload) -> dict[str, tuple[int, int]]:
             for role, width in product.columns.items()
         ]
     return {"_".join(product.columns): product.on_rank(work.layout.tensor_parallel) for product in products}
+
+
+def _even_shards(work: Workload) -> bool:
+    """Return whether all shards of the weights that products of one input have are of equal rows."""
+    columns, apart = work.model.columns, work.layout.tensor_parallel * work.layout.shards
+    return not any(columns(role) % apart for role in (*INTO_ATTENTION, *INTO_MLP))
 
 
 def _repeated_products(work: Workload, layers: Iterable[str]) -> list[str]:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from model.passes.linear.fp8_operand import GRADIENTS, VALUES, Operand, cast, product
 from model.passes.linear.fp8_weight import Fp8Parameter, Fp8Weight
+from model.passes.linear.linear_pass import bias_of
 from model.passes.whole_parameter import WholeParameter
 
 
@@ -23,13 +24,11 @@ class Fp8Linear:
     def __init__(self, parameters: Mapping[str, WholeParameter], *names: str, adds_bias: bool = True) -> None:
         """``adds_bias``: False for all ranks but the first where the outputs of the ranks are summed."""
         weights = [parameters[f"{name}.weight"] for name in names]
-        self._weights = [weight for weight in weights if isinstance(weight, Fp8Parameter)]
-        self._biases = [bias for name in names if (bias := parameters.get(f"{name}.bias")) is not None]
-        assert len(self._weights) == len(names) and len(self._biases) in ((0, 1) if len(names) == 1 else (0,))
+        self._weight = Fp8Weight([weight for weight in weights if isinstance(weight, Fp8Parameter)])
+        assert len(self._weight.parameters) == len(names)
+        self._bias = bias_of(parameters, names)
         self._adds_bias = adds_bias
-        self._weight = Fp8Weight(self._weights)
         self.fp8_weights: Sequence[Fp8Weight] = (self._weight,)
-        self._columns = [weight.value.shape[0] for weight in self._weights]
 
     def refresh(self) -> None:
         self._weight.refresh()
@@ -39,7 +38,7 @@ class Fp8Linear:
 
     def forward(self, x: Operand, *, keeps: bool) -> tuple[Tensor, Any]:
         assert x.rows is not None
-        bias = self._biases[0].value if self._biases and self._adds_bias else None
+        bias = self._bias.value if self._bias is not None and self._adds_bias else None
         reciprocals = x.reciprocal, self._weight.reciprocal
         out = product(x.rows, self._weight.rows, reciprocals, torch.bfloat16, fast=True, bias=bias)
         x.rows = None
@@ -61,14 +60,12 @@ class Fp8Linear:
 
     def add_gradients(self, gradient: Operand, x: Any) -> None:
         assert gradient.transpose is not None
-        reciprocals = gradient.reciprocal, x.reciprocal
-        for weight, part in zip(self._weights, torch.split(gradient.transpose, self._columns), strict=True):
-            weight.add_fp8_product(part, x.transpose, reciprocals)
+        self._weight.add_fp8_product(gradient.transpose, x.transpose, (gradient.reciprocal, x.reciprocal))
 
     def _add_bias(self, of_bias: Tensor) -> None:
         """Add to the bias' gradient at once, so that the gradient in BF16 may be freed."""
-        for bias in self._biases:
-            bias.add_rows(of_bias)
+        if self._bias is not None:
+            self._bias.add_rows(of_bias)
 
 
 class Fp8LinearBf16Gradients(Fp8Linear):
@@ -99,5 +96,4 @@ class Fp8LinearBf16Gradients(Fp8Linear):
 
     def add_gradients(self, gradient: Operand, x: Any) -> None:
         assert gradient.unscaled is not None
-        for weight, part in zip(self._weights, torch.split(gradient.unscaled, self._columns, dim=1), strict=True):
-            weight.add_product(part, x)
+        self._weight.add_product(gradient.unscaled, x)

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from model.passes.linear.fp8_operand import VALUES, largest_value, product, scale_for, transpose_of
+from model.passes.linear.joined_weight import JoinedWeight
 from model.passes.waits import data_parallel_collective
 from model.passes.whole_parameter import Pair, WholeParameter
 
@@ -36,47 +37,27 @@ class Fp8Parameter(WholeParameter):
     def largest_of_shard(self) -> Tensor:
         return largest_value(self._shard)
 
-    def move_to(self, room: Tensor) -> bool:
-        """Keep the values in ``room`` from now on. Return False if they stay apart: the shards need rows behind the
-        last one."""
-        if room.shape != self._padded.shape:
-            return False
-        self._padded = self.value = room
-        return True
-
     def put_own_rows(self) -> Pair | None:
         rows = self._padded.narrow(0, self._rank * self._rows_of_shard, self._rows_of_shard)
         torch.mul(self._shard, self.scale, out=rows[: self._shard.shape[0]])
         return None if self._shards == 1 else (self._padded.view(torch.uint8), rows.view(torch.uint8))
 
-    def add_fp8_product(self, left_FT: Tensor, right_HT: Tensor, reciprocals: tuple[Tensor, Tensor]) -> None:
-        """Add left right^T to the gradient [F, H], in FP32.
-
-        The products cannot be summed in the kernel itself: they are made apart and added, some rows at a time.
-        """
-        sums = self._sums()
-        rows = max(1, LARGEST_SUM // (16 * sums[0].nbytes)) * 16
-        for left, part in zip(torch.split(left_FT, rows), torch.split(sums, rows), strict=True):
-            terms = product(left, right_HT, reciprocals, torch.float32)
-            part.copy_(terms) if self._fresh else part.add_(terms)
-            del terms  # before the next product takes memory
-        self._fresh = False
-
 
 class Fp8Weight:
-    """The weight of one product: the rows of some parameters side by side, with one scale."""
+    """The weight of one product, with one scale: the rows of some parameters, each behind the other."""
 
     def __init__(self, parameters: Sequence[Fp8Parameter]) -> None:
         self.parameters = parameters
-        columns, first = [parameter.value.shape[0] for parameter in parameters], parameters[0].value
-        self.rows = first if len(parameters) == 1 else first.new_empty(sum(columns), first.shape[1])
+        self._matrices = JoinedWeight.of(parameters)
+        """The parameters' values and gradients: one matrix, or one for each where they stay apart."""
+        columns, first = [len(matrix.value) for matrix in self._matrices], self._matrices[0].value
+        self.rows = first if len(columns) == 1 else first.new_empty(sum(columns), first.shape[1])
         """[F, H], for the forward pass."""
         self.transpose = first.new_empty(self.rows.shape[1], self.rows.shape[0])
         """[H, F], for the gradient of the input."""
         self.reciprocal = torch.ones((), device=first.device)
         """FP32 scalar: the weight over these numbers."""
-        parts = zip(parameters, torch.split(self.rows, columns), strict=True) if len(parameters) > 1 else ()
-        self._apart = [(parameter, part) for parameter, part in parts if not parameter.move_to(part)]
+        self._columns = columns
 
     def rescale(self, scale: Tensor) -> None:
         """Have the next gather cast by ``scale``."""
@@ -86,9 +67,28 @@ class Fp8Weight:
 
     def refresh(self) -> None:
         """Called when the values have arrived."""
-        for parameter, part in self._apart:
-            part.view(torch.uint8).copy_(parameter.value.view(torch.uint8))
+        if len(self._matrices) > 1:
+            for matrix, part in zip(self._matrices, torch.split(self.rows, self._columns), strict=True):
+                part.view(torch.uint8).copy_(matrix.value.view(torch.uint8))
         transpose_of(self.rows, out=self.transpose)
+
+    def add_product(self, left_TF: Tensor, right_TH: Tensor) -> None:
+        """Add left^T right, of BF16 numbers, to the gradient [F, H]."""
+        for matrix, left in zip(self._matrices, torch.split(left_TF, self._columns, dim=1), strict=True):
+            matrix.add_product(left, right_TH)
+
+    def add_fp8_product(self, left_FT: Tensor, right_HT: Tensor, reciprocals: tuple[Tensor, Tensor]) -> None:
+        """Add left right^T to the gradient [F, H], in FP32.
+
+        The products cannot be summed in the kernel itself: they are made apart and added, some rows at a time.
+        """
+        for matrix, left in zip(self._matrices, torch.split(left_FT, self._columns), strict=True):
+            sums, fresh = matrix.sums()
+            rows = max(1, LARGEST_SUM // (16 * sums[0].nbytes)) * 16
+            for some, part in zip(torch.split(left, rows), torch.split(sums, rows), strict=True):
+                terms = product(some, right_HT, reciprocals, torch.float32)
+                part.copy_(terms) if fresh else part.add_(terms)
+                del terms  # before the next product takes memory
 
 
 def rescale(weights: Sequence[Fp8Weight]) -> None:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from model.passes.linear.fp8_weight import Fp8Weight
+from model.passes.linear.joined_weight import JoinedWeight
 from model.passes.whole_parameter import WholeParameter
 
 
@@ -56,17 +57,18 @@ class LinearPass(Protocol):
 
 
 class PlainLinear:
-    """Products of BF16 or FP32 numbers, one for each weight; inputs and gradients as they are."""
+    """Products of BF16 or FP32 numbers, one for all weights where they are one matrix; inputs and gradients as they
+    are."""
 
     casts = False
     fp8_weights: Sequence[Fp8Weight] = ()
 
     def __init__(self, parameters: Mapping[str, WholeParameter], *names: str, adds_bias: bool = True) -> None:
         """``adds_bias``: False for all ranks but the first where the outputs of the ranks are summed."""
-        self._weights = [parameters[f"{name}.weight"] for name in names]
-        self._biases = [parameters.get(f"{name}.bias") for name in names]
-        self._columns = [weight.value.shape[0] for weight in self._weights]
+        self._weights = JoinedWeight.of([parameters[f"{name}.weight"] for name in names])
+        self._bias = bias_of(parameters, names)
         self._adds_bias = adds_bias
+        self._columns = [weight.value.shape[0] for weight in self._weights]
 
     def refresh(self) -> None:
         """Do nothing: no other tensor follows from the weights."""
@@ -76,18 +78,14 @@ class PlainLinear:
 
     def forward(self, x: Tensor, *, keeps: bool) -> tuple[Tensor, Tensor | None]:
         x_for_weights = x if keeps else None
+        if self._bias is not None and self._adds_bias:
+            return torch.addmm(self._bias.value, x, self._weights[0].value.t()), x_for_weights
         if len(self._weights) == 1:
-            return self._product(0, x, None), x_for_weights
+            return torch.mm(x, self._weights[0].value.t()), x_for_weights
         out = torch.empty(x.shape[0], sum(self._columns), dtype=x.dtype, device=x.device)
-        for number, part in enumerate(self._parts(out)):
-            self._product(number, x, part)
+        for weight, part in zip(self._weights, self._parts(out), strict=True):
+            torch.mm(x, weight.value.t(), out=part)
         return out, x_for_weights
-
-    def _product(self, number: int, x_TH: Tensor, out: Tensor | None) -> Tensor:
-        weight_HF, bias = self._weights[number].value.t(), self._biases[number]
-        if bias is None or not self._adds_bias:
-            return torch.mm(x_TH, weight_HF, out=out)
-        return torch.addmm(bias.value, x_TH, weight_HF, out=out)
 
     def weight_input(self, x_TH: Tensor) -> Tensor:
         return x_TH
@@ -103,12 +101,18 @@ class PlainLinear:
         return of_input
 
     def add_gradients(self, gradient: tuple[Tensor, Tensor], x: Tensor) -> None:
-        parts = map(self._parts, gradient)
-        for weight, bias, part, bias_terms in zip(self._weights, self._biases, *parts, strict=True):
+        for weight, part in zip(self._weights, self._parts(gradient[0]), strict=True):
             weight.add_product(part, x)
-            if bias is not None:
-                bias.add_rows(bias_terms)
+        if self._bias is not None:
+            self._bias.add_rows(gradient[1])
 
     def _parts(self, whole_TF: Tensor) -> Sequence[Tensor]:
         """Return the columns of each product."""
         return [whole_TF] if len(self._columns) == 1 else torch.split(whole_TF, self._columns, dim=1)
+
+
+def bias_of(parameters: Mapping[str, WholeParameter], names: Sequence[str]) -> WholeParameter | None:
+    """Return the bias of a linear layer; None without one. Layers of several weights have none."""
+    biases = [bias for name in names if (bias := parameters.get(f"{name}.bias")) is not None]
+    assert len(biases) <= (1 if len(names) == 1 else 0)
+    return biases[0] if biases else None

@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from functools import cache
 from types import SimpleNamespace
 from typing import Any, get_args
@@ -42,7 +43,7 @@ MICRO_BATCHES = 2
 def plain_block(sizes: DecoderSizes = SIZES) -> nn.Module:
     block = (Block(sizes) if isinstance(sizes, GPT3Config) else LlamaBlock(sizes)).double()  # type: ignore[arg-type]
     for number, parameter in enumerate(block.parameters()):
-        parameter.data.copy_(0.3 * draw(*parameter.shape, seed=number))
+        parameter.data.copy_((0.3 * draw(*parameter.shape, seed=number)).float())
     return block
 
 
@@ -74,11 +75,19 @@ class _Passed:
     """The micro-batches' passes on this rank of a mesh."""
 
     def __init__(
-        self, mesh: DeviceMesh, recompute: Recompute, batch: int, sequence: int = S, sizes: DecoderSizes = SIZES
+        self,
+        mesh: DeviceMesh,
+        recompute: Recompute,
+        batch: int,
+        sequence: int = S,
+        sizes: DecoderSizes = SIZES,
+        masters: torch.dtype = torch.float32,
     ) -> None:
+        """``masters``: the state's type. FP64 values are a copy of FP32 ones, and then products are joined."""
         self.mesh, self.group = mesh, TensorGroup(mesh["tensor"])
         row = ARCHITECTURES[type(sizes)]
-        self.parameters = gathered(spread(plain_block(sizes), mesh, row), torch.float64)
+        plain = deepcopy(plain_block(sizes)).to(masters)
+        self.parameters = gathered(spread(plain, mesh, row), torch.float64)
         self.block = BlockPass(row.block(self.parameters, self.group, sizes, batch, PlainLinear), self.group, recompute)
         self.block.refresh()
         self._batch, self._sequence, self._width = batch, sequence, sizes.hidden_size
@@ -135,13 +144,13 @@ def mesh() -> Iterator[DeviceMesh]:
         yield mesh
 
 
-@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize(("batch", "masters"), [(1, torch.float64), (3, torch.float32)], ids=["apart", "joined"])
 @BOTH
-def test_numbers_are_those_of_autograd(sizes: DecoderSizes, batch: int, mesh: DeviceMesh) -> None:
+def test_numbers_are_those_of_autograd(sizes: DecoderSizes, batch: int, masters: torch.dtype, mesh: DeviceMesh) -> None:
     """And, whatever is computed again, the same to the bit."""
     every = []
     for recompute in RECOMPUTE:
-        passed = _Passed(mesh, recompute, batch, sizes=sizes)
+        passed = _Passed(mesh, recompute, batch, sizes=sizes, masters=masters)
         every.append(passed.found(together=recompute == "full"))
         assert_close(passed.differences(every[-1], by_autograd(batch, sizes=sizes)))
     for other in every[1:]:
