@@ -15,11 +15,13 @@ on."""
 def commit_of(repository: Path = REPOSITORY) -> str | None:
     """Return the full hash of the checked-out commit, ending in ``-dirty`` if tracked files differ from it.
 
-    Returns None if there is no git or no checkout.
+    Returns None if there is no git or no checkout, and within a checkout of other code, which tracks no file here.
     """
     noted = repository / COMMIT_FILE
     if noted.is_file():
         return noted.read_text(encoding="utf-8").strip() or None
+    if not _git(repository, "ls-files"):
+        return None
     description = _git(repository, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
     return description.decode().strip() if description is not None else None
 

@@ -25,6 +25,7 @@ from benchmark.run_record.file_names import code_folder, snapshot_folder
 MOST_BYTES = 1 << 20
 """Most bytes of a copied file: code is smaller, data is larger."""
 DIFF_BYTES = 10_000_000
+GIT_FACTS = (("rev-parse", "--abbrev-ref", "HEAD"), ("status", "--short"), ("diff", "HEAD", "--binary"))
 MOST_NAMED = 5
 """Most untracked files that a line names."""
 PACKAGES = ("benchmark", "checkpoint_convert", "checksums", "data_prep", "foundation", "model")
@@ -46,10 +47,9 @@ def run_from_snapshot(repository: Path, run_dir: Path, *, new: bool, more_files:
     if not code.is_dir():
         with _umask(0o027):
             snapshot.mkdir(parents=True, exist_ok=True)
-            branch = _git(repository, "rev-parse", "--abbrev-ref", "HEAD")
-            state = _git(repository, "status", "--short")
+            branch, state, changes = (_git(repository, *words) if commit_now else b"" for words in GIT_FACTS)
             (snapshot / "git.txt").write_bytes(b"commit %s\nbranch %s%s" % (commit_now.encode(), branch, state))
-            (snapshot / "git.diff").write_bytes(_git(repository, "diff", "HEAD", "--binary")[:DIFF_BYTES])
+            (snapshot / "git.diff").write_bytes(changes[:DIFF_BYTES])
             _copy_code(repository, code, commit_now, more_files)
     commit_file = code / ".commit"
     commit = commit_file.read_text(encoding="utf-8").strip() if commit_file.is_file() else ""
@@ -79,6 +79,7 @@ def _copy_code(repository: Path, code: Path, commit: str, more_files: Sequence[s
     """Copy the checkout as it is now, with changed files; the copy is whole or not there at all."""
     partial, root = code.with_name(f"{code.name}.partial"), repository.resolve()
     shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
     for name in more_files:
         if root not in (repository / name).resolve().parents or not (repository / name).is_file():
             raise Refused(f"SNAPSHOT_FILES: {name}: expected a file in {repository}")
@@ -118,7 +119,10 @@ def _files_without_git(repository: Path) -> Iterator[str]:
 
 
 def _commit(repository: Path) -> str:
-    """Return the commit as in foundation/git.py; empty without git."""
+    """Return the commit as in foundation/git.py; empty without git, and in a checkout of other code, which tracks no
+    file of the repository."""
+    if not _tracked_files(repository):
+        return ""
     return _git(repository, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*").decode().strip()
 
 

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 from benchmark.launch.slurm.snapshot import PACKAGES, SUFFIXES
+from foundation.git import commit_of
 from tests.benchmark.launch.slurm.stand_in_job import Job
 from tests.support import REPOSITORY
 
@@ -80,14 +81,19 @@ def test_code_is_that_of_the_beginning(job: Job) -> None:
 
 
 def test_code_without_git(job: Job) -> None:
+    """Within a checkout of other code, which does not track it."""
     checkout = job.folder / "checkout"
+    (job.folder / ".gitignore").write_text("*\n")
+    git(job.folder, "init", "--quiet")
+    git(job.folder, "add", "--force", ".gitignore")
+    git(job.folder, "commit", "--quiet", "--message", "other code")
     (checkout / "runs").mkdir()
     for name in ("runs/data", ".env", "token.txt", "benchmark/.env", "benchmark/token.txt", "benchmark/new.py"):
         (checkout / name).touch()
     job.log_dir = checkout / "log"
     assert job.run().returncode == 0
     code = job.log_dir / "snapshot" / "code"
-    assert (code / ".commit").read_text() == ""
+    assert (code / ".commit").read_text() == "" and commit_of(checkout) is None
     assert (code / "benchmark" / "launch" / "__main__.py").exists()
     assert (code / "benchmark" / "new.py").exists() and (code / "run_gpt3.sh").stat().st_mode & 0o777 == 0o750
     not_copied = ("runs", "log", ".env", "token.txt", "benchmark/.env", "benchmark/token.txt")
