@@ -15,7 +15,7 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Executor, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from tests.drills.fuzz.disk_faults import build_library
 from tests.drills.fuzz.drawn_faults import LONGEST_S, JobFault, drawn
 from tests.drills.fuzz.fuzzed_job import EndedJob, FuzzedJob
 from tests.drills.fuzz.job_oracle import problems_of
+from tests.drills.fuzz.short_limits import limits_part
 from tests.drills.practice import PRACTICE, practice_config, prepared_inputs, two_processes
 
 AT_ONCE = 4
@@ -35,8 +36,9 @@ FIRST_NUMBER = 3000
 """Of the jobs."""
 START_LIMIT_S = 30.0
 """Seconds, beside the longest fault, that a process may be silent in anything for the first time."""
-STUCK_S = 1200.0
-"""Seconds, beside twice the longest fault, after which a job is stuck: it waits 900 s for a silent srun."""
+STUCK_S, SLOW_S = 1000.0, 300.0
+"""Seconds after which a job is stuck, beside twice the longest fault: it waits 900 s for a silent srun, or the part of
+them to which the launcher's limits are shortened; and a busy machine is slow."""
 BENCHMARK = dataclasses.replace(PRACTICE, target_log_perplexity=4.7)
 """It reaches the target at its last evaluation."""
 
@@ -71,7 +73,7 @@ class FuzzOutcome:
 class JobFuzz:
     """Runs jobs in a folder; the undisturbed one is made once."""
 
-    def __init__(self, work_dir: Path, longest_s: float) -> None:
+    def __init__(self, work_dir: Path, longest_s: float, pool: Executor) -> None:
         self._work_dir, self._longest_s = work_dir.resolve(), longest_s
         self._inputs = prepared_inputs(self._work_dir)
         self._library = build_library(self._work_dir)
@@ -81,20 +83,21 @@ class JobFuzz:
         process.start()
         process.join()
         del os.environ["LD_PRELOAD"]
-        self._undisturbed: Ended | None = None
-        job, self._undisturbed = self._run("undisturbed", (), FIRST_NUMBER)
-        problems = problems_of(
-            job, self._undisturbed, self._undisturbed, self._work_dir / "undisturbed" / "log", FIRST_NUMBER
-        )
+        self._undisturbed = pool.submit(self._undisturbed_run)
+
+    def _undisturbed_run(self) -> Ended:
+        """Run a job without faults. Raises SystemExit if it does not come out right."""
+        job, ended = self._run("undisturbed", (), FIRST_NUMBER)
+        problems = problems_of(job, ended, ended, self._work_dir / "undisturbed" / "log", FIRST_NUMBER)
         if problems:
             raise SystemExit("\n".join([f"{self._work_dir}/undisturbed is not right:", *problems]))
         print(f"undisturbed: {job.seconds:.1f} s; calls below LOG_DIR: {job.calls}", flush=True)
+        return ended
 
     def run(self, seed: int) -> FuzzOutcome:
         faults, number, name = drawn(seed, self._longest_s), FIRST_NUMBER + 1 + seed % 5000, f"seed_{seed}"
         job, left = self._run(name, faults, number)
-        assert self._undisturbed is not None
-        problems = problems_of(job, left, self._undisturbed, self._work_dir / name / "log", number)
+        problems = problems_of(job, left, self._undisturbed.result(), self._work_dir / name / "log", number)
         states = [state for state, _ in itertools.groupby(sample.status for sample in job.samples)]
         log_dir = self._work_dir / name / "log"
         endings = [row.kind for row in read_status(log_dir).attempts] if left.attempts else []
@@ -104,8 +107,8 @@ class JobFuzz:
         folder = self._work_dir / name
         system = dataclasses.replace(two_processes(), start_limit_s=START_LIMIT_S + self._longest_s, hang_floor_s=8.0)
         config = practice_config(self._inputs, folder / "log", system, BENCHMARK)
-        limit_s = STUCK_S + 2 * self._longest_s
-        job = FuzzedJob(folder, config, faults, number, self._library, limit_s).run()
+        limit_s = limits_part(self._longest_s) * STUCK_S + SLOW_S + 2 * self._longest_s
+        job = FuzzedJob(folder, config, faults, number, self._library, self._longest_s, limit_s).run()
         return job, read_ended(config, folder, (), job.seconds)
 
 
@@ -120,7 +123,7 @@ def main() -> int:
     options.work_dir.mkdir(parents=True, exist_ok=True)
     started, wrong = time.perf_counter(), list[int]()
     with only_one_in(options.work_dir, "choose another --work-dir"), ThreadPoolExecutor(options.at_once) as pool:
-        fuzz = JobFuzz(options.work_dir, options.longest_s)
+        fuzz = JobFuzz(options.work_dir, options.longest_s, pool)
         runs = [pool.submit(fuzz.run, options.seed + number) for number in range(options.runs)]
         for run in as_completed(runs):
             outcome = run.result()

@@ -21,6 +21,7 @@ from foundation.errors import InputError, run_command
 from tests.benchmark.launch.slurm.stand_in_job import lean_checkout
 from tests.drills.fuzz.disk_faults import CONTROL, SharedControl, attach_rank
 from tests.drills.fuzz.drawn_faults import AnswerFault, DiskFault, JobFault, ProcessFault
+from tests.drills.fuzz.short_limits import shorten_limits
 from tests.drills.fuzz.stand_in_cluster import NODES, Away, StandInCluster
 from tests.drills.injector import wrap
 
@@ -100,13 +101,15 @@ def _longer(call: Any) -> Any:
 
 @dataclass
 class FuzzedJob:
-    """A job and its faults. ``number``: Slurm's of the job; ports depend on it."""
+    """A job and its faults. ``number``: Slurm's of the job; ports depend on it. ``longest_s``: most seconds of a fault,
+    to which the launcher's limits are proportional."""
 
     folder: Path
     config: RunConfig
     faults: Sequence[JobFault]
     number: int
     library: Path
+    longest_s: float
     limit_s: float
     _windows: list[tuple[float, float]] = field(default_factory=list)
     _begun: set[int] = field(default_factory=set)
@@ -115,6 +118,7 @@ class FuzzedJob:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         checkout = lean_checkout(self.folder / "checkout")
+        shorten_limits(checkout, self.longest_s)
         log_dir = self.config.run_dir
         self._control = SharedControl(self.folder / "control", log_dir, self.faults)
         self._cluster = StandInCluster(
