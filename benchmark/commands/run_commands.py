@@ -115,7 +115,7 @@ class StatusCommand:
     """Print JSON: an object for one run, a list for several."""
 
     def run(self) -> int:
-        from benchmark.launch.status_text import status
+        from benchmark.run_record.status.status_text import status
 
         status(self.run_dirs, as_json=self.json, follow=self.follow)
         return 0

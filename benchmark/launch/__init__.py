@@ -1,4 +1,4 @@
-"""Keep a run going without a person: one launcher, its attempts, the decision after an attempt; a run's status.
+"""Keep a run going without a person: one launcher, its attempts, the decision after an attempt.
 
 On the host of a Slurm job there may be only bash and Python, because srun enters the container. ``__main__``,
 ``keep_running``, ``next_attempt``, the files of attempts and ``slurm/`` import only Python's own library and each

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from benchmark.judging.review.review_forms import ReviewForm
-from benchmark.launch.status_text import StatusForm
 from benchmark.planning.run_plan.plan_command import PrintedPlan
 from benchmark.planning.run_plan.search_layouts import SearchResult
+from benchmark.run_record.status.status_text import StatusForm
 from tests.support import REPOSITORY
 
 FOLDER = REPOSITORY / "docs" / "schemas"

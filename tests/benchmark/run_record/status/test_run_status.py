@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.launch.status_text import distinct_names, run_folders, status
 from benchmark.run_record.file_names import attempt_path, lease_path
 from benchmark.run_record.lease import Lease
 from benchmark.run_record.small_files import write_object
 from benchmark.run_record.status.run_status import RunStatus, as_utc, device_hours
 from benchmark.run_record.status.status_reading import read_status
+from benchmark.run_record.status.status_text import distinct_names, run_folders, status
 from foundation.errors import InputError
 from tests.benchmark.judging.report.runs import START_MS, MadeRun, write_run
 from tests.benchmark.run_record.status.supervised_run import SupervisedRun, killed_and_hung, second_did_not_meet
@@ -259,8 +259,8 @@ def test_follow_ends_with_the_last_run_and_reads_an_ended_one_once(
         if len(reads) == 4:
             other.finish()
 
-    monkeypatch.setattr("benchmark.launch.status_text.read_status", read)
-    monkeypatch.setattr("benchmark.launch.status_text.time.sleep", sleep)
+    monkeypatch.setattr("benchmark.run_record.status.status_text.read_status", read)
+    monkeypatch.setattr("benchmark.run_record.status.status_text.time.sleep", sleep)
     status([tmp_path], as_json=False, follow=True)
     assert reads == ["1", "2", "2", "2", "2"]
     captured = capsys.readouterr()
