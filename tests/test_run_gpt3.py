@@ -265,7 +265,7 @@ def test_help_lists_every_variable() -> None:
 
 def test_variables_set_fields_and_options_that_exist() -> None:
     fields = {field.name for field in dataclasses.fields(JobOptions)}
-    assert {row.sets for row in VARIABLES} - {""} <= fields
+    assert {row.sets for row in VARIABLES if not row.option} - {""} <= fields
     values = {"--precision": "bf16", "--data-folder": "/data", "--checkpoint": "/ckpt", "--system": "dgxh100_n64"}
     words = [word for row in VARIABLES if row.option for word in (row.option, values.get(row.option, "1536"))]
     parse(["train", "gpt3_175b", *words])

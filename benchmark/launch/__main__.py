@@ -14,8 +14,8 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -137,60 +137,54 @@ def options_of_job(arguments: Sequence[str]) -> JobOptions:
     return job_options(base, options.folder, options.arguments, os.environ)
 
 
-def check_variables(arguments: Sequence[str]) -> int:
-    """Print what is wrong with the variables, before anything is installed; return the exit status."""
-    try:
-        if arguments[:1] == ["job"]:
-            options = options_of_job(arguments[1:])
-            if "SLURM_JOB_ID" not in os.environ:  # nodes of a cluster may see other folders
-                require_paths(options)
-        else:
-            check_rehearsal(os.environ)
-    except Refused as refused:
-        print(f"error: {refused}", file=sys.stderr)
-        return 2
-    return 0
-
-
-def main(arguments: Sequence[str]) -> int:
-    if arguments[:1] == ["variables"]:
-        print(variables_help())
-        return 0
-    if arguments[:1] == ["check"]:
-        return check_variables(arguments[1:])
+def check_variables(arguments: Sequence[str]) -> None:
+    """Check the variables before anything is installed. Raises Refused."""
     if arguments[:1] != ["job"]:
-        run_here_by(arguments)
-    try:
+        check_rehearsal(os.environ)
+    else:
         options = options_of_job(arguments[1:])
-    except Refused as refused:
-        print(f"error: {refused}", file=sys.stderr)
-        with noted_end():
-            return 2
-    try:
-        if options.dry_run:
-            return print_preview(options)
-        if "SLURM_JOB_ID" not in os.environ:
-            run_job_here(options)
-    except Refused as refused:
-        print(f"error: {refused}", file=sys.stderr)
-        return 2
-    with noted_end(), timed_lines(options.run_dir):
+        if "SLURM_JOB_ID" not in os.environ:  # nodes of a cluster may see other folders
+            require_paths(options)
+
+
+def start_job(options: JobOptions) -> int:
+    """Run the job, or print what would run; return the exit status. Raises Refused."""
+    if options.dry_run:
+        return print_preview(options)
+    if "SLURM_JOB_ID" not in os.environ:
+        run_job_here(options)
+    with timed_lines(options.run_dir):
         try:
             return run_job(options)
         except Refused as refused:
             print(f"error: {refused}", flush=True)
             return 2
+        finally:
+            note_end()
 
 
-@contextmanager
-def noted_end() -> Iterator[None]:
+def note_end() -> None:
     """Tell run_gpt3.sh, which starts a launcher again that was killed, that this one ends by itself."""
+    if "LAUNCHER_FOLDER" in os.environ:
+        with suppress(OSError):
+            (Path(os.environ["LAUNCHER_FOLDER"]) / "ended").touch()
+
+
+def main(arguments: Sequence[str]) -> int:
     try:
-        yield
-    finally:
-        if "LAUNCHER_FOLDER" in os.environ:
-            with suppress(OSError):
-                (Path(os.environ["LAUNCHER_FOLDER"]) / "ended").touch()
+        if arguments[:1] == ["variables"]:
+            print(variables_help())
+        elif arguments[:1] == ["check"]:
+            check_variables(arguments[1:])
+        elif arguments[:1] == ["job"]:
+            return start_job(options_of_job(arguments[1:]))
+        else:
+            run_here_by(arguments)
+    except Refused as refused:
+        print(f"error: {refused}", file=sys.stderr)
+        note_end()
+        return 2
+    return 0
 
 
 if __name__ == "__main__":

@@ -127,7 +127,11 @@ def keep_running(run_dir: Path, machines: RunMachines) -> Decision:
         with _holding(run_dir, machines) as lease:
             patiently(lambda: complete_run(run_dir), machines)
             if (end_status := patiently(lambda: finished_status(run_dir), machines)) is not None:
-                return _of_finished_run(run_dir, machines, end_status)
+                if not machines.goes_on:
+                    raise Refused(f"{run_dir}: holds a finished run ({end_status}); choose another folder")
+                decision = of_ended_run(end_status)
+                say(decision.reason)
+                return decision
             machines.prepare()
             return _attempts(run_dir, machines, lease)
     except StoppedWaiting:
@@ -140,16 +144,6 @@ def keep_running(run_dir: Path, machines: RunMachines) -> Decision:
         reason = f"{run_dir}: {loss}; back to the queue"
     say(f"error: {reason}")
     return Decision("requeue", INTERRUPTED, reason)
-
-
-def _of_finished_run(run_dir: Path, machines: RunMachines, end_status: str) -> Decision:
-    """Return the decision of a launcher that goes on with a run and finds that it has ended. Raises Refused for a
-    launcher that would begin one."""
-    if not machines.goes_on:
-        raise Refused(f"{run_dir}: holds a finished run ({end_status}); choose another folder")
-    decision = of_ended_run(end_status)
-    say(decision.reason)
-    return decision
 
 
 @contextmanager
@@ -179,10 +173,8 @@ def _in_folder(run_dir: Path, act: Callable[[], Answer]) -> Answer:
 def _held_no_run(run_dir: Path) -> bool:
     try:
         attempts_folder(run_dir).stat()
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return True
-    except OSError:
-        pass  # the disk does not say
+    except OSError as error:  # of any other error the disk does not say
+        return isinstance(error, (FileNotFoundError, NotADirectoryError, PermissionError))
     return False
 
 
@@ -200,12 +192,11 @@ def _take(run_dir: Path, lease: HeldLease, machines: RunMachines) -> None:
             is_announced = True
             limit = f"it is waited for until it has not renewed its lease for {other.length_s:g} s"
             say(f"{run_dir}: {other.line()} holds the run; {limit}")
-        if other is not None and lease.watch.renewals:
-            renewed_s = renewed_s or time.monotonic()
-            if time.monotonic() - renewed_s >= machines.patience_s(other):
-                if other.holder == machines.name:
-                    raise OSError(errno.EBUSY, f"{other.line()} holds the run", str(run_dir))
-                raise Refused(f"{run_dir}: {other.line()} runs there; end it first, or choose another folder")
+        renewed_s = renewed_s or (time.monotonic() if lease.watch.renewals else 0.0)
+        if other is not None and renewed_s and time.monotonic() - renewed_s >= machines.patience_s(other):
+            if other.holder == machines.name:
+                raise OSError(errno.EBUSY, f"{other.line()} holds the run", str(run_dir))
+            raise Refused(f"{run_dir}: {other.line()} runs there; end it first, or choose another folder")
         if machines.ordered:
             raise StoppedWaiting
         time.sleep(lease.watch.length_s / RENEWALS)

@@ -90,38 +90,30 @@ def decide(run_dir: Path, outcome: AttemptOutcome) -> Decision:
     # A launcher that ends the other processes may see another status. The run removed an older note as it began.
     if status == INTERRUPTED or (stopped is not None and attempt.start is not None and attempt.cause is None):
         return _interrupted(stopped, outcome)
-    failure, is_explained = _words(attempt, outcome), attempt.cause is not None
+    failure = _words(attempt, outcome)
+
+    def after_failure(action: Action, status: int, consequence: str, exclude: tuple[str, ...] = ()) -> Decision:
+        return Decision(action, status, f"{failure}{consequence}", exclude, is_explained=attempt.cause is not None)
+
     if outcome.ordered:  # they failed on the way out
-        return Decision(
-            "requeue", INTERRUPTED, f"{failure}; stopped by {outcome.ordered}, and not saved", is_explained=is_explained
-        )
+        return after_failure("requeue", INTERRUPTED, f"; stopped by {outcome.ordered}, and not saved")
     if attempt.cause is not None and attempt.cause.kind == "input" and not _was_accepted(attempts, outcome):
         return Decision(ENDINGS["bad input"].action, BAD_INPUT, attempt.cause.message)
     if _refused_twice(attempts, status):
-        reason = f"{failure}, twice: an option or an input was refused"
-        return Decision(ENDINGS["bad input"].action, BAD_INPUT, reason, is_explained=False)
+        return after_failure(ENDINGS["bad input"].action, BAD_INPUT, ", twice: an option or an input was refused")
     if _same_again(attempts):
-        return Decision("stop", status or 1, f"{failure}; the same error came twice at the same step: given up")
-    if _stuck(attempts, saved) and (status == UNTOLD if attempt.cause is None else attempt.cause.kind == "disk"):
-        reason = f"{failure}; no progress in {NO_PROGRESS} attempts: back to the queue, until the disk works"
-        return Decision("requeue", INTERRUPTED, reason)
+        return after_failure("stop", status or 1, "; the same error came twice at the same step: given up")
     if _stuck(attempts, saved):
-        return Decision(
-            "stop",
-            status or 1,
-            f"{failure}; no progress in {NO_PROGRESS} attempts: given up",
-            is_explained=is_explained,
-        )
+        no_progress = f"; no progress in {NO_PROGRESS} attempts"
+        if status == UNTOLD if attempt.cause is None else attempt.cause.kind == "disk":
+            return after_failure("requeue", INTERRUPTED, f"{no_progress}: back to the queue, until the disk works")
+        return after_failure("stop", status or 1, f"{no_progress}: given up")
     exclude = _excluded(attempts, outcome)
     if outcome.spare_hosts < 0:
-        return Decision(
-            "requeue", INTERRUPTED, f"{failure}; too few nodes are left, back to the queue", exclude, is_explained
-        )
+        return after_failure("requeue", INTERRUPTED, "; too few nodes are left, back to the queue", exclude)
     where = f"from step {saved} on" if saved is not None else "from the initial checkpoint"
     without = f", without {', '.join(exclude)}" if exclude else ""
-    return Decision(
-        ENDINGS["failed"].action, status or 1, f"{failure}; starting again {where}{without}", exclude, is_explained
-    )
+    return after_failure(ENDINGS["failed"].action, status or 1, f"; starting again {where}{without}", exclude)
 
 
 def of_ended_run(end_status: str) -> Decision:
@@ -171,12 +163,8 @@ def _words(attempt: PastAttempt, outcome: AttemptOutcome) -> str:
     if attempt.cause is None:
         return f"{lost}the processes ended with status {outcome.status} and left no word"
     missing_ranks = [f"{incident.rank} on {incident.host}" for incident in attempt.hanging if incident != attempt.cause]
-    also = (
-        f" (nor did rank {', '.join(missing_ranks[:8])}{' ...' if len(missing_ranks) > 8 else ''} arrive)"
-        if missing_ranks
-        else ""
-    )
-    return lost + attempt.cause.line() + also
+    names = ", ".join(missing_ranks[:8]) + (" ..." if len(missing_ranks) > 8 else "")
+    return lost + attempt.cause.line() + (f" (nor did rank {names} arrive)" if missing_ranks else "")
 
 
 def _was_accepted(attempts: Sequence[PastAttempt], outcome: AttemptOutcome) -> bool:

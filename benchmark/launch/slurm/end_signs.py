@@ -2,46 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
-from benchmark.run_record.file_names import ALARM_FILE, STACKS_FILE, STOP_NOTE_FILE, rank_file, summary_path
+from benchmark.run_record.file_names import (
+    ALARM_FILE,
+    ATTEMPT_START_FILE,
+    STACKS_FILE,
+    STOP_NOTE_FILE,
+    rank_file,
+    summary_path,
+)
 
 ALARM_S = 240.0
-"""Seconds from a failure, or the note of a stop, until srun is ended by force; srun itself waits 60 s."""
+"""Seconds from a failure, the note of a stop, or the end of srun's step until srun is ended by force; srun itself waits
+60 s."""
 LAST_SAVE_S = 840.0
 """Seconds from the summary until then: the last checkpoint, which comes after it, is waited for up to 600 s."""
 
 
-def signs_of_the_end(run_dir: Path | None, log: Path, start_s: float) -> Iterator[float | None]:
-    """Yield, each time it is asked, the seconds that srun has from the first sign on: ``start_s`` until processes have
-    begun, and others once they failed, or ended as the run's files say; None as long as they go on.
-
-    ``run_dir``: None if the command leaves no such files. ``log``: the attempt's, which was just opened.
-    """
-    notes = {} if run_dir is None else {run_dir / STOP_NOTE_FILE: ALARM_S, summary_path(run_dir): LAST_SAVE_S}
-    began_s = _changed_s(log) or 0.0
-    while run_dir is not None and not _has_begun(log.parent):
-        yield start_s
-    while True:
-        patience_s = None
-        if _changed_s(log.with_name(ALARM_FILE)) is not None:
-            patience_s = ALARM_S
-        for note, seconds in notes.items():
-            if patience_s is None and (_changed_s(note) or 0.0) > began_s:
-                patience_s = seconds
-        yield patience_s
-
-
-def _has_begun(attempt: Path) -> bool:
-    """Return whether rank 0 has made its file for stacks, as it does first."""
-    return _changed_s(rank_file(attempt, 0, STACKS_FILE)) is not None
-
-
-def _changed_s(path: Path) -> float | None:
-    """Return the time of the last change; None if there is no file. An error of the disk counts as none, because the
-    caller asks again."""
+def patience_s(run_dir: Path, attempt: Path, start_s: float, *, step_is_over: bool) -> float | None:
+    """Return the seconds that srun has from the first sign on: ``start_s`` until processes have begun, and others once
+    they failed, or ended as Slurm or the run's files say; None as long as they go on, or the disk does not say."""
     try:
-        return path.stat().st_mtime
+        if not _is_there(rank_file(attempt, 0, STACKS_FILE)):  # rank 0 makes it first
+            return start_s
+        if step_is_over or _is_there(attempt / ALARM_FILE):
+            return ALARM_S
+        if _is_there(attempt / ATTEMPT_START_FILE):  # until then a stop note is an earlier attempt's
+            if _is_there(summary_path(run_dir)):
+                return LAST_SAVE_S
+            if _is_there(run_dir / STOP_NOTE_FILE):
+                return ALARM_S
     except OSError:
-        return None
+        pass
+    return None
+
+
+def _is_there(path: Path) -> bool:
+    """Return whether there is such a file. Raises OSError if the disk does not say."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return False
+    return True

@@ -11,16 +11,16 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from benchmark.launch.keep_running import DISK_S, Refused, RunMachines, keep_running, note_stop, patiently, say
 from benchmark.launch.next_attempt import INTERRUPTED, Decision
-from benchmark.launch.slurm.end_signs import ALARM_S, signs_of_the_end
+from benchmark.launch.slurm.end_signs import ALARM_S, patience_s
 from benchmark.launch.slurm.job_options import GPT3, JobOptions, require_paths
 from benchmark.launch.slurm.job_steps import INTERPRETER_S, JobSteps, UnfitInterpreter
-from benchmark.launch.slurm.nodes import Nodes, host_names, job_fields, job_with_answer, seconds_left, submitted_s
+from benchmark.launch.slurm.nodes import Nodes, host_names, job_fields, seconds_left, submitted_s
 from benchmark.launch.slurm.queue import cancel_waiting, go_on_later, queue_next_job, waiting_job
 from benchmark.launch.slurm.snapshot import run_from_snapshot
 from benchmark.run_record.checkpoint_list import newest_checkpoint
@@ -41,36 +41,30 @@ OVER_STATES = frozenset(
 """Slurm's states of a job that does not run."""
 
 
-@dataclass
 class SlurmJob(RunMachines):
-    options: JobOptions
-    _srun: subprocess.Popen[bytes] | None = None
-    _sentinels: subprocess.Popen[bytes] | None = None
-    _watched: list[str] = field(default_factory=list)
-    """Nodes with a sentinel."""
-    _attempts_begun: bool = False
-    """Whether this launcher has begun an attempt."""
-    _started: int = 0
-    """Attempts of this job so far. A launcher that follows a killed one counts ten for each launcher before it."""
-    _excluded: list[str] = field(default_factory=list)
-    """Nodes to leave out for what happened on them."""
-    _used: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.steps = JobSteps(self.options)
-        self._started = 10 * (int(os.environ.get("LAUNCHES", "1")) - 1)
-        self.run_dir = self.options.run_dir
+    def __init__(self, options: JobOptions) -> None:
+        self.options, self.run_dir, self.steps = options, options.run_dir, JobSteps(options)
+        self.trains = options.command == "train"
         self.number = os.environ.get("SLURM_JOB_ID", "0")
         self.restarts = os.environ.get("SLURM_RESTART_COUNT", "0")
-        self.script_process = os.getppid()
         self.name, self.lease_s = f"job {self.number}", JOB_S
+        self.script_process = os.getppid()
         folder = Path(os.environ.get("LAUNCHER_FOLDER") or secrets.token_hex(8))
         self.script = f"{self.number}-{self.restarts}-{folder.name}"
         """Name of the job's script, with which the tokens of its launchers begin."""
+        self._started = 10 * (int(os.environ.get("LAUNCHES", "1")) - 1)
+        """Attempts of this job so far. A launcher that follows a killed one counts ten for each launcher before it."""
         self.goes_on = self.restarts != "0" or self._started > 0
-        self.start_s = STEP_START_S if self.options.container == "none" else INTERPRETER_S
-        self.trains = self.options.command == "train"
         self.nodes = Nodes(self.number, [], lambda: self.ordered)
+        self._excluded: list[str] = []
+        """Nodes to leave out for what happened on them."""
+        self._used: list[str] = []
+        self._srun: subprocess.Popen[bytes] | None = None
+        self._step_is_over = False
+        """Whether Slurm has no step of an attempt any more, as of the latest question."""
+        self._sentinels: subprocess.Popen[bytes] | None = None
+        self._watched: list[str] = []
+        """Nodes with a sentinel."""
 
     @property
     def token(self) -> str:
@@ -84,8 +78,8 @@ class SlurmJob(RunMachines):
 
     def find_nodes(self) -> None:
         """Find the job's nodes, and check the interpreter and the options. Raises Refused."""
-        job_with_answer(self.number, lambda: self.ordered)
         self.nodes = Nodes(self.number, host_names(os.environ.get("SLURM_JOB_NODELIST", "")), lambda: self.ordered)
+        self.nodes.look(probe=False)
         self.steps.fit_cluster(self.nodes.names)
         self.steps.check_interpreter(len(self.nodes.names))
 
@@ -109,14 +103,11 @@ class SlurmJob(RunMachines):
 
     def choose(self, exclude: tuple[str, ...]) -> Decision | None:
         """Choose the nodes, those without a past first; they keep Slurm's order, in which it numbers the processes."""
-        if self._attempts_begun and self._notice_end():
+        if self._notice_end():
             return Decision("requeue", INTERRUPTED, "Slurm has ended this job or started it again elsewhere")
         self._excluded = self.nodes.named(exclude)
-        if not self._attempts_begun:
-            self.nodes.look(probe=False)  # later look() has looked after the attempt
         if self._started:
             self.nodes.wait_for_steps()
-        self._attempts_begun = True
         up, nodes_of_run = self.nodes.up, self.steps.nodes_of_run
         sound_nodes = [node for node in up if node not in self._excluded]
         suspects = [node for node in up if node in self._excluded][: max(0, nodes_of_run - len(sound_nodes))]
@@ -169,6 +160,7 @@ class SlurmJob(RunMachines):
     def _each_minute(self) -> None:
         """Keep the sentinels, and ask the run to save and stop if the job is over, its time is up, or the disk was away
         for too long."""
+        self._step_is_over = self.nodes.steps() == []
         unrenewed_s = 0.0 if self.lease is None else self.lease.unrenewed_s()
         if self._notice_end():
             return
@@ -189,8 +181,8 @@ class SlurmJob(RunMachines):
         self.may_leave_ranks = False
         with patiently(lambda: log.open("ab"), self) as errors:
             self._launch(attempt, errors)
-            signs = signs_of_the_end(self.run_dir if self.trains else None, log, self.start_s)
-            ending_s, asked_s = 0.0, time.monotonic()
+            self._step_is_over, ending_s, asked_s = False, 0.0, time.monotonic()
+            start_s = STEP_START_S if self.options.container == "none" else INTERPRETER_S
             assert self._srun is not None
             while True:
                 with suppress(subprocess.TimeoutExpired):
@@ -200,9 +192,13 @@ class SlurmJob(RunMachines):
                 if clock_s - asked_s > ASK_S:
                     asked_s = clock_s
                     self._each_minute()
-                patience_s = ALARM_S if self.may_leave_ranks or self.has_lost_lease else next(signs)
-                ending_s = 0.0 if patience_s is None else ending_s or clock_s
-                if patience_s is not None and clock_s - ending_s > patience_s:
+                limit_s = None
+                if self.may_leave_ranks or self.has_lost_lease:
+                    limit_s = ALARM_S
+                elif self.trains:
+                    limit_s = patience_s(self.run_dir, log.parent, start_s, step_is_over=self._step_is_over)
+                ending_s = 0.0 if limit_s is None else ending_s or clock_s
+                if limit_s is not None and clock_s - ending_s > limit_s:
                     say("srun does not end after its processes failed or ended, or has begun none: ended by force")
                     self.may_leave_ranks = True
                     self._srun.kill()

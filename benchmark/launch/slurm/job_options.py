@@ -86,11 +86,14 @@ class JobVariable:
     default: str = ""
     """Default, for the help."""
     sets: str = ""
-    """Field of JobOptions; empty if it sets none."""
-    option: str = ""
-    """Option of the benchmark's command; empty if it sets none."""
+    """Field of JobOptions, or option of the benchmark's command, which begins with --; empty if it sets none."""
     parse: Callable[[str], Any] = field(default=str)
     """Parse the value. Raises ValueError with the expected form."""
+
+    @property
+    def option(self) -> str:
+        """Option of the benchmark's command; empty if it sets none."""
+        return self.sets if self.sets.startswith("--") else ""
 
 
 def whole_number(least: int, most: int) -> Callable[[str], int]:
@@ -134,33 +137,30 @@ def words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
+COUNT = whole_number(1, MOST)
 VARIABLES = (
     JobVariable(
         "COM_DIR",
         "folder with c4_en_{6,7,validation_subset}_c4_spm_text_document.{bin,idx}; of Llama 3.1 "
         "c4-{train.en_6,validation-91205-samples.en}_text_document.{bin,idx}",
         "required",
-        option="--data-folder",
+        "--data-folder",
     ),
     JobVariable(
         "EXTERNAL_MODEL_CHECKPOINT_DIR",
         "converted initial checkpoint; may be left out to continue from LOG_DIR; Llama 3.1 has none, and refuses this "
         "variable and the next two",
-        option="--checkpoint",
+        sets="--checkpoint",
     ),
     JobVariable(
         "EXTERNAL_TRAINING_ITERATIONS",
         "steps the initial checkpoint was trained for",
         "benchmark's: 4000",
-        option="--start-iterations",
-        parse=whole_number(1, MOST),
+        "--start-iterations",
+        COUNT,
     ),
     JobVariable(
-        "EXTERNAL_GBS",
-        "... at this global batch size",
-        "benchmark's: 1536",
-        option="--start-global-batch-size",
-        parse=whole_number(1, MOST),
+        "EXTERNAL_GBS", "... at this global batch size", "benchmark's: 1536", "--start-global-batch-size", COUNT
     ),
     JobVariable(
         "USE_BF16",
@@ -172,51 +172,43 @@ VARIABLES = (
         "PRECISION",
         "; ".join(f"{name}: {row.meaning}" for name, row in NUMBER_FORMATS.items()),
         "what USE_BF16 says",
-        option="--precision",
-        parse=precision_named,
+        "--precision",
+        precision_named,
     ),
     JobVariable(
-        "GBS",
-        "global batch size in samples",
-        "benchmark's: 1536; Llama 3.1: 16",
-        option="--global-batch-size",
-        parse=whole_number(1, MOST),
+        "GBS", "global batch size in samples", "benchmark's: 1536; Llama 3.1: 16", "--global-batch-size", COUNT
     ),
     JobVariable(
         "LR",
         "peak learning rate; GPT-3: set it with MIN_LR",
         "benchmark's: 2.0e-5; Llama 3.1: of the batch size's reference point",
-        option="--lr",
-        parse=above_zero,
+        "--lr",
+        above_zero,
     ),
     JobVariable(
         "MIN_LR",
         "final learning rate; GPT-3: set it with LR",
         "benchmark's: 2.0e-6; Llama 3.1: a tenth of LR",
-        option="--min-lr",
-        parse=above_zero,
+        "--min-lr",
+        above_zero,
     ),
     JobVariable(
-        "SEED",
-        "seed of the data order",
-        "drawn from the system's randomness",
-        option="--seed",
-        parse=whole_number(0, 2**32 - 1),
+        "SEED", "seed of the data order", "drawn from the system's randomness", "--seed", whole_number(0, 2**32 - 1)
     ),
-    JobVariable("BENCHMARK", "name in benchmark/config/benchmarks.py", GPT3, sets="benchmark"),
-    JobVariable("SYSTEM", "name in benchmark/config/systems.py", "the benchmark's", option="--system"),
+    JobVariable("BENCHMARK", "name in benchmark/config/benchmarks.py", GPT3, "benchmark"),
+    JobVariable("SYSTEM", "name in benchmark/config/systems.py", "the benchmark's", "--system"),
     JobVariable(
         "NODES",
         "nodes the run takes, the job's others are spare",
         "all; up to an eighth more nodes than SYSTEM has are spare",
-        sets="nodes",
-        parse=whole_number(1, MOST),
+        "nodes",
+        COUNT,
     ),
     JobVariable(
         "COMMAND",
         "train; evaluate: log perplexity of the initial checkpoint; preflight: check nodes",
         "train",
-        sets="command",
+        "command",
     ),
     JobVariable(
         "TRAIN_OPTIONS",
@@ -227,37 +219,34 @@ VARIABLES = (
         "EXIT_MARGIN_MINUTES",
         "stop and save this long before the job's time is up",
         "15",
-        sets="margin_minutes",
-        parse=whole_number(0, MOST),
+        "margin_minutes",
+        whole_number(0, MOST),
     ),
-    JobVariable("CHAIN", "1: while this job runs, the next one waits in the queue", "0", sets="chain", parse=is_one),
+    JobVariable("CHAIN", "1: while this job runs, the next one waits in the queue", "0", "chain", is_one),
     JobVariable(
-        "CHAIN_OPTIONS", "more options of sbatch for that one, separated by spaces", sets="chain_options", parse=words
+        "CHAIN_OPTIONS", "more options of sbatch for that one, separated by spaces", "", "chain_options", words
     ),
     JobVariable(
-        "NEW_SNAPSHOT",
-        "1: run the code as it is now, not as it was when the run began",
-        "0",
-        sets="new_snapshot",
-        parse=is_one,
+        "NEW_SNAPSHOT", "1: run the code as it is now, not as it was when the run began", "0", "new_snapshot", is_one
     ),
     JobVariable(
         "SNAPSHOT_FILES",
         "files that git does not track and the run needs, relative to the repository, separated by spaces",
-        sets="snapshot_files",
-        parse=words,
+        "",
+        "snapshot_files",
+        words,
     ),
-    JobVariable("CPU_BIND", "srun --cpu-bind", "none: each process keeps to the cores near its GPU", sets="cpu_bind"),
+    JobVariable("CPU_BIND", "srun --cpu-bind", "none: each process keeps to the cores near its GPU", "cpu_bind"),
     JobVariable("CUDA_DEVICE_MAX_CONNECTIONS", "hardware queues of a GPU", "1; on Blackwell unset"),
-    JobVariable("MASTER_ADDR", "where the processes meet", "the first node", sets="address"),
+    JobVariable("MASTER_ADDR", "where the processes meet", "the first node", "address"),
     JobVariable(
         "MASTER_PORT",
         "port where the processes meet",
         "20000 + a number by job and attempt",
-        sets="port",
-        parse=whole_number(1, 65535),
+        "port",
+        whole_number(1, 65535),
     ),
-    JobVariable("DRY_RUN", "1: print what would run, and do nothing", "0", sets="dry_run", parse=is_one),
+    JobVariable("DRY_RUN", "1: print what would run, and do nothing", "0", "dry_run", is_one),
 )
 
 
@@ -278,7 +267,7 @@ def job_options(base: JobOptions, folder: Path, arguments: Sequence[str], variab
         if name in texts:
             texts[name] = str((folder / texts[name]).resolve())
     values = {row.name: _parsed(row, texts[row.name]) for row in VARIABLES if row.name in texts}
-    fields = {row.sets: values[row.name] for row in VARIABLES if row.sets and row.name in values}
+    fields = {row.sets: values[row.name] for row in VARIABLES if row.sets and not row.option and row.name in values}
     texts["PRECISION"] = _precision(values, fields.get("benchmark", GPT3))
     options = [word for row in VARIABLES if row.option and row.name in texts for word in (row.option, texts[row.name])]
     mounts = [Path(texts[name]) for name in ("COM_DIR", "EXTERNAL_MODEL_CHECKPOINT_DIR") if name in texts]

@@ -11,11 +11,10 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
 
 from benchmark.launch.keep_running import Refused, say
 from benchmark.launch.slurm.job_options import FP32_WARNING, JobOptions
-from benchmark.launch.slurm.nodes import ONE_PER_NODE, ask
+from benchmark.launch.slurm.nodes import SILENT, ask, beside
 from benchmark.run_record.file_names import PLAN_FILE, snapshot_folder
 
 # The lowest priority, and no device: the planning takes nothing from the run. Half a file is none.
@@ -68,15 +67,9 @@ class JobSteps:
     def run_line(self, nodes: Sequence[str]) -> list[str]:
         """Return the srun command that starts the run's processes on ``nodes``; empty: where Slurm likes."""
         devices, cores = self._options.devices, os.environ.get("SLURM_CPUS_PER_TASK")
-        words = [
-            "srun",
-            "--kill-on-bad-exit=1",
-            "--wait=60",
-            "--overlap",
-            "--no-kill=off",
-            f"--nodes={self.nodes_of_run}",
-        ]
-        words += [f"--ntasks={self.nodes_of_run * devices}", f"--ntasks-per-node={devices}", "--distribution=block"]
+        words = ["srun", "--kill-on-bad-exit=1", "--wait=60", "--overlap", "--no-kill=off", "--distribution=block"]
+        words += [f"--nodes={self.nodes_of_run}", f"--ntasks={self.nodes_of_run * devices}"]
+        words += [f"--ntasks-per-node={devices}"]
         words += [f"--nodelist={','.join(nodes)}"] if nodes else []
         words += self._bind + ([f"--cpus-per-task={cores}"] if cores else []) + self._gpus + self._in_container()
         return [*words, "bash", "-c", TASK, "-", self._options.python, "-u", *self.benchmark(self._options.command)]
@@ -90,19 +83,17 @@ class JobSteps:
         """Start a process on this node, in the container where there is one."""
         srun: list[str] = []
         if self._options.container != "none":
-            where = ["--job-name=beside", "--nodes=1", "--ntasks=1", f"--nodelist={self.this_node}"]
-            srun = ["srun", *ONE_PER_NODE, *where, *self._gpus, *self._in_container()]
-        quiet = subprocess.DEVNULL
-        return subprocess.Popen([*srun, *words], cwd=self.code, stdin=quiet, stdout=subprocess.PIPE, stderr=quiet)
+            srun = [*beside([self.this_node]), "--job-name=beside", *self._gpus, *self._in_container()]
+        streams = {**SILENT, "stdout": subprocess.PIPE}
+        return subprocess.Popen([*srun, *words], cwd=self.code, **streams)
 
     def start_sentinels(self, nodes: Sequence[str], script: str) -> subprocess.Popen[bytes]:
         """Start a sentinel on each of the nodes, in a step that outlives the loss of a node. ``script``: beginning of
         the tokens of this job's launchers."""
         where = [f"--nodes={len(nodes)}", f"--ntasks={len(nodes)}", f"--nodelist={','.join(nodes)}"]
         words = [sys.executable, "-m", "benchmark.launch.slurm.sentinel", str(self._options.run_dir), script]
-        quiet: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         options = ["--overlap", "--ntasks-per-node=1", "--no-kill", "--kill-on-bad-exit=0", "--job-name=sentinel"]
-        return subprocess.Popen(["srun", *options, *where, *words], cwd=self.code, **quiet)
+        return subprocess.Popen(["srun", *options, *where, *words], cwd=self.code, **SILENT)
 
     def check_interpreter(self, allocated: int) -> None:
         """Count the nodes that the run takes of ``allocated`` ones, and check the command's options for them.
@@ -154,19 +145,23 @@ class JobSteps:
 
     def _answers(self, *words: str) -> tuple[dict[str, str], Refused | None]:
         """Run the check; return its answers by their first word, and the problem that it names."""
-        script = str(self.code / "benchmark" / "commands" / "interpreter_check.py")
-        process = self.start_single(self._options.python, script, *words)
+        python, script = self._options.python, str(self.code / "benchmark" / "commands" / "interpreter_check.py")
+        output, status = self._output(INTERPRETER_S, python, script, *words)
+        answers = [line.partition(" ") for line in output.splitlines()]
+        facts = {name: value for name, _, value in reversed(answers)}
+        if status is None:
+            return {}, Refused(f"{python}: no end after {INTERPRETER_S:g} s")
+        problem = facts.get("error:", f"{python} does not run (status {status})")
+        return facts, (UnfitInterpreter if status == UNFIT_STATUS else Refused)(problem) if status else None
+
+    def _output(self, limit_s: float, *words: str) -> tuple[str, int | None]:
+        """Run a process on this node; return its output and exit status, which is None if it did not end."""
+        process = self.start_single(*words)
         try:
-            output = process.communicate(timeout=INTERPRETER_S)[0]
+            return process.communicate(timeout=limit_s)[0].decode(errors="replace"), process.returncode
         except subprocess.TimeoutExpired:
             process.kill()
-            return {}, Refused(f"{self._options.python}: no end after {INTERPRETER_S:g} s")
-        answers = [line.partition(" ") for line in output.decode(errors="replace").splitlines()]
-        facts = {name: value for name, _, value in reversed(answers)}
-        if not process.returncode:
-            return facts, None
-        problem = facts.get("error:", f"{self._options.python} does not run (status {process.returncode})")
-        return facts, (UnfitInterpreter if process.returncode == UNFIT_STATUS else Refused)(problem)
+            return "", None
 
     def note_surroundings(self, nodes: Sequence[str]) -> None:
         """Record the job's surroundings. A fact that cannot be read is left out, and stops nothing."""
@@ -178,14 +173,8 @@ class JobSteps:
         with suppress(OSError):
             file.with_suffix(".txt").write_text(facts, encoding="utf-8")
         json = str(file.with_suffix(".json"))
-        snapshot_process = self.start_single(
-            self._options.python, "-m", "benchmark.planning.machine.environment_snapshot", json
-        )
-        try:
-            snapshot_process.communicate(timeout=SNAPSHOT_S)
-        except subprocess.TimeoutExpired:
-            snapshot_process.kill()
-        if snapshot_process.returncode != 0:
+        words = [self._options.python, "-m", "benchmark.planning.machine.environment_snapshot", json]
+        if self._output(SNAPSHOT_S, *words)[1] != 0:
             say(f"warning: {json} could not be written")
 
     def write_plan(self) -> None:
@@ -198,11 +187,8 @@ class JobSteps:
 
     def drop_page_caches(self, nodes: Sequence[str]) -> bool:
         """Drop the page caches of the nodes; return whether it worked on all of them."""
-        where = [f"--nodes={len(nodes)}", f"--ntasks={len(nodes)}", f"--nodelist={','.join(nodes)}"]
-        quiet = subprocess.DEVNULL
-        words = ["srun", *ONE_PER_NODE, *where, "sh", "-c", DROP_CACHES]
         try:
-            return subprocess.call(words, stdin=quiet, stdout=quiet, stderr=quiet, timeout=CACHES_S) == 0
+            return subprocess.call([*beside(nodes), "sh", "-c", DROP_CACHES], timeout=CACHES_S, **SILENT) == 0
         except subprocess.TimeoutExpired:
             say(f"warning: the page caches are not dropped: no end after {CACHES_S:g} s")
             return False

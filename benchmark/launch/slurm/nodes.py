@@ -9,6 +9,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from benchmark.launch.keep_running import say
 from benchmark.run_record.small_files import LOOK_S, wait_for
@@ -23,10 +24,17 @@ SLURM_S = 1800.0
 BAD_STATE = re.compile(r"^(down|drain|fail|error|unk|inval|future|power|reboot|boot|blocked)|[*~#%!@^]$")
 """Unusable states in sinfo's words; a suffix says that the node does not answer or has no power."""
 FIELD = re.compile(r"(?:^|\s)([A-Za-z][\w:/-]*)=(.*?)(?=\s+[A-Za-z][\w:/-]*=|\s*$)")
-ONE_PER_NODE = ["--overlap", "--ntasks-per-node=1", "--no-kill=off"]
-"""Options of steps that share the nodes with remains of earlier steps: a step on a lost node does not end."""
+SILENT: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+"""Streams of a process that hears and says nothing."""
 AGAIN_S, GONE_AGAIN_S = 30.0, 10.0
 """Seconds that earlier steps may take to leave. The second is for a lost node: its step never reports its end."""
+
+
+def beside(nodes: Sequence[str]) -> list[str]:
+    """Return the srun of a step with a process on each of the nodes, which it shares with the remains of earlier steps:
+    a step on a lost node does not end."""
+    words = ["srun", "--overlap", "--no-kill=off", "--ntasks-per-node=1"]
+    return [*words, f"--nodes={len(nodes)}", f"--ntasks={len(nodes)}", f"--nodelist={','.join(nodes)}"]
 
 
 def is_done(*words: str) -> bool:
@@ -39,20 +47,12 @@ def is_done(*words: str) -> bool:
 
 def ask(*words: str) -> str:
     """Return the output of a Slurm command; empty if it fails or gives no answer."""
-    variables = {**os.environ, "SLURM_TIME_FORMAT": "standard"}
+    variables, quiet = {**os.environ, "SLURM_TIME_FORMAT": "standard"}, subprocess.DEVNULL
     try:
-        process = subprocess.run(
-            words,
-            env=variables,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=ANSWER_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        output = subprocess.check_output(words, env=variables, stdin=quiet, stderr=quiet, timeout=ANSWER_S)
+    except (OSError, subprocess.SubprocessError):
         return ""
-    return process.stdout.decode(errors="replace").strip() if process.returncode == 0 else ""
+    return output.decode(errors="replace").strip()
 
 
 def job_fields(job: str) -> dict[str, str]:
@@ -167,44 +167,38 @@ class Nodes:
             return _fields(ask("scontrol", "--oneliner", "show", "node", node)).get("NodeAddr", node)
         return node
 
+    def steps(self) -> list[str] | None:
+        """Return the numbers of the attempts' steps; None without an answer. The job's script is a step, too."""
+        rows = ask("squeue", "--noheader", "--steps", "--job", self._job, "--format=%i %j").splitlines()
+        steps = [row.split()[0] for row in rows if re.match(r"\S+\.\d+ (?!sentinel|beside)", row.strip() + " ")]
+        return steps if rows else None
+
     def wait_for_steps(self) -> None:
         """Kill the remains of earlier attempts, and wait until they are gone; steps beside the attempts go on."""
-        deadline, killed = time.monotonic() + (GONE_AGAIN_S if self.down else AGAIN_S), False
-        while time.monotonic() < deadline:
-            rows = ask("squeue", "--noheader", "--steps", "--job", self._job, "--format=%i %j").splitlines()
-            steps = [row.split()[0] for row in rows if re.match(r"\S+\.\d+ (?!sentinel|beside)", row.strip() + " ")]
-            if not steps:
-                return
-            if not killed:
-                ask("scancel", "--signal=KILL", *steps)
-            killed = True
-            time.sleep(5)
+        deadline = time.monotonic() + (GONE_AGAIN_S if self.down else AGAIN_S)
+        if steps := self.steps():
+            ask("scancel", "--signal=KILL", *steps)
+        while steps and time.monotonic() < deadline:
+            time.sleep(LOOK_S)
+            steps = self.steps()
 
 
 def silent_nodes(nodes: Sequence[str]) -> list[str]:
     """Return the nodes that do not run a process."""
-    if not _unanswered([_probe(nodes)]):
-        return []
-    probes = [_probe([node]) for node in nodes]
-    return [nodes[index] for index in _unanswered(probes)]
+    return [node for (node,) in _unanswered([[node] for node in nodes])] if _unanswered([nodes]) else []
 
 
-def _probe(nodes: Sequence[str]) -> subprocess.Popen[bytes]:
-    words = ["srun", *ONE_PER_NODE, f"--nodes={len(nodes)}", f"--ntasks={len(nodes)}", f"--nodelist={','.join(nodes)}"]
-    quiet = subprocess.DEVNULL
-    return subprocess.Popen([*words, "true"], stdin=quiet, stdout=quiet, stderr=quiet)
-
-
-def _unanswered(probes: Sequence[subprocess.Popen[bytes]]) -> list[int]:
-    """Return the indices of the probes that fail, or do not end in time."""
+def _unanswered(groups: Sequence[Sequence[str]]) -> list[Sequence[str]]:
+    """Return the groups of nodes on which a step fails, or does not end in time."""
+    probes = [(group, subprocess.Popen([*beside(group), "true"], **SILENT)) for group in groups]
     deadline, failures = time.monotonic() + PROBE_S, []
-    for index, probe in enumerate(probes):
+    for group, probe in probes:
         try:
-            failed = probe.wait(max(0.1, deadline - time.monotonic())) != 0
+            is_failure = probe.wait(max(0.1, deadline - time.monotonic())) != 0
         except subprocess.TimeoutExpired:
-            failed = True
+            is_failure = True
             probe.kill()
             probe.wait()
-        if failed:
-            failures.append(index)
+        if is_failure:
+            failures.append(group)
     return failures

@@ -58,22 +58,14 @@ def queue_next_job(job: str, run_dir: Path, script: Sequence[str], options: Sequ
     if (waiting := waiting_job(job, run_dir)) is None:
         submit_options = ["--parsable", "--dependency=singleton", f"--job-name={name}", *_same_options(job, os.environ)]
         variables = {key: value for key, value in os.environ.items() if not OWN_VARIABLES.match(key)}
+        words = ["sbatch", *submit_options, *options, *script]
         try:
-            process = subprocess.run(
-                ["sbatch", *submit_options, *options, *script],
-                env=variables,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                timeout=SUBMIT_S,
-                check=False,
-            )
-            answer, is_queued = process.stdout.decode(errors="replace").strip(), process.returncode == 0
-        except (OSError, subprocess.TimeoutExpired) as error:
-            answer, is_queued = str(error), False
-        if not is_queued:
+            output = subprocess.check_output(words, env=variables, stderr=subprocess.STDOUT, timeout=SUBMIT_S)
+        except (OSError, subprocess.SubprocessError) as error:
+            answer = (getattr(error, "output", None) or str(error).encode()).decode(errors="replace")
             say(f"warning: no job is queued behind this one: {' '.join(answer.split())}")
             return
-        waiting = answer.splitlines()[-1].partition(";")[0]
+        waiting = output.decode(errors="replace").split()[-1].partition(";")[0]
     say(f"job {waiting} waits in the queue to go on after this one; touch {run_dir}/exit ends both")
 
 
@@ -107,27 +99,25 @@ def go_on_later(job: str, run_dir: Path, excluded: Sequence[str], is_ordered: Ca
     ``is_ordered``: whether Slurm ends this job already. Slurm's controller is waited for.
     """
     try:
-        return _go_on_later(job, run_dir, excluded, is_ordered)
+        job_with_answer(job, is_ordered)
+        if (waiting := waiting_job(job, run_dir)) is not None:
+            if excluded:
+                ask("scontrol", "update", f"JobId={waiting}", f"ExcNodeList={','.join(excluded)}")
+            say(f"the run goes on in job {waiting}")
+            return "another job"
+        say(f"the run goes on when job {job} has come through the queue again")
+        while not is_done("scontrol", "requeue", job):
+            state = job_fields(job).get("JobState")
+            if state is None:
+                job_with_answer(job, is_ordered)
+            elif state in ("RUNNING", "SUSPENDED"):
+                say("error: it cannot be requeued here; submit the same command again to go on")
+                return "nobody"
+            else:
+                break  # it stands in the queue already
     except StoppedWaiting:
-        return "this job"
+        pass
     except NoAnswer:
         say(f"error: Slurm gave no answer for {SLURM_S / 60:g} minutes; submit the same command again to go on")
         return "nobody"
-
-
-def _go_on_later(job: str, run_dir: Path, excluded: Sequence[str], is_ordered: Callable[[], object]) -> Successor:
-    job_with_answer(job, is_ordered)
-    if (waiting := waiting_job(job, run_dir)) is not None:
-        if excluded:
-            ask("scontrol", "update", f"JobId={waiting}", f"ExcNodeList={','.join(excluded)}")
-        say(f"the run goes on in job {waiting}")
-        return "another job"
-    say(f"the run goes on when job {job} has come through the queue again")
-    while not is_done("scontrol", "requeue", job):
-        if state := job_fields(job).get("JobState"):
-            if state not in ("RUNNING", "SUSPENDED"):
-                break  # it stands in the queue already
-            say("error: it cannot be requeued here; submit the same command again to go on")
-            return "nobody"
-        job_with_answer(job, is_ordered)
     return "this job"

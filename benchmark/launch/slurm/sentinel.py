@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from benchmark.launch.keep_running import DISK_S
 from benchmark.launch.slurm.nodes import ask, job_fields
 from benchmark.launch.slurm.queue import waiting_job
 from benchmark.run_record.attempt_folder import AttemptEnding, all_attempts, read_ending, write_ending
@@ -23,6 +24,9 @@ from benchmark.run_record.lease import JOB_S, SENTINEL, HeldLease, read_lease
 
 LOOK_S = JOB_S / 12
 """Seconds between looks: 256 nodes read the lease 26 times a second."""
+AWAY_S = 3 * DISK_S
+"""Seconds without an answer of the disk after which the job goes back to the queue: a launcher that lives asks the run
+to save after DISK_S, and waits for as long again at the attempt's end."""
 STAGGER_S = 0.1
 """Seconds by which a node's sentinel acts after that of the node before it."""
 TAIL_BYTES = 1000
@@ -41,7 +45,8 @@ class Sentinel:
     def watch(self) -> None:
         """Watch until the job has been sent to the queue, or ends for another reason."""
         signal.signal(signal.SIGTERM, lambda *_: self._end())
-        while not self._is_ending:
+        answered_s = time.monotonic()
+        while not self._is_ending and time.monotonic() - answered_s < AWAY_S:
             time.sleep(LOOK_S)
             if self._lease.watch.silent_s >= JOB_S - 2 * LOOK_S:  # it is about to be taken
                 fields = job_fields(self._job)
@@ -54,6 +59,7 @@ class Sentinel:
             with suppress(OSError):
                 if self._lease.try_to_take(lambda _: False):
                     break
+                answered_s = time.monotonic()
         if self._is_ending:
             time.sleep(min(STAGGER_S * int(os.environ.get("SLURM_PROCID", "0")), LOOK_S))
             if not self._lost_its_script():

@@ -128,7 +128,7 @@ CASES = {
     "four never began": Case((Past(), *[NEVER_BEGAN] * 4), "again", status=1, is_explained=False),
     "five never began": Case((Past(), *[NEVER_BEGAN] * 5), "stop", status=1, is_explained=False),
     "five that could leave no word": Case((Past(), *[NEVER_BEGAN] * 5), "requeue", "until the disk works", status=70,
-                                          ends=75),
+                                          ends=75, is_explained=False),
     "interruptions are no failures": Case((*[Past(None, 8, status=75)] * 5, Past(resumed_at=8)), "again"),
     # machines
     "lost node": Case((Past(of("lost connection")),), "again", "node n3 is lost: rank ", exclude=("n3",),

@@ -196,7 +196,8 @@ class StandInCluster:
         live_steps = [step for step in self.steps if step.live()]
         match words:
             case ["squeue", *_] if "--steps" in words:
-                return _text("".join(f"{self.job}.{step.number} bash\n" for step in live_steps))
+                steps = [f"{self.job}.batch batch", *(f"{self.job}.{step.number} bash" for step in live_steps)]
+                return _text("\n".join(steps))
             case ["squeue", *_] if "PENDING" in line or "--name" in line:
                 return _text("")
             case ["squeue", *_] if "%T" in line:
