@@ -46,8 +46,10 @@ def run_loop(run: TrainingRun, observers: Sequence[Observer]) -> StopReason:
     perplexity at or below it, as in the rules' checker (docs/facts/reference.md j.31).
     """
     end = _train(run, observers)
+    run.enter("end")
     for observer in observers:
         observer.end(end)
+    run.enter("end")  # a checkpoint was waited for meanwhile; now this process waits for the others
     return end
 
 

@@ -22,6 +22,8 @@ ASKED = FORMAT.size
 SIZE = FORMAT.size + 1
 LEFT = -1
 STEP: tuple[Phase, ...] = ("data", "passes", "update")
+ONCE: tuple[Phase, ...] = ("start", "join", "load", "warm-up", "end")
+"""Phases of work that is done once. A process that has ended waits for rank 0, whose disk may be away."""
 TIMES_MEDIAN = 10
 KEPT = 101
 
@@ -81,7 +83,7 @@ class Heartbeat:
 
     def _limit_s(self, span: str) -> float:
         seconds = self._seconds.get(span)
-        if not seconds:
+        if span in ONCE or not seconds:
             return self._limits.start_s
         return max(self._limits.floor_s, TIMES_MEDIAN * median(seconds))
 

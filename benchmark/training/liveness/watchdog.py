@@ -157,14 +157,17 @@ class Watchdog:
             os.kill(self._process, signal.SIGKILL)
 
     def _tell(self, why: str, kind: Literal["hang", "lost connection"]) -> None:
-        beat, state = latest_beat(self._memory), process_state(self._process)
-        if kind == "hang":
-            raise_alarm(self._attempt, f"hang: rank {self._rank}: {why}")
-        ask(self._memory)
-        waiting = waits_in(self._stacks())
+        beat, state, waiting = latest_beat(self._memory), process_state(self._process), None
+        with suppress(OSError):
+            if kind == "hang":
+                wait_for(lambda: raise_alarm(self._attempt, f"hang: rank {self._rank}: {why}"), WRITING_S, warn)
+            ask(self._memory)
+            waiting = waits_in(self._stacks())
         if waiting is not None:
             waiting = self._pending() or waiting
-        write_incident(self._attempt, self._incident(beat, kind, why, waits_in=waiting, state=state))
+        incident = self._incident(beat, kind, why, waits_in=waiting, state=state)
+        with suppress(OSError):
+            wait_for(lambda: write_incident(self._attempt, incident), GONE_S, warn)
         if kind == "hang":
             time.sleep(min(STACKS_S, 2 * self._poll_s()))  # the others' watchdogs want to see their processes alive
 

@@ -61,14 +61,14 @@ def observers_of(
     if is_first:
         observers.append(TargetEta(state, events))
     if log.mlperf_log is not None:
-        observers.append(SummaryFile(run_dir, log.mlperf_log, state, log, phases))
+        observers.append(SummaryFile(run_dir, log.mlperf_log, state, log))
     observers.append(
         CheckpointSaver(
             run_dir, options, state, events, phases, hook.start_for if is_first and hook else None, log.require_lease
         )
     )
     if is_first:
-        observers.append(StopNoteFile(run_dir, state, log, phases, saves=options.saves))
+        observers.append(StopNoteFile(run_dir, state, log, saves=options.saves))
         if hook is not None:
             observers.append(hook)
     return observers

@@ -8,9 +8,8 @@ from pathlib import Path
 from benchmark.run_record.checkpoint_list import newest_checkpoint
 from benchmark.run_record.endings import Ending, StopNote, StopReason
 from benchmark.run_record.events.mlperf_log import MlperfLog
-from benchmark.run_record.file_names import STOP_NOTE_FILE, SUMMARY_FILE
-from benchmark.run_record.phases import PhaseLog
-from benchmark.run_record.small_files import write_object
+from benchmark.run_record.file_names import STOP_NOTE_FILE
+from benchmark.run_record.small_files import wait_for, write_object
 from benchmark.run_record.summary import Summary, write_summary
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.machine.run_environment import seconds_since_process_start
@@ -24,9 +23,9 @@ class SummaryFile(Observer):
     Nothing slow comes before it: a run that is killed while its last checkpoint is written has ended nevertheless.
     """
 
-    def __init__(self, run_dir: Path, mlperf_log: MlperfLog, state: TrainState, log: RunLog, phases: PhaseLog) -> None:
+    def __init__(self, run_dir: Path, mlperf_log: MlperfLog, state: TrainState, log: RunLog) -> None:
         self._run_dir, self._log, self._progress = run_dir, mlperf_log, state.progress
-        self._events, self._require_lease, self._phases = log.events, log.require_lease, phases
+        self._events, self._require_lease = log.events, log.require_lease
         self._patience_s = state.system.start_limit_s / 2
         """Seconds that a failed write is tried again; less than the watchdog's limit."""
         self._first_loss_s: float | None = None
@@ -40,12 +39,15 @@ class SummaryFile(Observer):
 
     def end(self, end: StopReason) -> None:
         if end.ending in ("success", "target not reached"):
-            self._phases.enter("end", self._progress.steps)
             summary = self._summary(end.ending)
             if not self._events.drain(self._log, self._patience_s):
                 # with the summary the run would count as ended, and its log has no end
                 raise OSError(errno.EIO, "lines of the end could not be written", str(self._log.path))
-            self._write(summary)
+            wait_for(lambda: self._write(summary), self._patience_s, self._events.warn, answers=())
+
+    def _write(self, summary: Summary) -> None:
+        self._require_lease()
+        write_summary(self._run_dir, summary)
 
     def _summary(self, ending: Ending) -> Summary:
         progress, run_s = self._progress, time.perf_counter() - self._started
@@ -62,37 +64,18 @@ class SummaryFile(Observer):
             result=str(self._log.path),
         )
 
-    def _write(self, summary: Summary) -> None:
-        """Write the summary, and try again for ``patience_s`` seconds: without it the finished run would be done
-        again."""
-        deadline, has_warned = time.monotonic() + self._patience_s, False
-        while True:
-            try:
-                self._require_lease()
-                return write_summary(self._run_dir, summary)
-            except OSError as error:
-                if time.monotonic() > deadline:
-                    raise
-                if not has_warned:
-                    text = f"{SUMMARY_FILE} could not be written: {error.strerror}"
-                    self._events.warn(f"{text}; tried again for {self._patience_s:.0f} s")
-                has_warned = True
-                time.sleep(1)
-
 
 class StopNoteFile(Observer):
     """Leave a note for the launcher that says why an interrupted run stopped, on rank 0, after the last checkpoint."""
 
-    def __init__(self, run_dir: Path, state: TrainState, log: RunLog, phases: PhaseLog, *, saves: bool) -> None:
+    def __init__(self, run_dir: Path, state: TrainState, log: RunLog, *, saves: bool) -> None:
         """``saves``: whether the run writes checkpoints."""
         self._run_dir, self._progress, self._events = run_dir, state.progress, log.events
-        self._require_lease = log.require_lease
-        self._phases, self._saves = phases, saves
+        self._require_lease, self._saves = log.require_lease, saves
 
     def end(self, end: StopReason) -> None:
         if end.ending == "interrupted":
             self._note_stop(end)
-        self._phases.enter("end", self._progress.steps)
 
     def _note_stop(self, end: StopReason) -> None:
         steps = self._progress.steps

@@ -14,7 +14,6 @@ from benchmark.run_record.events.event import Event
 from benchmark.run_record.events.event_log import EventLog
 from benchmark.run_record.events.mlperf_log import MlperfLog
 from benchmark.run_record.file_names import checkpoint_path
-from benchmark.run_record.phases import PhaseLog
 from benchmark.run_record.run_progress import Evaluation, starting_progress
 from benchmark.training.observers.summary_file import StopNoteFile, SummaryFile
 from tests.benchmark.run_record.events.recorder import Recorder
@@ -28,8 +27,8 @@ def ended(run_dir: Path, ending: Ending, why: str = "") -> tuple[list[str], list
     state: Any = SimpleNamespace(progress=progress, system=CPU)
     mlperf_log = MlperfLog(run_dir / "result_0.txt")
     run_log: Any = SimpleNamespace(events=log, require_lease=lambda: None)
-    summary = SummaryFile(run_dir, mlperf_log, state, run_log, PhaseLog())
-    note = StopNoteFile(run_dir, state, run_log, PhaseLog(), saves=True)
+    summary = SummaryFile(run_dir, mlperf_log, state, run_log)
+    note = StopNoteFile(run_dir, state, run_log, saves=True)
     summary.begin()
     progress.steps, progress.evaluations = 6, [Evaluation(1152, 4.5)]
     for observer in (summary, note):
@@ -77,7 +76,7 @@ def test_no_summary_before_the_log_has_its_end(tmp_path: Path) -> None:
     progress = starting_progress(SHORT, 17)
     state: Any = SimpleNamespace(progress=progress, system=dataclasses.replace(CPU, start_limit_s=1.0))
     run_log: Any = SimpleNamespace(events=log, require_lease=lambda: None)
-    summary = SummaryFile(tmp_path, mlperf_log, state, run_log, PhaseLog())
+    summary = SummaryFile(tmp_path, mlperf_log, state, run_log)
     summary.begin()
     log.end("run_stop", status="success")
     with pytest.raises(OSError, match="lines of the end could not be written"):
