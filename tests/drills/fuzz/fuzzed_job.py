@@ -113,6 +113,8 @@ class FuzzedJob:
     limit_s: float
     _windows: list[tuple[float, float]] = field(default_factory=list)
     _begun: set[int] = field(default_factory=set)
+    _events_size: int = 0
+    _steps: int = 0
 
     def run(self) -> EndedJob:
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -210,11 +212,17 @@ class FuzzedJob:
         if moment.kind == "seconds":
             return time.monotonic() - self._started_s >= moment.number
         if moment.kind == "step":
-            with suppress(OSError):
-                return len(read_events(self.config.run_dir / EVENTS_FILE).of("step")) >= moment.number
-            return False
+            return self._steps_done() >= moment.number
         within = isinstance(fault, DiskFault) or (isinstance(fault, ProcessFault) and fault.role == moment.role)
         return not within and self._control.has_come(moment)
+
+    def _steps_done(self) -> int:
+        """Return the number of steps in the events, which are read again when they have grown."""
+        path = self.config.run_dir / EVENTS_FILE
+        with suppress(OSError):
+            if (size := path.stat().st_size) != self._events_size:
+                self._events_size, self._steps = size, len(read_events(path).of("step"))
+        return self._steps
 
     def _signal(self, fault: ProcessFault, number: int | None = None) -> bool:
         """Signal the processes of the role; return whether there is one."""

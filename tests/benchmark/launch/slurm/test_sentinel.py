@@ -70,6 +70,17 @@ def test_a_sentinel_ends_a_job_that_lost_its_launcher(
         process.wait()
 
 
+def test_a_sentinel_without_an_answer_of_the_disk_sends_the_job_to_the_queue(job: Job, held: HeldLease) -> None:
+    job.edit("launch/slurm/sentinel.py", "AWAY_S = 3 * DISK_S", "AWAY_S = 0.5")
+    job.edit("run_record/lease.py", "return read_record(lease_path(run_dir), Lease)", 'raise OSError(5, "away")')
+    process = sentinel(job)
+    try:
+        wait(lambda: calls(job, "scontrol requeue 5"))
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_a_sentinel_of_an_instance_that_is_over_leaves_the_next_one_alone(job: Job, held: HeldLease) -> None:
     """As one on a node whose daemon died, which Slurm could not end."""
     job.answer(restarts="1")
