@@ -127,6 +127,7 @@ def main() -> int:
     parser.add_argument("--benchmark", choices=PRACTICES, default="rehearsal", help="whose run is disturbed")
     parser.add_argument("--fuzz", type=int, default=0, help="so many runs with faults at random instead")
     parser.add_argument("--seed", type=int, default=0, help="of the faults' steps, ranks and delays")
+    parser.add_argument("--at-once", type=int, default=2, help="drills of the job that run at once")
     parser.add_argument("--work-dir", type=Path, default=Path("runs/drills"), help="where inputs and runs go")
     options = parser.parse_args()
     if unknown := set(options.names) - {"slurm", *DRILLS, *SLURM_FAULTS}:
@@ -140,7 +141,9 @@ def main() -> int:
     options.work_dir.mkdir(parents=True, exist_ok=True)
     with only_one_in(options.work_dir, "choose another --work-dir"):
         right = run_drills(here, options.work_dir, PRACTICES[options.benchmark], seed=options.seed) if here else True
-        right = (run_slurm_drills(job, options.work_dir / "slurm") if job else True) and right
+        if job:
+            work = options.work_dir / f"slurm_{options.benchmark}"
+            right = run_slurm_drills(job, work, options.benchmark, at_once=options.at_once) and right
     return 0 if right else 1
 
 

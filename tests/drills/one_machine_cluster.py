@@ -10,12 +10,16 @@ import time
 from pathlib import Path
 
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "munged")
-FIRST_PORT = 17801
+FIRST_PORT, PORTS = 17800, 20
+"""First port of the first cluster, and ports of each."""
+MOST_CLUSTERS, FIRST_JOBS = 8, 110
+"""Most clusters on this machine at once, and numbers of jobs between their first; the ports of runs follow from both."""
 PATIENCE_S = 60.0
 CONFIGURATION = """
 ClusterName=drills
 SlurmctldHost={host}(127.0.0.1)
-SlurmctldPort=17800
+SlurmctldPort={port}
+FirstJobId={first_job}
 SlurmUser=root
 AuthType=auth/munge
 StateSaveLocation={folder}/state
@@ -54,12 +58,14 @@ class OneMachineCluster:
         self.folder = folder.resolve()
         self.names = [f"n{number}" for number in range(1, nodes + 1)]
         (self.folder / "state").mkdir(parents=True, exist_ok=True)
-        host = socket.gethostname()
+        host, number = socket.gethostname(), _first_free_number()
+        port = FIRST_PORT + PORTS * number
         rows = [
-            f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={FIRST_PORT + place} CPUs=2 RealMemory=1000"
-            for place, name in enumerate(self.names)
+            f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port + place} CPUs=2 RealMemory=1000"
+            for place, name in enumerate(self.names, 1)
         ]
-        text = CONFIGURATION.format(host=host, folder=self.folder, dead_after_s=dead_after_s, nodes="\n".join(rows))
+        facts = {"host": host, "port": port, "first_job": 1 + FIRST_JOBS * number, "dead_after_s": dead_after_s}
+        text = CONFIGURATION.format(folder=self.folder, nodes="\n".join(rows), **facts)
         (self.folder / "slurm.conf").write_text(text)
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "SBATCH"))},
@@ -128,6 +134,15 @@ class OneMachineCluster:
             if "benchmark.launch\0job\0" in (words := Path(f"/proc/{process}/cmdline").read_text())
             and str(run_dir) in words
         ]
+
+
+def _first_free_number() -> int:
+    """Return the number of the first cluster on this machine whose controller's port is free."""
+    for number in range(MOST_CLUSTERS):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", FIRST_PORT + PORTS * number)):
+                return number
+    raise OSError(f"{MOST_CLUSTERS} clusters run on this machine")
 
 
 def _processes_with(*settings: str) -> list[int]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from tests.drills.fuzz.drawn_faults import ROLES, DiskFault, Moment
 from tests.drills.slurm_run import SlurmDrill
 
 Act = Callable[[SlurmDrill, str], None]
@@ -22,6 +23,8 @@ class SlurmFault:
     act: Act | None = None
     mend: Act | None = None
     """Make the cluster whole again, whatever came of the run."""
+    prepare: Callable[[SlurmDrill], None] | None = None
+    """Act on the surroundings before the job is submitted."""
     variables: Mapping[str, str] = field(default_factory=dict)
     sbatch: tuple[str, ...] = ()
     """More options of sbatch; later ones win."""
@@ -32,23 +35,35 @@ class SlurmFault:
     most_attempts: int | None = None
     goes_on: bool = True
     """False if the run cannot begin and must end at once."""
+    at_once: bool = False
+    """Whether the act comes as soon as the job runs, before any step."""
+    preloaded: tuple[str, DiskFault] | None = None
+    """A fault of the disk below a path in LOG_DIR, which the act begins."""
 
     def run(self, drill: SlurmDrill) -> None:
         drill.variables |= self.variables
         drill.sbatch = (*drill.sbatch, *self.sbatch)
+        if self.prepare is not None:
+            self.prepare(drill)
+        if self.preloaded is not None:
+            drill.preload(*self.preloaded)
         job = drill.submit()
-        try:
-            if self.act is not None:
-                drill.wait_for_step()
-                drill.strike()
-                self.act(drill, job)
-            drill.wait_for_end()
-        finally:
-            if self.mend is not None:
-                self.mend(drill, job)
-        if self.submitted_again:
-            drill.submit()
-            drill.wait_for_end()
+        with drill.watched():
+            try:
+                if self.act is not None:
+                    if self.at_once:
+                        drill.wait(lambda: bool(drill.jobs("RUNNING")), "the job's start")
+                    else:
+                        drill.wait_for_step()
+                    drill.strike()
+                    self.act(drill, job)
+                drill.wait_for_end()
+            finally:
+                if self.mend is not None:
+                    self.mend(drill, job)
+            if self.submitted_again:
+                drill.submit()
+                drill.wait_for_end()
 
 
 def _rank_1(number: int) -> Act:
@@ -220,6 +235,63 @@ def _slurmstepd(drill: SlurmDrill, _: str) -> None:
     subprocess.run(["kill", "-9", parent], check=True)
 
 
+def _disk_away(drill: SlurmDrill, _: str) -> None:
+    """Calls below LOG_DIR, or of checkpoints alone, fail for a while, and a rank dies meanwhile."""
+    process = drill.rank_1()
+    assert drill.disk is not None
+    drill.disk.begin(0)
+    drill.strike()
+    os.kill(process, signal.SIGKILL)
+
+
+def _killed_after_run_stop(drill: SlurmDrill, _: str) -> None:
+    """Both ranks are killed while run_stop is in the log and the summary cannot be written yet."""
+    assert drill.disk is not None
+    drill.disk.begin(0)
+    log = drill.run_dir / "result_0.txt"
+    drill.wait(lambda: '"run_stop"' in log.read_text(), "run_stop")
+    drill.strike()
+    for rank in (0, 1):
+        for process in drill.cluster.processes_of_rank(rank, drill.run_dir):
+            os.kill(process, signal.SIGKILL)
+    drill.disk.end(0)
+
+
+def _sync_hangs(drill: SlurmDrill) -> None:
+    """``sync`` does not end on any node."""
+    folder = drill.folder / "bin"
+    folder.mkdir()
+    (folder / "sync").write_text("#!/bin/sh\nexec sleep 100000\n")
+    (folder / "sync").chmod(0o755)
+    drill.variables["PATH"] = f"{folder}:{drill.cluster.environment['PATH']}"
+
+
+def _given_up(drill: SlurmDrill, _: str) -> None:
+    """Rank 1 is killed in each attempt before it saves, until the run is given up; then once more in the next job."""
+    while drill.jobs():
+        attempt = drill.attempts() + 1
+        drill.signal_rank_1(signal.SIGKILL)
+        drill.wait(partial(_has_ended_or_stepped, drill, attempt), "the next attempt's step")
+    assert "given up" in drill.output(), "the run is not given up"
+    attempt = drill.attempts() + 1
+    drill.submit()
+    drill.wait(partial(_has_ended_or_stepped, drill, attempt), "a step of the next job")
+    drill.strike()
+    drill.signal_rank_1(signal.SIGKILL)
+
+
+def _has_ended_or_stepped(drill: SlurmDrill, attempt: int) -> bool:
+    return not drill.jobs() or _has_stepped(drill, attempt)
+
+
+def _has_stepped(drill: SlurmDrill, attempt: int) -> bool:
+    again = [event.time_ms for event in drill.events("restart")]
+    return drill.attempts() >= attempt and len(again) >= attempt - 1 and drill.events("step")[-1].time_ms > again[-1]
+
+
+AWAY = DiskFault("EIO", "reads", ROLES, 25, Moment("calls", 0))
+UNCONNECTED = DiskFault("ENOTCONN", "all", ROLES, 20, Moment("calls", 0))
+UNSAVED = DiskFault("wait", "writes", ROLES, 3600, Moment("calls", 0))
 SLURM_FAULTS: dict[str, SlurmFault] = {
     "kill-9": SlurmFault(_rank_1(signal.SIGKILL)),
     "stopped": SlurmFault(_rank_1(signal.SIGSTOP)),
@@ -260,6 +332,15 @@ SLURM_FAULTS: dict[str, SlurmFault] = {
     "first-slurmd": SlurmFault(
         _first_daemon_killed, partial(_give_power, "n1"), variables={"NODES": "2"}, sbatch=("--nodes=3",)
     ),
+    "checkpoints-away": SlurmFault(_disk_away, preloaded=("checkpoints", AWAY)),
+    "disk-away": SlurmFault(_disk_away, preloaded=("", UNCONNECTED)),
+    "killed-after-run-stop": SlurmFault(_killed_after_run_stop, preloaded=("summary.json", UNSAVED)),
+    "sync-hangs": SlurmFault(prepare=_sync_hangs),
+    "stopped-in-the-first-second": SlurmFault(lambda drill, job: drill.ask_to_stop(job), at_once=True),
+    "stopped-before-the-margin": SlurmFault(
+        lambda drill, job: drill.ask_to_stop(job), variables={"EXIT_MARGIN_MINUTES": "1"}, sbatch=("--time=14",)
+    ),
+    "given-up": SlurmFault(_given_up),
     "only-slurmd": SlurmFault(
         _first_daemon_killed,
         partial(_give_power, "n1"),

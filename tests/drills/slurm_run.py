@@ -1,33 +1,42 @@
 """A run of the rehearsal under a real Slurm, and what is seen of it."""
 
 import os
+import re
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmark.config.benchmarks import REHEARSALS
+from benchmark.rehearsal.rehearse import CHECKPOINT_MEGATRON
 from benchmark.run_record.events.recorded_events import RecordedEvent, read_events
+from benchmark.run_record.status.status_reading import read_status
+from foundation.errors import InputError
+from tests.drills.fuzz.disk_faults import CONTROL, SharedControl, build_library
+from tests.drills.fuzz.drawn_faults import DiskFault
 from tests.drills.one_machine_cluster import OneMachineCluster
-from tests.support import REPOSITORY
 
 SAVE_INTERVAL = 16
 FAULT_AT = 40
 """Optimizer steps after which the fault comes: half way between two checkpoints."""
-LONGEST_S = 900.0
+STATUS_S = 2.0
+LONGEST_S = 2700.0
+"""Most seconds for a fault's consequence or a run's end: half an hour is the limit of several waits."""
 FIXED = {
-    "BENCHMARK": "rehearsal",
-    "SYSTEM": "cpu_p2",
-    "USE_BF16": "true",
+    "PRECISION": "bf16",
     "SEED": "7",
-    "EXTERNAL_GBS": "16",
-    "GBS": "16",
-    "LR": "1e-3",
-    "MIN_LR": "1e-4",
     "TRAIN_OPTIONS": f"--micro-batch-size 4 --log-interval 8 --save-interval {SAVE_INTERVAL}",
     "OMP_WAIT_POLICY": "passive",
 }
+"""Variables of every job. Batch size and learning rates are the benchmark's own."""
+DECISIVE = re.compile(
+    r"attempt \d{4}: .*[;:]|saved and stopped|launcher|SIG|error:|Slurm|is lost|tried again|time is up|page caches"
+)
+"""Pattern of the lines of a job's log that tell a fault or a decision."""
 
 
 @dataclass
@@ -35,12 +44,20 @@ class SlurmDrill:
     """A run under Slurm, and what was seen of it."""
 
     cluster: OneMachineCluster
+    benchmark: str
     inputs: Path
+    """Folder of a rehearsal, with data and checkpoint."""
+    code: Path
+    """Checkout of which this run gets its own."""
     folder: Path
     variables: dict[str, str] = field(default_factory=dict)
     sbatch: tuple[str, ...] = ("--nodes=2", "--ntasks-per-node=1")
     fault_s: float | None = None
     """When the fault came, in seconds since the epoch."""
+    states: list[str] = field(default_factory=list)
+    """States that the status told, one after another."""
+    disk: SharedControl | None = None
+    """Faults of the disk that are preloaded into the job's processes."""
 
     @property
     def run_dir(self) -> Path:
@@ -53,19 +70,55 @@ class SlurmDrill:
     def submit(self) -> str:
         """The job's number."""
         if not self.checkout.exists():
-            subprocess.run(["git", "clone", "--quiet", REPOSITORY, self.checkout], check=True)
-        variables = {
-            **self.cluster.environment,
-            **FIXED,
-            "COM_DIR": str(self.inputs / "dataset"),
-            "EXTERNAL_MODEL_CHECKPOINT_DIR": str(self.inputs / "checkpoint_megatron_bf16"),
-            **self.variables,
-        }
+            subprocess.run(["git", "clone", "--quiet", self.code, self.checkout], check=True)
+        variables = {**self.cluster.environment, **FIXED, "BENCHMARK": self.benchmark}
+        variables["COM_DIR"] = str(self.inputs / "dataset")
+        if REHEARSALS[self.benchmark].start_iterations:
+            variables["EXTERNAL_MODEL_CHECKPOINT_DIR"] = str(self.inputs / CHECKPOINT_MEGATRON)
+        variables |= self.variables
         variables["PATH"] = f"{Path(sys.executable).parent}:{variables['PATH']}"
         words = ["sbatch", "--parsable", f"--output={self.folder}/slurm_%j.out", *self.sbatch, "run_gpt3.sh"]
         words += [str(self.run_dir), "/bpe", "none"]
         done = subprocess.run(words, cwd=self.checkout, env=variables, capture_output=True, text=True, check=True)
         return done.stdout.strip()
+
+    def preload(self, below: str, *faults: DiskFault) -> None:
+        """Have the processes of the jobs take faults of the disk below a path in LOG_DIR; :meth:`strike_disk` begins
+        them."""
+        self.disk = SharedControl(self.folder / "control", self.run_dir / below, faults)
+        self.variables |= {"LD_PRELOAD": str(build_library(self.folder)), CONTROL: str(self.disk.path)}
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Note the states that the status tells until the block ends."""
+        closing = threading.Event()
+
+        def watch() -> None:
+            while not closing.wait(STATUS_S):
+                self.note_state()
+
+        thread = threading.Thread(target=watch, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            closing.set()
+            thread.join()
+            self.note_state()
+
+    def note_state(self) -> None:
+        try:
+            state = read_status(self.run_dir).state
+        except (InputError, OSError):
+            return
+        if self.states[-1:] != [state]:
+            self.states.append(state)
+
+    def first_words(self) -> str:
+        """Return the first line of the jobs' log that tells a decision after the fault."""
+        since = "" if self.fault_s is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.fault_s))
+        lines = [line for line in self.output().splitlines() if line >= since and DECISIVE.search(line)]
+        return lines[0] if lines else ""
 
     def events(self, key: str) -> list[RecordedEvent]:
         return [event for event in read_events(self.run_dir / "events.jsonl") if event.key == key]
@@ -97,8 +150,9 @@ class SlurmDrill:
         """Until no job is running or waiting."""
         self.wait(lambda: not self.jobs(), "the end of the jobs")
 
-    def jobs(self) -> list[str]:
-        return self.cluster.run("squeue", "-h", "-o", "%i").split()
+    def jobs(self, *states: str) -> list[str]:
+        """Return the numbers of the jobs in the queue; ``states``: of those in one of them alone."""
+        return self.cluster.run("squeue", "-h", "-o", "%i", *(["-t", ",".join(states)] if states else [])).split()
 
     def output(self) -> str:
         return "".join(path.read_text(errors="replace") for path in sorted(self.folder.glob("slurm_*.out")))

@@ -77,6 +77,10 @@ class SharedControl:
         """Begin the fault of this number now."""
         self._control.faults[number].began_ns = self._control.faults[number].began_ns or time.monotonic_ns()
 
+    def end(self, number: int) -> None:
+        """End the fault of this number."""
+        self._control.faults[number].window_ns = 0
+
     def has_come(self, moment: Moment) -> bool:
         """Return whether the role has made so many calls."""
         return int(self._control.calls[NUMBERS[moment.role]]) >= moment.number
