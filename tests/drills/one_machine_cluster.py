@@ -13,7 +13,7 @@ PROGRAMS = ("slurmctld", "slurmd", "sbatch", "munged")
 FIRST_PORT, PORTS = 17800, 20
 """First port of the first cluster, and ports of each."""
 MOST_CLUSTERS, FIRST_JOBS = 8, 110
-"""Most clusters on this machine at once, and numbers of jobs between their first; the ports of runs follow from both."""
+"""Most clusters on this machine at once, and numbers of jobs between their first: ports of runs follow from both."""
 PATIENCE_S = 60.0
 CONFIGURATION = """
 ClusterName=drills
