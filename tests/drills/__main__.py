@@ -127,7 +127,8 @@ def main() -> int:
     parser.add_argument("--benchmark", choices=PRACTICES, default="rehearsal", help="whose run is disturbed")
     parser.add_argument("--fuzz", type=int, default=0, help="so many runs with faults at random instead")
     parser.add_argument("--seed", type=int, default=0, help="of the faults' steps, ranks and delays")
-    parser.add_argument("--at-once", type=int, default=2, help="drills of the job that run at once")
+    parser.add_argument("--cluster", type=Path, help="TOML file of a cluster for the job's drills: present_cluster.py")
+    parser.add_argument("--at-once", type=int, default=2, help="drills of the job that run at once on this machine")
     parser.add_argument("--work-dir", type=Path, default=Path("runs/drills"), help="where inputs and runs go")
     options = parser.parse_args()
     if unknown := set(options.names) - {"slurm", *DRILLS, *SLURM_FAULTS}:
@@ -143,7 +144,7 @@ def main() -> int:
         right = run_drills(here, options.work_dir, PRACTICES[options.benchmark], seed=options.seed) if here else True
         if job:
             work = options.work_dir / f"slurm_{options.benchmark}"
-            right = run_slurm_drills(job, work, options.benchmark, at_once=options.at_once) and right
+            right = run_slurm_drills(job, work, options.benchmark, options.cluster, at_once=options.at_once) and right
     return 0 if right else 1
 
 

@@ -7,7 +7,10 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
+
+from tests.drills.slurm_cluster import SlurmCluster
 
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "munged")
 FIRST_PORT, PORTS = 17800, 20
@@ -51,7 +54,7 @@ def cannot_run() -> str | None:
     return None if os.geteuid() == 0 else "Slurm's daemons need root"
 
 
-class OneMachineCluster:
+class OneMachineCluster(SlurmCluster):
     """Nodes n1, n2, ... of two cores each. Use it in a ``with`` block; it ends what it started."""
 
     def __init__(self, folder: Path, nodes: int, *, dead_after_s: int = 15) -> None:
@@ -77,7 +80,7 @@ class OneMachineCluster:
         _start_munge()
         self.run("slurmctld", "-c")
         for name in self.names:
-            self.start(name)
+            self.start_daemon(name)
         deadline = time.monotonic() + PATIENCE_S
         while self.states() != dict.fromkeys(self.names, "idle"):
             if time.monotonic() > deadline:
@@ -87,53 +90,41 @@ class OneMachineCluster:
 
     def __exit__(self, *_: object) -> None:
         for name in self.names:
-            self.kill_daemon(f"slurmd-{name}")
-        self.kill_daemon("slurmctld")
+            self.stop_daemon(name)
+        self.stop_controller()
 
-    def run(self, *words: object, check: bool = True) -> str:
-        """Standard output of a Slurm command."""
-        command = [str(word) for word in words]
-        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=120, check=False)
-        if check and done.returncode:
-            raise RuntimeError(f"{command}: {done.stderr.strip()}")
-        return done.stdout.strip()
+    def on_node(self, node: str, words: Sequence[str]) -> None:
+        subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
 
-    def states(self) -> dict[str, str]:
-        lines = self.run("sinfo", "-h", "-N", "-o", "%N %T", check=False).splitlines()
-        return {node: state for node, _, state in (line.partition(" ") for line in lines)}
+    def stop_daemon(self, node: str) -> None:
+        self._end(f"slurmd-{node}")
 
-    def start(self, name: str) -> None:
-        self.run("slurmd", "-N", name, "-f", self.folder / "slurm.conf")
+    def start_daemon(self, node: str) -> None:
+        self.run("slurmd", "-N", node, "-f", self.folder / "slurm.conf")
 
-    def kill_daemon(self, name: str) -> None:
+    def cut_power(self, node: str) -> None:
+        """The daemon ends, and those of its job steps, and their processes."""
+        self._end(f"slurmd-{node}")
+        for process in _processes_with(f"SLURMD_NODENAME={node}", f"SLURM_CONF={self.folder}/slurm.conf"):
+            with contextlib.suppress(OSError):
+                parent = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+                if Path(f"/proc/{parent}/comm").read_text().startswith("slurmstepd"):
+                    os.kill(parent, signal.SIGKILL)
+            with contextlib.suppress(OSError):
+                os.kill(process, signal.SIGKILL)
+
+    def give_power(self, node: str) -> None:
+        self.start_daemon(node)
+
+    def stop_controller(self) -> None:
+        self._end("slurmctld")
+
+    def start_controller(self) -> None:
+        self.run("slurmctld")
+
+    def _end(self, name: str) -> None:
         with contextlib.suppress(OSError, ValueError):  # it is gone
             os.kill(int((self.folder / f"{name}.pid").read_text()), signal.SIGTERM)
-
-    def kill_node(self, name: str) -> None:
-        """As if its power failed: the daemon, those of its job steps, and their processes."""
-        self.kill_daemon(f"slurmd-{name}")
-        for process in _processes_with(f"SLURMD_NODENAME={name}", f"SLURM_CONF={self.folder}/slurm.conf"):
-            parent = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
-            if Path(f"/proc/{parent}/comm").read_text().startswith("slurmstepd"):
-                os.kill(parent, signal.SIGKILL)
-            os.kill(process, signal.SIGKILL)
-
-    def processes_of_rank(self, rank: int, run_dir: Path) -> list[int]:
-        """The processes of a run's rank, its watchdog left out."""
-        return [
-            process
-            for process in _processes_with(f"RANK={rank}", f"SLURM_CONF={self.folder}/slurm.conf")
-            if str(run_dir) in (words := Path(f"/proc/{process}/cmdline").read_text()) and "watchdog" not in words
-        ]
-
-    def launchers(self, run_dir: Path) -> list[int]:
-        """The launchers of a run's job."""
-        return [
-            process
-            for process in _processes_with(f"SLURM_CONF={self.folder}/slurm.conf")
-            if "benchmark.launch\0job\0" in (words := Path(f"/proc/{process}/cmdline").read_text())
-            and str(run_dir) in words
-        ]
 
 
 def _first_free_number() -> int:

@@ -25,6 +25,8 @@ from benchmark.judging.review.verdict import review
 from benchmark.run_record.file_names import code_folder
 from benchmark.run_record.status.status_reading import read_status
 from tests.drills.one_machine_cluster import OneMachineCluster, cannot_run
+from tests.drills.present_cluster import PresentCluster
+from tests.drills.slurm_cluster import SlurmCluster
 from tests.drills.slurm_faults import SLURM_FAULTS, SlurmFault
 from tests.drills.slurm_run import SAVE_INTERVAL, SlurmDrill
 from tests.support import REPOSITORY
@@ -93,7 +95,7 @@ class SlurmDrills:
         judged = JUDGED[REHEARSALS[self._benchmark].mlperf_name]
         return [UNDISTURBED, *(f"{UNDISTURBED}-{number}" for number in range(1, judged.runs))]
 
-    def run(self, cluster: OneMachineCluster, name: str) -> Outcome:
+    def run(self, cluster: SlurmCluster, name: str) -> Outcome:
         """Run a drill, or an undisturbed run, to the end of its jobs."""
         folder = self._work / name
         drill = SlurmDrill(cluster, self._benchmark, self._inputs, self._code, folder)
@@ -133,7 +135,7 @@ class SlurmDrills:
             problems.append(f"{outcome.run_stops} run_stop")
         evaluations = _evaluations(drill)
         undisturbed = self._finished.get(UNDISTURBED)
-        if undisturbed is not None:
+        if undisturbed is not None and not outcome.name.startswith(UNDISTURBED):
             outcome.evaluations = "equal" if evaluations == _evaluations(undisturbed) else "DIFFER"
             if outcome.evaluations != "equal":
                 problems.append(f"evaluations {evaluations[-1]}, undisturbed {_evaluations(undisturbed)[-1]}")
@@ -190,9 +192,18 @@ def _evaluations(drill: SlurmDrill) -> list[Any]:
     return evaluations
 
 
-def run_slurm_drills(names: Sequence[str], work: Path, benchmark: str, *, at_once: int) -> bool:
-    """Run the drills and print what came of them; whether all came out right, or none can be run here."""
-    if (reason := cannot_run()) is not None:
+def run_slurm_drills(
+    names: Sequence[str], work: Path, benchmark: str, cluster_file: Path | None, *, at_once: int
+) -> bool:
+    """Run the drills and print their outcomes; return whether all came out right, or none can be run here.
+
+    ``cluster_file``: of a cluster that is there already. Otherwise ``at_once`` clusters are started on this machine.
+    """
+    if cluster_file is not None:
+        of_one_machine = [name for name in names if SLURM_FAULTS[name].preloaded is not None]
+        print(*(f"{name}: skipped: its fault needs all nodes on one machine" for name in of_one_machine), sep="\n")
+        names = [name for name in names if name not in of_one_machine]
+    elif (reason := cannot_run()) is not None:
         print(f"slurm: skipped: {reason}")
         return True
     work = work.resolve()
@@ -201,9 +212,11 @@ def run_slurm_drills(names: Sequence[str], work: Path, benchmark: str, *, at_onc
     drills.prepare()
     print(HEAD, flush=True)
     outcomes = []
-    with ExitStack() as stack, ThreadPoolExecutor(at_once) as pool:
-        clusters = queue.Queue[OneMachineCluster]()
-        for number in range(at_once):
+    with ExitStack() as stack, ThreadPoolExecutor(1 if cluster_file else at_once) as pool:
+        clusters = queue.Queue[SlurmCluster]()
+        if cluster_file is not None:
+            clusters.put(PresentCluster(cluster_file))
+        for number in range(0 if cluster_file else at_once):
             shutil.rmtree(work / f"cluster_{number}", ignore_errors=True)
             clusters.put(stack.enter_context(OneMachineCluster(work / f"cluster_{number}", 3)))
 

@@ -1,13 +1,10 @@
 """The faults of a job under Slurm, as a table: how the job is submitted, what happens to it, what mends the cluster."""
 
-import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 from tests.drills.fuzz.drawn_faults import ROLES, DiskFault, Moment
 from tests.drills.slurm_run import SlurmDrill
@@ -55,6 +52,7 @@ class SlurmFault:
                         drill.wait(lambda: bool(drill.jobs("RUNNING")), "the job's start")
                     else:
                         drill.wait_for_step()
+                    drill.nodes = drill.cluster.nodes_of(job)
                     drill.strike()
                     self.act(drill, job)
                 drill.wait_for_end()
@@ -66,8 +64,14 @@ class SlurmFault:
                 drill.wait_for_end()
 
 
-def _rank_1(number: int) -> Act:
-    return lambda drill, _: drill.signal_rank_1(number)
+def _signal(number: int, *roles: str) -> Act:
+    """Signal processes of these roles, one after another."""
+
+    def act(drill: SlurmDrill, _: str) -> None:
+        for role in roles:
+            drill.signal(role, number)
+
+    return act
 
 
 def _run(*words: str) -> Act:
@@ -81,19 +85,36 @@ def _run(*words: str) -> Act:
 
 def _slurmd_killed(drill: SlurmDrill, _: str) -> None:
     """The daemon of the second node dies, its processes go on; it is started again later."""
-    drill.cluster.kill_daemon("slurmd-n2")
-    drill.wait(lambda: "down" in drill.cluster.states()["n2"], "node n2 down")
+    drill.cluster.stop_daemon(drill.nodes[1])
+    _wait_until_down(drill, drill.nodes[1])
     time.sleep(20)
-    drill.cluster.start("n2")
+    drill.cluster.start_daemon(drill.nodes[1])
 
 
-def _lose_power(node: str, drill: SlurmDrill, _: str) -> None:
-    drill.cluster.kill_node(node)
+def _wait_until_down(drill: SlurmDrill, node: str) -> None:
+    drill.wait(lambda: "down" in drill.cluster.states()[node], f"node {node} down")
 
 
-def _give_power(node: str, drill: SlurmDrill, _: str) -> None:
-    drill.cluster.start(node)
+def _wait_until_idle(drill: SlurmDrill, node: str) -> None:
     drill.wait(lambda: drill.cluster.states()[node] == "idle", f"node {node} idle again")
+
+
+def _lose_power(position: int, drill: SlurmDrill, _: str) -> None:
+    """Cut the power of the job's node at this position."""
+    drill.cluster.cut_power(drill.nodes[position])
+
+
+def _give_power(position: int, drill: SlurmDrill, _: str) -> None:
+    drill.cluster.give_power(drill.nodes[position])
+    _wait_until_idle(drill, drill.nodes[position])
+
+
+def _drain(drill: SlurmDrill, _: str) -> None:
+    drill.cluster.run("scontrol", "update", f"NodeName={drill.nodes[1]}", "State=DRAIN", "Reason=drill")
+
+
+def _resume(drill: SlurmDrill, _: str) -> None:
+    drill.cluster.run("scontrol", "update", f"NodeName={drill.nodes[1]}", "State=RESUME")
 
 
 def _requeued_and_edited(drill: SlurmDrill, job: str) -> None:
@@ -117,7 +138,7 @@ def _second_submission(drill: SlurmDrill, _: str) -> None:
     drill.submit()
     drill.wait(lambda: REFUSED_BESIDE in drill.output(), "the refusal")
     drill.strike()
-    drill.signal_rank_1(signal.SIGKILL)
+    drill.signal("rank 1", signal.SIGKILL)
 
 
 def _cancelled_chain(drill: SlurmDrill, job: str) -> None:
@@ -131,117 +152,77 @@ def _cancelled_chain(drill: SlurmDrill, job: str) -> None:
     drill.cluster.run("scontrol", "update", f"JobId={job}", "StartTime=now", check=False)
 
 
-def _unwritable_folder(drill: SlurmDrill, _: str) -> None:
-    """Nothing can be made in the run's folder for 20 s (EPERM), and a rank dies meanwhile."""
-    process = drill.rank_1()
-    folders = [drill.run_dir, drill.run_dir / "attempts", *(drill.run_dir / "attempts").iterdir()]
-    subprocess.run(["chattr", "+i", *folders], check=True)
-    drill.strike()
-    subprocess.run(["kill", "-9", str(process)], check=True)
-    time.sleep(20)
-    subprocess.run(["chattr", "-i", *folders], check=True)
-
-
 def _folder_away_at_the_return(drill: SlurmDrill, job: str) -> None:
-    """The job comes back from the queue while nothing can be written in the run's folder for 20 s (EPERM)."""
+    """The job comes back from the queue while nothing can be written in the run's folder."""
+    assert drill.disk is not None
     drill.cluster.run("scontrol", "requeue", job)
-    drill.wait(lambda: "PENDING" in drill.cluster.run("squeue", "-h", "-o", "%T"), "the queue")
-    subprocess.run(["chattr", "+i", drill.run_dir], check=True)
-    drill.cluster.run("scontrol", "update", f"JobId={job}", "StartTime=now")
-    drill.wait(lambda: "RUNNING" in drill.cluster.run("squeue", "-h", "-o", "%T"), "the return")
-    time.sleep(20)
-    subprocess.run(["chattr", "-i", drill.run_dir], check=True)
-
-
-def _launcher_killed(drill: SlurmDrill, _: str) -> None:
-    """The launcher is killed; its script starts it again."""
-    (process,) = drill.cluster.launchers(drill.run_dir)
-    drill.strike()
-    os.kill(process, signal.SIGKILL)
-
-
-def _parent(process: int) -> int:
-    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+    drill.wait(lambda: bool(drill.jobs("PENDING")), "the queue")
+    drill.disk.begin(0)
+    _start_now(drill)
 
 
 def _script_killed(drill: SlurmDrill, _: str) -> None:
     """The job's script and its launcher are killed: Slurm ends the job as failed, unless a sentinel sends it on."""
-    (process,) = drill.cluster.launchers(drill.run_dir)
-    script = _parent(process)
-    drill.strike()
-    for victim in (script, process):
-        os.kill(victim, signal.SIGKILL)
-    _start_now(drill)
+    drill.signal("script", signal.SIGSTOP)  # it does not see the launcher's end
+    drill.signal("launcher", signal.SIGSTOP)
+    drill.signal("script", signal.SIGKILL)
+    drill.signal("launcher", signal.SIGKILL)
 
 
-def _batch_daemon_killed(drill: SlurmDrill, _: str) -> None:
-    """The daemon of the batch step is killed: Slurm requeues the job while its script lives."""
-    (process,) = drill.cluster.launchers(drill.run_dir)
-    daemon = _parent(_parent(process))
-    drill.strike()
-    os.kill(daemon, signal.SIGKILL)
-    _start_now(drill)
+def _then_start_now(act: Act) -> Act:
+    """Act, and start the job at once when it has come into the queue."""
 
+    def act_and_start(drill: SlurmDrill, job: str) -> None:
+        act(drill, job)
+        _start_now(drill)
 
-def _launcher_stopped(drill: SlurmDrill, _: str) -> None:
-    (process,) = drill.cluster.launchers(drill.run_dir)
-    drill.strike()
-    os.kill(process, signal.SIGSTOP)
+    return act_and_start
 
 
 def _start_now(drill: SlurmDrill) -> None:
     """Start a job that Slurm holds for two minutes after it requeued it."""
-    if drill.wait_or_end(lambda: "PENDING" in drill.cluster.run("squeue", "-h", "-o", "%T")):
+    if drill.wait_or_end(lambda: bool(drill.jobs("PENDING"))):
         for job in drill.jobs():
             drill.cluster.run("scontrol", "update", f"JobId={job}", "StartTime=now", check=False)
 
 
-def _lose_two(names: tuple[str, str], drill: SlurmDrill, _: str) -> None:
+def _lose_two(positions: tuple[int, int], drill: SlurmDrill, _: str) -> None:
     """Two nodes are lost, the one after the other has been left out of an attempt; they come back."""
-    drill.cluster.kill_node(names[0])
-    if names[0] == "n3":  # with the sentinel of a node that the run does not use
-        drill.wait(lambda: "down" in drill.cluster.states()[names[0]], f"node {names[0]} down")
-    drill.cluster.kill_node(names[1])
-    drill.wait(lambda: "down" in drill.cluster.states()[names[1]], f"node {names[1]} down")
-    for name in names:
-        drill.cluster.start(name)
+    nodes = [drill.nodes[position] for position in positions]
+    drill.cluster.cut_power(nodes[0])
+    if positions[0] == 2:  # with the sentinel of a node that the run does not use
+        _wait_until_down(drill, nodes[0])
+    drill.cluster.cut_power(nodes[1])
+    _wait_until_down(drill, nodes[1])
+    for node in nodes:
+        drill.cluster.give_power(node)
     _start_now(drill)
 
 
 def _first_daemon_killed(drill: SlurmDrill, _: str) -> None:
     """The daemon of the first node dies, its processes and the launcher go on; it is started again after the run."""
-    drill.cluster.kill_daemon("slurmd-n1")
-    drill.wait(lambda: "down" in drill.cluster.states()["n1"], "node n1 down")
+    drill.cluster.stop_daemon(drill.nodes[0])
+    _wait_until_down(drill, drill.nodes[0])
 
 
-def _daemon_of_rank_0(drill: SlurmDrill, _: str) -> None:
-    (process,) = drill.cluster.processes_of_rank(0, drill.run_dir)
-    os.kill(_parent(process), signal.SIGKILL)
+def _first_daemon_back(drill: SlurmDrill, _: str) -> None:
+    drill.cluster.start_daemon(drill.nodes[0])
+    _wait_until_idle(drill, drill.nodes[0])
 
 
 def _controller_away(drill: SlurmDrill, _: str) -> None:
     """Slurm's controller is away for four minutes, and a rank dies meanwhile."""
-    process = drill.rank_1()
-    drill.cluster.kill_daemon("slurmctld")
-    drill.strike()
-    subprocess.run(["kill", "-9", str(process)], check=True)
+    drill.cluster.stop_controller()
+    drill.signal("rank 1", signal.SIGKILL)
     time.sleep(240)
-    drill.cluster.run("slurmctld")
-
-
-def _slurmstepd(drill: SlurmDrill, _: str) -> None:
-    """The daemon of a node's step dies: srun sends SIGTERM to the other ranks, which is no order to stop."""
-    parent = Path(f"/proc/{drill.rank_1()}/stat").read_text().rpartition(")")[2].split()[1]
-    subprocess.run(["kill", "-9", parent], check=True)
+    drill.cluster.start_controller()
 
 
 def _disk_away(drill: SlurmDrill, _: str) -> None:
     """Calls below LOG_DIR, or of checkpoints alone, fail for a while, and a rank dies meanwhile."""
-    process = drill.rank_1()
     assert drill.disk is not None
     drill.disk.begin(0)
-    drill.strike()
-    os.kill(process, signal.SIGKILL)
+    drill.signal("rank 1", signal.SIGKILL)
 
 
 def _killed_after_run_stop(drill: SlurmDrill, _: str) -> None:
@@ -251,9 +232,8 @@ def _killed_after_run_stop(drill: SlurmDrill, _: str) -> None:
     log = drill.run_dir / "result_0.txt"
     drill.wait(lambda: '"run_stop"' in log.read_text(), "run_stop")
     drill.strike()
-    for rank in (0, 1):
-        for process in drill.cluster.processes_of_rank(rank, drill.run_dir):
-            os.kill(process, signal.SIGKILL)
+    for role in ("rank 0", "rank 1"):
+        drill.signal(role, signal.SIGKILL)
     drill.disk.end(0)
 
 
@@ -270,14 +250,14 @@ def _given_up(drill: SlurmDrill, _: str) -> None:
     """Rank 1 is killed in each attempt before it saves, until the run is given up; then once more in the next job."""
     while drill.jobs():
         attempt = drill.attempts() + 1
-        drill.signal_rank_1(signal.SIGKILL)
+        drill.signal("rank 1", signal.SIGKILL)
         drill.wait(partial(_has_ended_or_stepped, drill, attempt), "the next attempt's step")
     assert "given up" in drill.output(), "the run is not given up"
     attempt = drill.attempts() + 1
     drill.submit()
     drill.wait(partial(_has_ended_or_stepped, drill, attempt), "a step of the next job")
     drill.strike()
-    drill.signal_rank_1(signal.SIGKILL)
+    drill.signal("rank 1", signal.SIGKILL)
 
 
 def _has_ended_or_stepped(drill: SlurmDrill, attempt: int) -> bool:
@@ -291,20 +271,21 @@ def _has_stepped(drill: SlurmDrill, attempt: int) -> bool:
 
 AWAY = DiskFault("EIO", "reads", ROLES, 25, Moment("calls", 0))
 UNCONNECTED = DiskFault("ENOTCONN", "all", ROLES, 20, Moment("calls", 0))
+UNWRITABLE = DiskFault("EPERM", "writes", ROLES, 20, Moment("calls", 0))
 UNSAVED = DiskFault("wait", "writes", ROLES, 3600, Moment("calls", 0))
 SLURM_FAULTS: dict[str, SlurmFault] = {
-    "kill-9": SlurmFault(_rank_1(signal.SIGKILL)),
-    "stopped": SlurmFault(_rank_1(signal.SIGSTOP)),
+    "kill-9": SlurmFault(_signal(signal.SIGKILL, "rank 1")),
+    "stopped": SlurmFault(_signal(signal.SIGSTOP, "rank 1")),
     "slurmd-killed": SlurmFault(_slurmd_killed),
     "spare-node": SlurmFault(
-        partial(_lose_power, "n2"), partial(_give_power, "n2"), variables={"NODES": "2"}, sbatch=("--nodes=3",)
+        partial(_lose_power, 1), partial(_give_power, 1), variables={"NODES": "2"}, sbatch=("--nodes=3",)
     ),
     # the node on which the job's script runs: Slurm itself requeues the job
-    "first-node": SlurmFault(partial(_lose_power, "n1"), partial(_give_power, "n1")),
+    "first-node": SlurmFault(partial(_lose_power, 0), partial(_give_power, 0)),
     # nothing happens to a run on a node that is drained; it is left out by the next start
     "drained": SlurmFault(
-        _run("scontrol", "update", "NodeName=n2", "State=DRAIN", "Reason=drill"),
-        _run("scontrol", "update", "NodeName=n2", "State=RESUME"),
+        _drain,
+        _resume,
     ),
     "requeue": SlurmFault(_requeued_and_edited),
     "cancelled": SlurmFault(_run("scancel", "JOB"), submitted_again=True),
@@ -318,19 +299,19 @@ SLURM_FAULTS: dict[str, SlurmFault] = {
         submitted_again=True, refused="holds a finished run (success); choose another folder", most_attempts=1
     ),
     "cancelled-chain": SlurmFault(_cancelled_chain, variables={"CHAIN": "1"}),
-    "unwritable-folder": SlurmFault(_unwritable_folder),
-    "folder-away-at-the-return": SlurmFault(_folder_away_at_the_return),
-    "launcher-killed": SlurmFault(_launcher_killed),
+    "unwritable-folder": SlurmFault(_disk_away, preloaded=("", UNWRITABLE)),
+    "folder-away-at-the-return": SlurmFault(_folder_away_at_the_return, preloaded=("", UNWRITABLE)),
+    "launcher-killed": SlurmFault(_signal(signal.SIGKILL, "launcher")),
     "controller-away": SlurmFault(_controller_away),
-    "slurmstepd": SlurmFault(_slurmstepd),
-    "slurmstepd-of-rank-0": SlurmFault(_daemon_of_rank_0),
-    "launcher-stopped": SlurmFault(_launcher_stopped),
-    "script-killed": SlurmFault(_script_killed),
-    "batch-daemon-killed": SlurmFault(_batch_daemon_killed),
-    "spare-then-first": SlurmFault(partial(_lose_two, ("n3", "n1")), variables={"NODES": "2"}, sbatch=("--nodes=3",)),
-    "first-and-last": SlurmFault(partial(_lose_two, ("n1", "n2"))),
+    "slurmstepd": SlurmFault(_signal(signal.SIGKILL, "step daemon 1")),
+    "slurmstepd-of-rank-0": SlurmFault(_signal(signal.SIGKILL, "step daemon 0")),
+    "launcher-stopped": SlurmFault(_signal(signal.SIGSTOP, "launcher")),
+    "script-killed": SlurmFault(_then_start_now(_script_killed)),
+    "batch-daemon-killed": SlurmFault(_then_start_now(_signal(signal.SIGKILL, "batch daemon"))),
+    "spare-then-first": SlurmFault(partial(_lose_two, (2, 0)), variables={"NODES": "2"}, sbatch=("--nodes=3",)),
+    "first-and-last": SlurmFault(partial(_lose_two, (0, 1))),
     "first-slurmd": SlurmFault(
-        _first_daemon_killed, partial(_give_power, "n1"), variables={"NODES": "2"}, sbatch=("--nodes=3",)
+        _first_daemon_killed, _first_daemon_back, variables={"NODES": "2"}, sbatch=("--nodes=3",)
     ),
     "checkpoints-away": SlurmFault(_disk_away, preloaded=("checkpoints", AWAY)),
     "disk-away": SlurmFault(_disk_away, preloaded=("", UNCONNECTED)),
@@ -343,7 +324,7 @@ SLURM_FAULTS: dict[str, SlurmFault] = {
     "given-up": SlurmFault(_given_up),
     "only-slurmd": SlurmFault(
         _first_daemon_killed,
-        partial(_give_power, "n1"),
+        _first_daemon_back,
         sbatch=("--nodes=1", "--ntasks-per-node=2"),
     ),
 }

@@ -1,6 +1,5 @@
 """A run of the rehearsal under a real Slurm, and what is seen of it."""
 
-import os
 import re
 import subprocess
 import sys
@@ -13,12 +12,13 @@ from pathlib import Path
 
 from benchmark.config.benchmarks import REHEARSALS
 from benchmark.rehearsal.rehearse import CHECKPOINT_MEGATRON
+from benchmark.run_record.attempt_folder import all_attempts, read_start
 from benchmark.run_record.events.recorded_events import RecordedEvent, read_events
 from benchmark.run_record.status.status_reading import read_status
 from foundation.errors import InputError
 from tests.drills.fuzz.disk_faults import CONTROL, SharedControl, build_library
 from tests.drills.fuzz.drawn_faults import DiskFault
-from tests.drills.one_machine_cluster import OneMachineCluster
+from tests.drills.slurm_cluster import SlurmCluster
 
 SAVE_INTERVAL = 16
 FAULT_AT = 40
@@ -29,7 +29,7 @@ LONGEST_S = 2700.0
 FIXED = {
     "PRECISION": "bf16",
     "SEED": "7",
-    "TRAIN_OPTIONS": f"--micro-batch-size 4 --log-interval 8 --save-interval {SAVE_INTERVAL}",
+    "TRAIN_OPTIONS": f"--log-interval 8 --save-interval {SAVE_INTERVAL} --start-limit-s 300 --hang-floor-s 60",
     "OMP_WAIT_POLICY": "passive",
 }
 """Variables of every job. Batch size and learning rates are the benchmark's own."""
@@ -43,7 +43,7 @@ DECISIVE = re.compile(
 class SlurmDrill:
     """A run under Slurm, and what was seen of it."""
 
-    cluster: OneMachineCluster
+    cluster: SlurmCluster
     benchmark: str
     inputs: Path
     """Folder of a rehearsal, with data and checkpoint."""
@@ -56,6 +56,8 @@ class SlurmDrill:
     """When the fault came, in seconds since the epoch."""
     states: list[str] = field(default_factory=list)
     """States that the status told, one after another."""
+    nodes: list[str] = field(default_factory=list)
+    """Nodes of the first job, in Slurm's order."""
     disk: SharedControl | None = None
     """Faults of the disk that are preloaded into the job's processes."""
 
@@ -77,8 +79,8 @@ class SlurmDrill:
             variables["EXTERNAL_MODEL_CHECKPOINT_DIR"] = str(self.inputs / CHECKPOINT_MEGATRON)
         variables |= self.variables
         variables["PATH"] = f"{Path(sys.executable).parent}:{variables['PATH']}"
-        words = ["sbatch", "--parsable", f"--output={self.folder}/slurm_%j.out", *self.sbatch, "run_gpt3.sh"]
-        words += [str(self.run_dir), "/bpe", "none"]
+        words = ["sbatch", "--parsable", f"--output={self.folder}/slurm_%j.out", *self.cluster.sbatch, *self.sbatch]
+        words += ["run_gpt3.sh", str(self.run_dir), "/bpe", "none"]
         done = subprocess.run(words, cwd=self.checkout, env=variables, capture_output=True, text=True, check=True)
         return done.stdout.strip()
 
@@ -143,7 +145,7 @@ class SlurmDrill:
         return reached()
 
     def strike(self) -> None:
-        """The fault comes now."""
+        """Note that the fault comes now."""
         self.fault_s = time.time()
 
     def wait_for_end(self) -> None:
@@ -171,13 +173,15 @@ class SlurmDrill:
         losses = [event.time_ms / 1000 for event in self.events("step")]
         return min(time_s for time_s in losses if time_s > began) - self.fault_s
 
-    def signal_rank_1(self, number: int) -> None:
-        os.kill(self.rank_1(), number)
-
-    def rank_1(self) -> int:
-        """Return the process id."""
-        (process,) = self.cluster.processes_of_rank(1, self.run_dir)
-        return process
+    def signal(self, role: str, number: int) -> None:
+        """Signal the processes of a role (node_processes.py): a rank's on its host in the latest attempt, others on the
+        first node."""
+        node = self.nodes[0]
+        if role[-1].isdigit():
+            start = read_start(all_attempts(self.run_dir)[-1])
+            assert start is not None, "no attempt has begun"
+            node = start.hosts[int(role.split()[-1])]
+        self.cluster.signal(node, self.run_dir, role, number)
 
     def ask_to_stop(self, job: str) -> None:
         """Send SIGUSR2 to the job, as Slurm does before the end (--signal=B:USR2@900)."""
