@@ -160,8 +160,10 @@ def _lost(outcome: AttemptOutcome) -> str:
 def _words(attempt: PastAttempt, outcome: AttemptOutcome) -> str:
     """Describe the failure. A lost node comes first: the incidents are those of ranks that lost it as their partner."""
     lost = f"{_lost(outcome)}: " if outcome.down_hosts else ""
+    if attempt.cause is None and outcome.down_hosts:  # its processes may live: srun's status says nothing of them
+        return f"{lost}no process left a word"
     if attempt.cause is None:
-        return f"{lost}the processes ended with status {outcome.status} and left no word"
+        return f"the processes ended with status {outcome.status} and left no word"
     missing_ranks = [f"{incident.rank} on {incident.host}" for incident in attempt.hanging if incident != attempt.cause]
     names = ", ".join(missing_ranks[:8]) + (" ..." if len(missing_ranks) > 8 else "")
     return lost + attempt.cause.line() + (f" (nor did rank {names} arrive)" if missing_ranks else "")

@@ -82,6 +82,9 @@ CASES = {
     "killed": Case((Past(),), "again", f"{DEAD_LINE}; starting again from step 8 on"),
     "killed before a checkpoint": Case((Past(),), "again", "starting again from the initial checkpoint", saved=None),
     "no word": Case((Past(None),), "again", "ended with status 1 and left no word", status=1, is_explained=False),
+    "no word of a lost node": Case((Past(None),), "requeue", "node n2 is lost: no process left a word; too few nodes",
+                                   status=0, ends=75, exclude=("n2",), is_explained=False,
+                                   facts={**LOST, "spare_hosts": -1}),
     "no attempt": Case((), "again", status=1, is_explained=False),
     # bad input
     "bad input": Case((Past(REFUSED),), "stop", "--x is missing", status=2, ends=2),
