@@ -21,8 +21,10 @@ from tests.drills.fuzz.drawn_faults import DiskFault
 from tests.drills.slurm_cluster import SlurmCluster
 
 SAVE_INTERVAL = 16
-FAULT_AT = 40
+FAULT_AT = 24
 """Optimizer steps after which the fault comes: half way between two checkpoints."""
+MICRO_BATCH = {"rehearsal": 4, "rehearsal_llama": 1}
+"""Micro-batch sizes: steps of the shorter run take longer, so that it outlives a fault."""
 STATUS_S = 2.0
 LONGEST_S = 2700.0
 """Most seconds for a fault's consequence or a run's end: half an hour is the limit of several waits."""
@@ -74,6 +76,7 @@ class SlurmDrill:
         if not self.checkout.exists():
             subprocess.run(["git", "clone", "--quiet", self.code, self.checkout], check=True)
         variables = {**self.cluster.environment, **FIXED, "BENCHMARK": self.benchmark}
+        variables["TRAIN_OPTIONS"] += f" --micro-batch-size {MICRO_BATCH[self.benchmark]}"
         variables["COM_DIR"] = str(self.inputs / "dataset")
         if REHEARSALS[self.benchmark].start_iterations:
             variables["EXTERNAL_MODEL_CHECKPOINT_DIR"] = str(self.inputs / CHECKPOINT_MEGATRON)
