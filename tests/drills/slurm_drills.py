@@ -159,8 +159,9 @@ class SlurmDrills:
         """Package the run of a drill with undisturbed runs of other seeds, by the command, and note the verdict."""
         names = [outcome.name, *self.undisturbed()[1:]]
         runs = [self._finished[name].run_dir for name in names if name in self._finished]
-        goes_on = SLURM_FAULTS.get(outcome.name, SlurmFault()).goes_on
-        if len(runs) < len(names) or not goes_on:
+        fault = SLURM_FAULTS.get(outcome.name, SlurmFault())
+        has_layout = not any(option.startswith("--ntasks-per-node") for option in fault.sbatch)
+        if len(runs) < len(names) or not fault.goes_on or not has_layout:
             return
         folder = self._work / outcome.name / "package"
         shutil.rmtree(folder, ignore_errors=True)
