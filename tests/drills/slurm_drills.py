@@ -7,6 +7,7 @@ clone of the checkout, as committed.
 import json
 import os
 import queue
+import re
 import shutil
 import subprocess
 import sys
@@ -27,7 +28,7 @@ from benchmark.run_record.status.status_reading import read_status
 from tests.drills.one_machine_cluster import OneMachineCluster, cannot_run
 from tests.drills.present_cluster import PresentCluster
 from tests.drills.slurm_cluster import SlurmCluster
-from tests.drills.slurm_faults import SLURM_FAULTS, SlurmFault
+from tests.drills.slurm_faults import ONE_NODE, SLURM_FAULTS, SlurmFault
 from tests.drills.slurm_run import SAVE_INTERVAL, SlurmDrill
 from tests.support import REPOSITORY
 
@@ -36,6 +37,8 @@ HEAD = (
     f"{'evaluations':<12}{'run_stop':<9}{'review':<27}{'compliance':<11}package"
 )
 UNDISTURBED = "undisturbed"
+ON_ONE_NODE = f"{UNDISTURBED}-on-one-node"
+"""The undisturbed run with which those on one node are compared: their processes have fewer threads."""
 FIRST_SEED = 7
 
 
@@ -90,10 +93,15 @@ class SlurmDrills:
         shutil.rmtree(self._code, ignore_errors=True)
         subprocess.run(["git", "clone", "--quiet", REPOSITORY, self._code], check=True)
 
-    def undisturbed(self) -> list[str]:
-        """Return the names of the undisturbed runs that a package needs besides a drill's."""
+    def undisturbed(self, names: Sequence[str]) -> list[str]:
+        """Return the names of the undisturbed runs with which these drills are compared and packaged."""
+        is_on_one_node = any(SLURM_FAULTS[name].sbatch == ONE_NODE for name in names)
+        return [UNDISTURBED, *([ON_ONE_NODE] if is_on_one_node else []), *self._companions()]
+
+    def _companions(self) -> list[str]:
+        """Return the names of the undisturbed runs of other seeds that make a result with the run of a drill."""
         judged = JUDGED[REHEARSALS[self._benchmark].mlperf_name]
-        return [UNDISTURBED, *(f"{UNDISTURBED}-{number}" for number in range(1, judged.runs))]
+        return [f"{UNDISTURBED}-{number}" for number in range(1, judged.runs)]
 
     def run(self, cluster: SlurmCluster, name: str) -> Outcome:
         """Run a drill, or an undisturbed run, to the end of its jobs."""
@@ -104,7 +112,9 @@ class SlurmDrills:
         if not is_ready:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
-        if name.startswith(f"{UNDISTURBED}-"):
+        if name == ON_ONE_NODE:
+            fault = SlurmFault(sbatch=ONE_NODE)
+        elif name.startswith(f"{UNDISTURBED}-"):
             drill.variables["SEED"] = str(FIRST_SEED + int(name.rpartition("-")[2]))
         outcome = Outcome(name)
         try:
@@ -126,7 +136,11 @@ class SlurmDrills:
         outcome.attempts, outcome.jobs = drill.attempts(), len(list(drill.run_dir.glob("slurm_*.out")))
         outcome.steps_again, outcome.seconds = len(steps) - len(set(steps)), drill.seconds_to_next_loss()
         if not fault.goes_on:
-            if outcome.attempts > 1 or fault.refused not in drill.output() or "cancelled" not in drill.output():
+            if (
+                outcome.attempts > 1
+                or not re.search(fault.refused, drill.output())
+                or "cancelled" not in drill.output()
+            ):
                 problems.append("the run did not end at once with its reason")
             return
         log = drill.run_dir / "result_0.txt"
@@ -134,7 +148,7 @@ class SlurmDrills:
         if outcome.run_stops != 1:
             problems.append(f"{outcome.run_stops} run_stop")
         evaluations = _evaluations(drill)
-        undisturbed = self._finished.get(UNDISTURBED)
+        undisturbed = self._finished.get(ON_ONE_NODE if fault.sbatch == ONE_NODE else UNDISTURBED)
         if undisturbed is not None and not outcome.name.startswith(UNDISTURBED):
             outcome.evaluations = "equal" if evaluations == _evaluations(undisturbed) else "DIFFER"
             if outcome.evaluations != "equal":
@@ -148,7 +162,7 @@ class SlurmDrills:
         outcome.compliance = ", ".join(check.outcome for check in checks)
         if (state := read_status(drill.run_dir).state) != "success":
             problems.append(f"status afterwards: {state}")
-        if fault.refused not in drill.output():
+        if not re.search(fault.refused, drill.output()):
             problems.append(f"no job said {fault.refused!r}")
         if fault.most_attempts is not None and outcome.attempts > fault.most_attempts:
             problems.append("the job that was refused has made an attempt")
@@ -157,11 +171,10 @@ class SlurmDrills:
 
     def package(self, outcome: Outcome) -> None:
         """Package the run of a drill with undisturbed runs of other seeds, by the command, and note the verdict."""
-        names = [outcome.name, *self.undisturbed()[1:]]
+        names = [outcome.name, *self._companions()]
         runs = [self._finished[name].run_dir for name in names if name in self._finished]
         fault = SLURM_FAULTS.get(outcome.name, SlurmFault())
-        has_layout = not any(option.startswith("--ntasks-per-node") for option in fault.sbatch)
-        if len(runs) < len(names) or not fault.goes_on or not has_layout:
+        if len(runs) < len(names) or not fault.goes_on:
             return
         folder = self._work / outcome.name / "package"
         shutil.rmtree(folder, ignore_errors=True)
@@ -228,7 +241,7 @@ def run_slurm_drills(
             finally:
                 clusters.put(cluster)
 
-        for phase in (drills.undisturbed(), names):
+        for phase in (drills.undisturbed(names), names):
             for future in as_completed([pool.submit(run, name) for name in phase]):
                 outcome = future.result()
                 if phase is names:

@@ -28,7 +28,7 @@ class SlurmFault:
     submitted_again: bool = False
     """The same command is given once more after the end."""
     refused: str = ""
-    """A line with which one of the jobs must have ended."""
+    """Pattern of a line with which a job must have ended."""
     most_attempts: int | None = None
     goes_on: bool = True
     """False if the run cannot begin and must end at once."""
@@ -129,14 +129,13 @@ def _exit_file(drill: SlurmDrill, _: str) -> None:
     (drill.run_dir / "exit").touch()
 
 
-REFUSED_BESIDE = "runs there; end it first, or choose another folder"
-
-
 def _second_submission(drill: SlurmDrill, _: str) -> None:
-    """Another job into the same folder by mistake, and then a fault of the first."""
-    drill.sbatch = ("--nodes=1", "--ntasks-per-node=1")  # a node is left for it
+    """Another job into the same folder by mistake, and then a fault of the first. The second job is refused once it has
+    seen for two minutes that the first renews its lease, or after the first one's end."""
+    sbatch, drill.sbatch = drill.sbatch, ("--nodes=1", "--ntasks-per-node=1")  # a node is left for it
     drill.submit()
-    drill.wait(lambda: REFUSED_BESIDE in drill.output(), "the refusal")
+    drill.sbatch = sbatch
+    drill.wait_for_step()
     drill.strike()
     drill.signal("rank 1", signal.SIGKILL)
 
@@ -273,6 +272,7 @@ AWAY = DiskFault("EIO", "reads", ROLES, 25, Moment("calls", 0))
 UNCONNECTED = DiskFault("ENOTCONN", "all", ROLES, 20, Moment("calls", 0))
 UNWRITABLE = DiskFault("EPERM", "writes", ROLES, 20, Moment("calls", 0))
 UNSAVED = DiskFault("wait", "writes", ROLES, 3600, Moment("calls", 0))
+ONE_NODE = ("--nodes=1", "--ntasks-per-node=2")
 SLURM_FAULTS: dict[str, SlurmFault] = {
     "kill-9": SlurmFault(_signal(signal.SIGKILL, "rank 1")),
     "stopped": SlurmFault(_signal(signal.SIGSTOP, "rank 1")),
@@ -293,10 +293,12 @@ SLURM_FAULTS: dict[str, SlurmFault] = {
     "exit-file": SlurmFault(_exit_file, variables={"CHAIN": "1"}, submitted_again=True),
     # jobs too short for the run, one behind the other
     "chain": SlurmFault(variables={"CHAIN": "1", "EXIT_MARGIN_MINUTES": "1"}, sbatch=("--time=2",)),
-    "missing-data": SlurmFault(variables={"COM_DIR": "/none", "CHAIN": "1"}, most_attempts=1, goes_on=False),
-    "second-submission": SlurmFault(_second_submission, refused=REFUSED_BESIDE, most_attempts=2),
+    "missing-data": SlurmFault(
+        variables={"COM_DIR": "/none", "CHAIN": "1"}, refused="none/c4_en", most_attempts=1, goes_on=False
+    ),
+    "second-submission": SlurmFault(_second_submission, at_once=True, refused="choose another folder", most_attempts=2),
     "finished-folder": SlurmFault(
-        submitted_again=True, refused="holds a finished run (success); choose another folder", most_attempts=1
+        submitted_again=True, refused=r"holds a finished run \(success\); choose another folder", most_attempts=1
     ),
     "cancelled-chain": SlurmFault(_cancelled_chain, variables={"CHAIN": "1"}),
     "unwritable-folder": SlurmFault(_disk_away, preloaded=("", UNWRITABLE)),
@@ -325,7 +327,7 @@ SLURM_FAULTS: dict[str, SlurmFault] = {
     "only-slurmd": SlurmFault(
         _first_daemon_killed,
         _first_daemon_back,
-        sbatch=("--nodes=1", "--ntasks-per-node=2"),
+        sbatch=ONE_NODE,
     ),
 }
 """By the names in docs/drills.md."""
