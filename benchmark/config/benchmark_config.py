@@ -237,11 +237,11 @@ class Benchmark:
         return math.ceil(self.eval_interval_samples / self.global_batch_size)
 
 
-def _between(points: Sequence[tuple[int, int]], place: int) -> float:
+def _between(points: Sequence[tuple[int, int]], position: int) -> float:
     """Return the value of the line through points in order of their first numbers; beyond an end, that of the end."""
-    if place <= points[0][0]:
+    if position <= points[0][0]:
         return points[0][1]
     for (lower, lower_value), (upper, upper_value) in pairwise(points):
-        if place < upper:
-            return (upper_value - lower_value) / (upper - lower) * (place - lower) + lower_value
+        if position < upper:
+            return (upper_value - lower_value) / (upper - lower) * (position - lower) + lower_value
     return points[-1][1]

@@ -76,14 +76,14 @@ def texts_in(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     while waiting:
         name, value = waiting.pop(0)
         if isinstance(value, dict):
-            waiting += [(f"{name}.{inner}", one) for inner, one in value.items()]
+            waiting += [(f"{name}.{inner}", entry) for inner, entry in value.items()]
         elif isinstance(value, list):
-            waiting += [(f"{name}.{place}", one) for place, one in enumerate(value)]
+            waiting += [(f"{name}.{number}", entry) for number, entry in enumerate(value)]
         else:
             yield name, value if isinstance(value, str) else ""
 
 
 def marked_fields(description: Mapping[str, Any]) -> list[str]:
     """Return the names of the fields that still hold a mark, at any depth."""
-    told = (name for name, text in texts_in(description) if MARKED.search(name) or MARKED.search(text))
-    return list(dict.fromkeys(told))
+    marked = (name for name, text in texts_in(description) if MARKED.search(name) or MARKED.search(text))
+    return list(dict.fromkeys(marked))

@@ -182,21 +182,21 @@ def _take(run_dir: Path, lease: HeldLease, machines: RunMachines) -> None:
     """Take the lease once nobody else holds the run. A holder that renews its lease is waited for as long as the
     machines have patience."""
 
-    def is_free(other: Lease | None) -> bool:
-        return other is None or machines.is_predecessor(other)
+    def is_free(rival: Lease | None) -> bool:
+        return rival is None or machines.is_predecessor(rival)
 
     renewed_s, is_announced = 0.0, False
     while not patiently(lambda: _in_folder(run_dir, lambda: lease.try_to_take(is_free)), machines):
-        other = lease.watch.lease
-        if other is not None and not is_announced:
+        rival = lease.watch.lease
+        if rival is not None and not is_announced:
             is_announced = True
-            limit = f"it is waited for until it has not renewed its lease for {other.length_s:g} s"
-            say(f"{run_dir}: {other.line()} holds the run; {limit}")
+            limit = f"it is waited for until it has not renewed its lease for {rival.length_s:g} s"
+            say(f"{run_dir}: {rival.line()} holds the run; {limit}")
         renewed_s = renewed_s or (time.monotonic() if lease.watch.renewals else 0.0)
-        if other is not None and renewed_s and time.monotonic() - renewed_s >= machines.patience_s(other):
-            if other.holder == machines.name:
-                raise OSError(errno.EBUSY, f"{other.line()} holds the run", str(run_dir))
-            raise Refused(f"{run_dir}: {other.line()} runs there; end it first, or choose another folder")
+        if rival is not None and renewed_s and time.monotonic() - renewed_s >= machines.patience_s(rival):
+            if rival.holder == machines.name:
+                raise OSError(errno.EBUSY, f"{rival.line()} holds the run", str(run_dir))
+            raise Refused(f"{run_dir}: {rival.line()} runs there; end it first, or choose another folder")
         if machines.ordered:
             raise StoppedWaiting
         time.sleep(lease.watch.length_s / RENEWALS)

@@ -102,11 +102,11 @@ def lease_of_run(
         lone_process = process_identity() if environment is None or environment.world_size == 1 else ""
         token = secrets.token_hex(8)
         lease = HeldLease(folder, f"process {os.getpid()}", MACHINE_S, token, attempt, leave_run, lone_process)
-        take = functools.partial(lease.try_to_take, lambda earlier: earlier is None)
+        take = functools.partial(lease.try_to_take, lambda rival: rival is None)
         while not wait_for(take, patience_s, warn):
-            other = lease.watch.lease
-            if other is not None and lease.watch.renewals:
-                raise InputError(f"{folder}: {other.line()} runs there; choose another --run-dir")
+            rival = lease.watch.lease
+            if rival is not None and lease.watch.renewals:
+                raise InputError(f"{folder}: {rival.line()} runs there; choose another --run-dir")
             time.sleep(lease.watch.length_s / RENEWALS)
     try:
         yield lease

@@ -81,7 +81,7 @@ def _pairs(work: Workload, step_s: float) -> Iterator[tuple[str, float, float]]:
     yield "a faster network", _step_s(work, network_gbit_s=100.0), _step_s(work, network_gbit_s=400.0)
     for feature in get_args(OverlapFeature):
         yield f"with {feature}", _step_s(work, without=(feature,)), step_s
-    if "fp8" in STACKS[work.stack].precisions and not work.code.own:  # ours can lose by its casts
+    if "fp8" in STACKS[work.stack].precisions and not work.code.ours:  # ours can lose by its casts
         hopper = dataclasses.replace(work, accelerator="H100 SXM")
         eight = dataclasses.replace(hopper, precision="fp8")
         yield "FP8", _step_s(hopper), _step_s(eight)

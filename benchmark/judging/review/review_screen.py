@@ -94,8 +94,8 @@ def print_verdicts(result: Review, out: Console) -> None:
                 words = f"  {check.outcome}: {check.tool}, {subject.near(check.subject)}"
                 _print_table(out, f"{words}: {'; '.join(map(subject.near, check.complaints[:1]))}".rstrip(": "))
         for finding in subject.of("error"):
-            place = subject.near(finding.location)
-            _print_table(out, f"  error: {place}: {finding.observed}; expected: {finding.expected}")
+            location = subject.near(finding.location)
+            _print_table(out, f"  error: {location}: {finding.observed}; expected: {finding.expected}")
 
 
 def leaderboard(result: Review) -> str:

@@ -42,7 +42,7 @@ def _one_by_one(*names: str) -> Callable[..., Any]:
     def begin(group: dist.ProcessGroup, *tensors_and_options: Any) -> _Works:
         single = next(getattr(group, name) for name in names if hasattr(group, name))
         tensors = [argument for argument in tensors_and_options if isinstance(argument, list)]
-        return _Works([single(*one) for one in zip(*tensors, strict=True)])
+        return _Works([single(*arguments) for arguments in zip(*tensors, strict=True)])
 
     return begin
 

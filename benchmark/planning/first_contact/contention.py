@@ -80,8 +80,8 @@ class StandIn:
         begin = event_now()
         if ctas:
             self._stream.wait_event(begin)
-            each = self._from.numel() // 4 // ctas // (4 * THREADS) * 4 * THREADS
-            args = [self._from, self._to, each, MESSAGE_US * 1000]
+            floats = self._from.numel() // 4 // ctas // (4 * THREADS) * 4 * THREADS
+            args = [self._from, self._to, floats, MESSAGE_US * 1000]
             self._message((ctas, 1, 1), (THREADS, 1, 1), args, self._shared, self._stream)
         call()
         torch.cuda.current_stream().wait_stream(self._stream)

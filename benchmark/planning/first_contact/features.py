@@ -179,7 +179,7 @@ def repeatable(device: torch.device) -> str:
         backward = attend(qkv, 1, 2).backward(gradient)
         sums = torch.zeros(16, backward.shape[1], device=device).index_add_(0, rows, backward.float())
         results.append((backward, sums))
-    if not all(torch.equal(one, other) for one, other in zip(*results, strict=True)):
+    if not all(torch.equal(first, second) for first, second in zip(*results, strict=True)):
         raise CheckFailed("the same kernels gave other bits the second time")
     return "the same bits twice"
 

@@ -29,8 +29,8 @@ def block_passes(work: Workload, rates: Rates) -> ForwardBackward:
     casts = _weight_casts(work, rates)
     repeated_casts = 0.0
     if work.makes_operands:
-        made = cast_work(work, layer_sizes(work))
-        casts, backward_casts, repeated_casts = (part.seconds(rates) for part in made)
+        passes = cast_work(work, layer_sizes(work))
+        casts, backward_casts, repeated_casts = (part.seconds(rates) for part in passes)
         backward_elementwise += backward_casts
     forward_messages, backward_messages = _tensor_messages(work, rates, forward_matmul, backward_matmul)
     context_messages = _context_messages(work, rates, forward_attention)
@@ -95,7 +95,7 @@ def layer_sizes(work: Workload) -> dict[str, tuple[int, int]]:
     This repository joins those of the same input, in BF16 if their shards have equal rows
     (model/passes/linear/joined_weight.py); others join or separate them."""
     model = work.model
-    joins = work.fp8 or not work.code.own or _even_shards(work)
+    joins = work.fp8 or not work.code.ours or _even_shards(work)
     products = [*(model.joined_products if joins else model.products).values()]
     if work.code.separate_projections:
         products = [
@@ -155,7 +155,7 @@ def _attention(work: Workload, rates: Rates) -> tuple[float, float]:
 def _elementwise(work: Workload, rates: Rates) -> tuple[float, float]:
     """Return the seconds of the forward and the backward elementwise kernels."""
     forward, backward = fused_bytes(work)
-    if work.fp8 and not work.code.own:  # inputs and gradients of four linear layers cast, and transposed for later
+    if work.fp8 and not work.code.ours:  # inputs and gradients of four linear layers cast, and transposed for later
         model, tensor = work.model, work.layout.tensor_parallel
         width, inner = model.hidden_size, work.tokens * model.columns("up") / tensor
         cast = 4 * work.tokens * (width / 1 + width / tensor) + 4 * 2 * inner
@@ -170,14 +170,14 @@ def _elementwise(work: Workload, rates: Rates) -> tuple[float, float]:
 
 def _over_fused(work: Workload) -> float:
     """Return the bytes of a block's elementwise kernels over those of fully fused ones."""
-    if not work.code.own:
+    if not work.code.ours:
         return 1.0
     return work.model.separate_kernels if "compiled-kernels" in work.without else work.model.compiled_kernels
 
 
 def _bytes_of_loss(work: Workload) -> tuple[float, float]:
     """Return the bytes that losses and their gradient read and write for a logit in BF16."""
-    if not work.code.own:  # to FP32, largest, exponentials and their sum; then softmax less one, to BF16
+    if not work.code.ours:  # to FP32, largest, exponentials and their sum; then softmax less one, to BF16
         return 22.0, 10.0
     return (28.0, 14.0) if "compiled-kernels" in work.without else (2.0, 4.0)
 
@@ -222,7 +222,7 @@ def _tensor_messages(
 def _gather_scatter(work: Workload, rates: Rates) -> tuple[float, float]:
     """Return the seconds to gather the hidden state over tensor-parallel devices, and to sum and scatter it."""
     layout, size = work.layout, 2.0 * work.tokens * work.model.hidden_size
-    halved = 2 if work.fp8 and not work.code.own and layout.sequence_parallel else 1
+    halved = 2 if work.fp8 and not work.code.ours and layout.sequence_parallel else 1
     gather, scatter = (
         gather_s(rates, message_bytes, ranks=layout.tensor_parallel, stride=1, per_node=layout.devices_per_node)
         for message_bytes in (size / halved, size)

@@ -47,17 +47,17 @@ def cast_work(work: Workload, layers: LayerSizes) -> tuple[CastWork, CastWork, C
     recomputation repeats in the latter."""
     transposed, recompute = work.layout.fp8_weight_gradients, work.layout.recompute
 
-    def made(numbers: Iterable[int], *, transposed: bool) -> CastWork:
-        each = [work.tokens * number for number in numbers]
-        return CastWork(len(each), sum(each), sum(each) if transposed else 0)
+    def casts_of(numbers: Iterable[int], *, transposed: bool) -> CastWork:
+        elements = [work.tokens * number for number in numbers]
+        return CastWork(len(elements), sum(elements), sum(elements) if transposed else 0)
 
     inputs, outputs = zip(*layers.values(), strict=True)
-    forward = made(inputs, transposed=transposed and recompute == "none")
-    backward = made(outputs, transposed=transposed)
+    forward = casts_of(inputs, transposed=transposed and recompute == "none")
+    backward = casts_of(outputs, transposed=transposed)
     if recompute == "none" or not (transposed or recompute == "full"):
         return forward, backward, CastWork()
     # Repeating a whole block casts for its products, of which the last one is not repeated.
-    return forward, backward, made(inputs if transposed else inputs[:-1], transposed=transposed)
+    return forward, backward, casts_of(inputs if transposed else inputs[:-1], transposed=transposed)
 
 
 def sums_of_products(work: Workload, weights: int) -> tuple[float, float]:

@@ -72,7 +72,7 @@ def step_influences(work: Workload, rates: Rates, step_s: float) -> list[Influen
     """
     influences = []
     for name, constant in rates.constants:
-        backed = constant.backed and (constant.fitted or not (work.code.own and name.startswith("common.")))
+        backed = constant.backed and (constant.fitted or not (work.code.ours and name.startswith("common.")))
         if not backed and constant.low < constant.high:
             ends = (Constant(end, end, end, constant.source) for end in (constant.low, constant.high))
             changes = [simulate_step(work, rates.changed({name: end})).total - step_s for end in ends]
@@ -168,7 +168,7 @@ def _data_messages(work: Workload, rates: Rates, passes: ForwardBackward) -> flo
     if layout.sharding == "fsdp" and ranks > 1 and layout.pipeline_parallel == 1:
         return _fsdp_messages(work, rates, ranks)
     numbers, per_node, stride = work.parameters_of_device, layout.devices_per_node, layout.tensor_parallel
-    groups = group_weights(work) if stack.own else [1.0]
+    groups = group_weights(work) if stack.ours else [1.0]
 
     def moved_s(size: float) -> float:
         """Return the seconds of a message per group, of ``size`` bytes together."""
@@ -186,7 +186,7 @@ def _data_messages(work: Workload, rates: Rates, passes: ForwardBackward) -> flo
     # beside the passes that are still to come, of as many micro-batches as the schedule takes in a group
     chunks, group = layout.pipeline_chunks, layout.pipeline_parallel if layout.pipeline_chunks > 1 else 1
     group = min(group, layout.micro_batches)
-    if stack.own:
+    if stack.ours:
         exposed_share, beside = groups[0] / sum(groups), (len(groups) - 1) / len(groups) * group
     else:  # the last chunk's travel beside the rest of its own pass, block after block; a bucket of it is exposed
         exposed_share, beside = 1 / (4 * chunks), (chunks - 1) / chunks * group + 1 / chunks

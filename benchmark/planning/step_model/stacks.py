@@ -31,7 +31,7 @@ class Stack:
     source: str
     """Source of the description."""
     attention: AttentionKernel
-    own: bool = False
+    ours: bool = False
     """True for this repository: products and bytes of kernels are those that model/decoder_sizes.py gives."""
     merged_slots: bool = False
     """True if the pipeline runs slots of one forward and one backward pass; otherwise 1F1B, one pass at a time."""
@@ -79,7 +79,7 @@ STACKS = {
         title="this repository",
         source="model/ and benchmark/training/engine/; measured on one H100 alone",
         attention="cudnn",
-        own=True,
+        ours=True,
         precisions=("bf16", "fp32", "fp8"),
         merged_slots=True,
         async_backward=False,  # as measured, forward and backward alike

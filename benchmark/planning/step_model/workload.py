@@ -76,7 +76,7 @@ class Workload:
     @property
     def makes_operands(self) -> bool:
         """True if kernels of their own make the FP8 operands of products, as this repository's do."""
-        return self.fp8 and self.code.own
+        return self.fp8 and self.code.ours
 
     @property
     def blocks_in_bf16(self) -> "Workload":
@@ -164,6 +164,6 @@ def workload_of(
         sharding="fsdp" if shards_all else "zero1",
         replicas=system.replicas,
         recompute=system.recompute,
-        fp8_weight_gradients=system.fp8_weight_gradients or not STACKS[stack].own,
+        fp8_weight_gradients=system.fp8_weight_gradients or not STACKS[stack].ours,
     )
     return Workload(model, layout, precision, system.accelerator, stack, network_gbit_s, bf16_layers=bf16_layers)

@@ -80,7 +80,7 @@ class RecordedEvents(Sequence[RecordedEvent]):
         dated = array("I", (position for position in self._positions if first_ms <= times_ms[position] <= last_ms))
         return RecordedEvents(self._columns, dated)
 
-    def places(self, *keys: str) -> list[int]:
+    def indices(self, *keys: str) -> list[int]:
         """Return the indices of the events of these keys."""
         return [bisect_left(self._positions, position) for position in self.of(*keys)._positions]
 

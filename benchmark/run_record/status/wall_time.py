@@ -106,7 +106,7 @@ def _sections(events: RecordedEvents) -> Iterator[tuple[str, RecordedEvents]]:
     """
     names, begins, latest = [""], [0], 0
     has_environment = False
-    for index in events.places("attempt", "environment"):
+    for index in events.indices("attempt", "environment"):
         event = events[index]
         field = event.fields.get("attempt") if event.key == "attempt" else None
         name = field if isinstance(field, str) else ""

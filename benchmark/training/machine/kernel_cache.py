@@ -19,8 +19,8 @@ def cache_of_kernels(folder: Path | None = None) -> dict[str, str]:
     cache = folder / f"{NAME}-{os.geteuid()}"
     try:
         cache.mkdir(mode=0o700, exist_ok=True)
-        found = cache.lstat()
-        private = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
+        status = cache.lstat()
+        private = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o022
     except OSError:
         private = False
     if not private:

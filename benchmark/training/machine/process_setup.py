@@ -152,10 +152,10 @@ def address_of_this_machine() -> str | None:
 def bindable_address(name: str) -> str | None:
     """Return the first address of ``name`` to which a socket can be bound on this machine; None if there is none."""
     try:
-        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except OSError:
         return None
-    for family, kind, _, _, where in found:
+    for family, kind, _, _, where in addresses:
         with socket.socket(family, kind) as tried, suppress(OSError):
             tried.bind(where)
             return str(where[0])

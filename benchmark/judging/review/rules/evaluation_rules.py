@@ -172,11 +172,13 @@ def _off_anchors(run: Run, size: float, logged: Sequence[tuple[LoggedEvaluation,
     weights; a slower curve is nobody's gain."""
     interval = run.rules.tokens_per_evaluation(size)
     for number, mean, deviation in ANCHORS.get((run.rules.name, int(size)), ()):
-        place = next((row for row in logged if row[0].tokens == number * interval), None)
-        times = 0.0 if place is None else (mean - place[1]) / deviation
-        if place is not None and times > FAR_FROM_ANCHOR:
-            observed = f"evaluation {number} has {place[1]:.4f}: {times:.1f} standard deviations below published runs"
-            yield at(run, place[0], observed, f"within {FAR_FROM_ANCHOR} of {mean} at batch size {size:g}")
+        evaluation = next((row for row in logged if row[0].tokens == number * interval), None)
+        times = 0.0 if evaluation is None else (mean - evaluation[1]) / deviation
+        if evaluation is not None and times > FAR_FROM_ANCHOR:
+            observed = (
+                f"evaluation {number} has {evaluation[1]:.4f}: {times:.1f} standard deviations below published runs"
+            )
+            yield at(run, evaluation[0], observed, f"within {FAR_FROM_ANCHOR} of {mean} at batch size {size:g}")
             return
 
 

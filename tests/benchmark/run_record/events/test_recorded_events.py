@@ -60,11 +60,11 @@ def test_events_come_back_as_they_were(groups: int, keys: int) -> None:
     come_back()
 
 
-def test_places_are_indices_of_the_events_of_a_key() -> None:
+def test_indices_of_the_events_of_a_key() -> None:
     events = events_of(RecordedEvent(1, key, None, {}) for key in "abeceed")
-    assert events.places("e") == [2, 4, 5]
-    assert events[3:].places("e", "d") == [1, 2, 3]
-    assert events.places("z") == []
+    assert events.indices("e") == [2, 4, 5]
+    assert events[3:].indices("e", "d") == [1, 2, 3]
+    assert events.indices("z") == []
 
 
 def test_numbers_that_are_not_finite_or_not_numbers(tmp_path: Path) -> None:
