@@ -10,7 +10,7 @@ from benchmark.run_record.status.wall_time import MEANINGS, TimeKind, TimeMarks
 from foundation.plain_text import shortened
 from foundation.sizes import duration, significant
 
-GOING_ON = ("running", "starting again", "waiting")
+GOING_ON = ("starting", "running", "starting again", "waiting")
 """States of a run that goes on without a person."""
 NOT_ENDED = (*GOING_ON, "silent", "given up", "stopped")
 """States of a run that has not ended by itself; any other state is the status with which it ended."""
@@ -56,8 +56,8 @@ class RunStatus:
 
     run_dir: Path
     state: str
-    """One of: running, silent, starting again, waiting (in the queue), given up, stopped (by a person), or the status
-    with which the run has ended, such as success."""
+    """One of: starting, running, silent, starting again, waiting (in the queue), given up, stopped (by a person), or
+    the status with which the run has ended, such as success."""
     step: int | None
     """Optimizer steps since the initial checkpoint."""
     steps: int | None

@@ -88,7 +88,7 @@ def read_status(run_dir: Path, events: RecordedEvents | None = None) -> RunStatu
         checkpoint=newest_checkpoint(run_dir),
         expected_end_s=None if expected_s is None or state != "running" else eta.time_ms / 1000 + expected_s,
         heard_s=heard_s,
-        attempts=_rows(attempts, marks, finished=finished, goes_on=state == "running"),
+        attempts=_rows(attempts, marks, finished=finished, goes_on=state in ("starting", "running")),
         devices=_devices(attempts, config),
         marks=marks,
         steps_kept=counts[False],
@@ -117,8 +117,9 @@ def _state(
     end = attempts[-1].end if attempts else None
     if end is None:
         was_heard = heard_s is not None and now_s - heard_s < (SILENT_S if is_held else SILENT_LEASELESS_S)
-        has_begun = len(attempts) > 0 and attempts[-1].events
-        if (is_held and not has_begun) or (was_heard and (is_held or lease is None)):
+        if is_held and not (attempts and attempts[-1].events):
+            return "starting"
+        if was_heard and (is_held or lease is None):
             return "running"
         return "silent" if is_held or not (run_dir / STOP_NOTE_FILE).is_file() else "stopped"
     if lease is not None and (not is_held if end.action == "again" else is_held and lease.since_s > end.ended_s):

@@ -230,12 +230,12 @@ def test_a_lease_says_whether_somebody_looks_after_the_run(
     assert (status_found.attempts[0].kind == "running") == (state == "running")
 
 
-def test_a_run_whose_processes_have_just_been_launched_is_running(tmp_path: Path) -> None:
+def test_a_run_whose_processes_have_just_been_launched_is_starting(tmp_path: Path) -> None:
     run = SupervisedRun(tmp_path / "run")
     attempt_path(run.folder, "0001").mkdir(parents=True)
     assert read_status(run.folder).state == "silent"
     write_object(lease_path(run.folder), Lease("token", "job 77", "n1", time.time(), time.time(), 120.0, "0001"))
-    assert read_status(run.folder).state == "running"
+    assert read_status(run.folder).state == "starting"
 
 
 def test_follow_ends_with_the_last_run_and_reads_an_ended_one_once(
