@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from benchmark.planning.first_contact.fp8_match import fp8_products
+from benchmark.planning.first_contact.shared_heads import shared_heads
 from benchmark.planning.first_contact.training_match import trained_as_on_a_cpu
 from benchmark.training.engine.rank_environment import set_environment
 from benchmark.training.machine.run_environment import use_deterministic_kernels
@@ -206,6 +207,7 @@ FEATURES = {
     "cudnn attention": DeviceFeature(partial(attention, CudnnFlash, BF16), "FlashAttention", on_cpu=False),
     "flash attention": DeviceFeature(partial(attention, Flash, BF16)),
     "efficient attention": DeviceFeature(partial(attention, MemoryEfficient, FP32), on_cpu=False),
+    "shared heads": DeviceFeature(shared_heads, "FlashAttention, or keys repeated for every head"),
     "adam": DeviceFeature(adams),
     "training in FP32": DeviceFeature(partial(trained_as_on_a_cpu, "fp32")),
     "training in BF16": DeviceFeature(partial(trained_as_on_a_cpu, "bf16")),

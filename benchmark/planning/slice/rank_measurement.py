@@ -58,6 +58,8 @@ class RankMeasurement:
     collectives: tuple[CollectiveTime, ...] = ()
     rates: MeasuredRates | None = None
     """Rates of rank 0's device; None on other ranks."""
+    kernels_chosen: tuple[str, ...] = ()
+    """The run's lines about the kernels that were proved and chosen; none on a CPU."""
 
 
 @dataclass(frozen=True)
@@ -73,22 +75,24 @@ class SlicePlan:
 
 def run_rank(plan: SlicePlan, folder: Path, trace: Path | None, *, only_steps: bool = False) -> None:
     """Join the slice's processes, measure, and end this process."""
-    attention = plan.benchmark.model, plan.precision
-    with training_world(plan.system, read_environment(), attention=attention) as world:
+    attention, lines = (plan.benchmark.model, plan.precision), list[str]()
+    with training_world(plan.system, read_environment(), attention=attention, note=lines.append) as world:
         if only_steps:
             measured_steps(plan, world, folder, trace, profiled=False)
             world.barrier()
         else:
-            measure(plan, world, folder, trace)
+            measure(plan, world, folder, trace, tuple(lines))
     end_process(0)
 
 
-def measure(plan: SlicePlan, world: World, folder: Path, trace: Path | None) -> RankMeasurement:
+def measure(
+    plan: SlicePlan, world: World, folder: Path, trace: Path | None, kernels_chosen: tuple[str, ...] = ()
+) -> RankMeasurement:
     """Measure, and write the measurements to ``folder`` after each part, so that the steps stay if a later part fails.
 
     The profiler's trace of rank 0's step goes to ``trace``. All ranks must call it.
     """
-    measurement = measured_steps(plan, world, folder, trace)
+    measurement = replace(measured_steps(plan, world, folder, trace), kernels_chosen=kernels_chosen)
     gc.collect()  # the state, and every reference to it
     if world.device.type == "cuda":
         torch.cuda.empty_cache()

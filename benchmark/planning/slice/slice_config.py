@@ -54,6 +54,8 @@ class SliceOptions:
     then timed in the formats that they have there, and MFU is of the FP8 peak."""
     fp8_weight_gradients: bool = False
     """Make weight gradients of an FP8 step by FP8 products too; if not, by BF16 products."""
+    compiled_kernels: bool = True
+    """Compile fused kernels on a GPU, as `train` does."""
     device: Literal["cuda", "cpu"] = "cuda"
     hidden_size: int | None = None
     """Hidden size instead of the benchmark's, for devices that cannot hold one layer; a multiple of the head size,
@@ -117,6 +119,7 @@ def slice_config(options: SliceOptions, layers: int, accelerator: str) -> RunCon
         pipeline_chunks=options.pipeline_chunks,
         recompute=options.recompute,
         fp8_weight_gradients=options.fp8_weight_gradients,
+        compiled_kernels=options.compiled_kernels,
         accelerator=accelerator,
         collectives=options.collectives,
     )

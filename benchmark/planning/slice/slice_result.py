@@ -25,6 +25,7 @@ from foundation.sizes import significant
 from model.flops import train_flops_per_token
 
 GIB = 2**30
+WIDTH = 119
 LAYOUT = ("tensor_parallel", "pipeline_parallel", "pipeline_chunks", "data_parallel", "micro_batch_size")
 
 
@@ -89,6 +90,7 @@ def slice_result(
         "first_loss": first.losses[0],
         "last_loss": first.losses[-1],
         "skipped_steps": first.skipped,
+        "kernels_chosen": first.kernels_chosen,
         "problems": [problem] if problem else [],
     }
 
@@ -152,6 +154,7 @@ def slice_lines(result: dict[str, Any], calibration: Calibration | None) -> Iter
     for name, text in (*_speed(result), *_memory(result)):
         yield f"{name:<16}{text}"
     yield ""
+    yield from (line if len(line) < WIDTH else f"{line[: WIDTH - 4]} ..." for line in result["kernels_chosen"])
     yield from _time(result)
     if calibration is not None:
         yield ""

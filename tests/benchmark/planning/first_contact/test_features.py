@@ -26,6 +26,7 @@ def test_all_that_a_cpu_can_works_on_it() -> None:
     for name in ("training in FP32", "training in BF16", "training in FP8"):
         assert found.pop(name) == f"rehearsal: {same}; rehearsal_llama: {same}; saved and loaded to the bit"
     assert found.pop("repeatable") == "the same bits twice"
+    assert found.pop("shared heads").count("errors up to 0.00") == 2
     products = found.pop("FP8 products")
     assert products.startswith("rehearsal: forward error 0.00") and "rehearsal_llama: " in products
     assert products.count(" TFLOP/s (BF16 ") == 2 * 3

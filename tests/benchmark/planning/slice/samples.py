@@ -55,6 +55,7 @@ def measurement(rank: int, steps_s: tuple[float, ...], *, on_gpu: bool) -> RankM
         times=TIMES if on_gpu else StepTimes({"matmul": 0.3}),
         collectives=(CollectiveTime("all-gather", 2, 1 << 20, 0.001),),
         rates=RATES if rank == 0 else None,
+        kernels_chosen=("8 of 8 fused kernels compiled and proved in 5.0 s",) if on_gpu else (),
     )
 
 

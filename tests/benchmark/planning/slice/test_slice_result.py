@@ -26,6 +26,7 @@ def test_a_gpu_s_result_has_all_of_it() -> None:
         "4.0 s from the process group's start",
         "1,500 MHz at least, of 1,980; 690 W at most, of 700; 65 °C",
         "1.00 GiB at the peak, dry run 0.88 GiB (ratio 1.138); 3.00 GiB reserved; rank 0, every rank",
+        "8 of 8 fused kernels compiled and proved in 5.0 s",
         "time in kernels of one step, rank 0, 1,234 of them",
         "matmul               1.500 s   71.4%",
         "of no known kind: mystery_kernel",
