@@ -55,6 +55,10 @@ class Browser:
             self._read_one(deadline)
         self.value("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(0))))")
 
+    def show_as_printed(self) -> None:
+        """Show the page with its rules for paper."""
+        self._send("Emulation.setEmulatedMedia", media="print")
+
     def value(self, expression: str) -> Any:
         """What a JavaScript expression evaluates to in the page."""
         answer = self._send("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)

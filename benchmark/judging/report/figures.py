@@ -28,7 +28,7 @@ def figures(runs: Sequence[ReportedRun], timelines: Sequence[Timeline], ruleset:
     marks = [AxisMark(n, kind, _rounded(x)) for n, times in enumerate(timelines) for kind, x in times.marks]
     targets = {run.recorded.target for run in runs}
     unit = progress_unit([run.summary for run in runs])
-    from_checkpoint = any(run.summary.rules.start_samples for run in runs)
+    from_checkpoint = all(run.summary.rules.start_samples for run in runs)
     progress = f"{unit.name} since the checkpoint" if from_checkpoint else f"{unit.name} trained", unit.name
 
     def lines_of(name: str) -> list[Line]:

@@ -256,7 +256,8 @@ def _accuracy(
         if system.result_set.convergence.standing != "not tested"
     ]
     if tested:
-        title = "Convergence: tokens or samples to the target, compared with reference runs"
+        units = " or ".join(sorted({system.result_set.judged.unit for system in judgement.systems}))
+        title = f"Convergence: {units} to the target, compared with reference runs"
         numbers = (1, 2, 3, 5, 6, 7)
         parts.append(Table("Convergence", CONVERGENCE_HEAD, tested, numbers, look="convergence cards", title=title))
     return Section("accuracy", "Accuracy", parts)

@@ -110,6 +110,9 @@ def test_runs_overlay(browser: Browser, tmp_path: Path) -> None:
     names = ["run_0", "run_1", "run_2"]
     assert browser.value(labels.format("accuracy")) == [[name, ""] for name in names]
     assert browser.value(labels.format("loss")) == [["", name] for name in names]
+    browser.show_as_printed()
+    visible = "[...document.querySelectorAll('#loss .u-series .u-label')].slice(1).map((e) => e.checkVisibility())"
+    assert browser.value(visible) == [True] * 3
     cells = browser.value("[...document.querySelectorAll('details tbody tr')[1].children].map((c) => c.textContent)")
     assert cells == ["16,384", "2.50000", "2.60000", "2.70000"]
     assert browser.complaints == []
@@ -144,6 +147,8 @@ def test_systems_are_compared_at_any_width(browser: Browser, tmp_path: Path, sys
     page = write_made(tmp_path / "report.html", packages)
     browser.open(page, width)
     assert browser.value("document.documentElement.scrollWidth") <= width
+    table = "(e = document.querySelector('.convergence').parentElement, [e.className, e.scrollWidth - e.clientWidth])"
+    assert browser.value(table) == ["scroll", 0]
     assert browser.value(OVERPRINTED) == []
     assert browser.value(NARROW_LABELS) == []
     names = "[...document.querySelectorAll('.systems tbody tr:not([hidden]) a')].map((a) => a.innerText)"
