@@ -1,6 +1,6 @@
 """Make of a slice's measurements slice.json, the calibration.json that ``plan`` reads, and lines for people.
 
-docs/slice.md explains the fields.
+benchmark/planning/run_plan/calibration.py explains the fields.
 """
 
 import statistics
