@@ -12,7 +12,7 @@ BF16_BITS = 16
 
 @dataclass(frozen=True)
 class Accelerator:
-    """A model, how system descriptions name it, and its maker's figures."""
+    """A model of accelerators: its name in system descriptions, and its maker's figures."""
 
     pattern: str
     """Regular expression found in ``accelerator_model_name``."""

@@ -37,7 +37,7 @@ class RunCommand(Protocol):
 
 @dataclass(frozen=True)
 class RunReader:
-    """What a command takes of a run."""
+    """The part of a run that a command reads."""
 
     name: str
     """Name of the command."""

@@ -1,4 +1,4 @@
-"""What all exports share: the arrays of a checkpoint by the table of its model, and tasks that write a file each.
+"""The common part of exports: a checkpoint's arrays by the table of its model, and tasks that write a file each.
 
 The arrays are FP32 weights and moments, all layers in one array. They come from two formats: the Megatron zarr layout,
 and PyTorch's distributed checkpoint (DCP) that a run saves, with a tensor for each layer under ``model/``, ``exp_avg/``

@@ -1,4 +1,4 @@
-"""What reading needs of a store of objects, whether buckets or a web server."""
+"""The interface of a store of objects for reading, whether buckets or a web server."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -196,7 +196,7 @@ def _print_score(score: Score, results: ResultSet, out: Console) -> None:
 
 
 def _convergence(result: Convergence, judged: Judged) -> str:
-    """Return what the result took to the target, and what the reference point took that it is compared with."""
+    """Return the result's length to the target beside that of its reference point."""
     if result.standing == "not tested":
         return f"not tested, {result.why}"
     words = result.standing + (f" by {result.factor:.4f}" if result.factor > 1 else "")

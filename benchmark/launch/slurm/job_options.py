@@ -97,7 +97,7 @@ class JobVariable:
 
 
 def whole_number(least: int, most: int) -> Callable[[str], int]:
-    """Return what parses a whole number between bounds."""
+    """Return a parser of whole numbers between bounds."""
 
     def parse(text: str) -> int:
         if not re.fullmatch("[0-9]{1,18}", text) or not least <= int(text) <= most:

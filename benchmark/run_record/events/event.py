@@ -9,7 +9,7 @@ EventKind = Literal["POINT_IN_TIME", "INTERVAL_START", "INTERVAL_END"]
 
 @dataclass(frozen=True)
 class Event:
-    """One thing that happened."""
+    """One event of a run."""
 
     key: str
     kind: EventKind

@@ -38,7 +38,7 @@ FARTHEST = 10
 
 @dataclass(frozen=True)
 class TargetForecast:
-    """When the target will be met: trained tokens at an evaluation, since the initial checkpoint."""
+    """The evaluation that will meet the target, in tokens trained since the initial checkpoint."""
 
     tokens: int
     low: int

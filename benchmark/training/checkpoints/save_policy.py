@@ -93,7 +93,7 @@ def save_interval(
 
 
 class SavePolicy:
-    """Rank 0's clock: tells when to save, from the durations of saves and steps so far."""
+    """Decide on rank 0 when to save, from the durations of saves and steps so far."""
 
     def __init__(
         self, benchmark: Benchmark, system: System, options: SaveOptions, clock: Callable[[], float] = time.monotonic

@@ -104,7 +104,7 @@ class ToolProcess:
 
     @cached_property
     def sandbox(self) -> str:
-        """Return what the tools cannot reach, as a trial in their process has shown."""
+        """Return the resources that the tools cannot reach, as a trial in their process has shown."""
         folder = self.scratch / PROBE
         folder.mkdir(exist_ok=True)
         try:
