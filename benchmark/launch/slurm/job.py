@@ -20,7 +20,7 @@ from benchmark.launch.next_attempt import INTERRUPTED, Decision
 from benchmark.launch.slurm.end_signs import ALARM_S, patience_s
 from benchmark.launch.slurm.job_options import GPT3, JobOptions, require_paths
 from benchmark.launch.slurm.job_steps import INTERPRETER_S, JobSteps, UnfitInterpreter
-from benchmark.launch.slurm.nodes import Nodes, host_names, job_fields, seconds_left, submitted_s
+from benchmark.launch.slurm.nodes import Nodes, host_names, job_fields, seconds_left, submitted_s, with_answer
 from benchmark.launch.slurm.queue import cancel_waiting, go_on_later, queue_next_job, waiting_job
 from benchmark.launch.slurm.snapshot import run_from_snapshot
 from benchmark.run_record.checkpoint_list import newest_checkpoint
@@ -78,7 +78,9 @@ class SlurmJob(RunMachines):
 
     def find_nodes(self) -> None:
         """Find the job's nodes, and check the interpreter and the options. Raises Refused."""
-        self.nodes = Nodes(self.number, host_names(os.environ.get("SLURM_JOB_NODELIST", "")), lambda: self.ordered)
+        listed = os.environ["SLURM_JOB_NODELIST"]
+        names = with_answer(lambda: host_names(listed), f"scontrol show hostnames {listed}", lambda: self.ordered)
+        self.nodes = Nodes(self.number, names, lambda: self.ordered)
         self.nodes.look(probe=False)
         self.steps.fit_cluster(self.nodes.names)
         self.steps.check_interpreter(len(self.nodes.names))

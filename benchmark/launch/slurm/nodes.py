@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchmark.launch.keep_running import say
-from benchmark.run_record.small_files import LOOK_S, wait_for
+from benchmark.run_record.small_files import LOOK_S, Answer, wait_for
 
 PROBE_S = 60.0
 """Seconds for a node to run a process. Slurm itself takes minutes to notice that a node is gone."""
@@ -64,19 +64,23 @@ class NoAnswer(OSError):
     """Slurm's controller gives no answer."""
 
 
-def job_with_answer(job: str, is_ordered: Callable[[], object]) -> dict[str, str]:
-    """Return the fields of a job; wait for Slurm's controller for at most SLURM_S, unless an order to stop comes.
+def with_answer(question: Callable[[], Answer], command: str, is_ordered: Callable[[], object]) -> Answer:
+    """Return the answer of Slurm's controller, which is waited for at most SLURM_S, unless an order to stop comes.
 
-    Raises StoppedWaiting then, and NoAnswer after SLURM_S.
+    ``command``: of Slurm, for people. Raises StoppedWaiting then, and NoAnswer after SLURM_S.
     """
 
-    def fields() -> dict[str, str]:
-        answer = job_fields(job)
-        if not answer:
-            raise NoAnswer(errno.ETIMEDOUT, "no answer", f"scontrol show job {job}")
-        return answer
+    def ask_again() -> Answer:
+        if answer := question():
+            return answer
+        raise NoAnswer(errno.ETIMEDOUT, "no answer", command)
 
-    return wait_for(fields, SLURM_S, say, is_ordered=is_ordered, answers=())
+    return wait_for(ask_again, SLURM_S, say, is_ordered=is_ordered, answers=())
+
+
+def job_with_answer(job: str, is_ordered: Callable[[], object]) -> dict[str, str]:
+    """Return the fields of a job. Raises the errors of :func:`with_answer`."""
+    return with_answer(lambda: job_fields(job), f"scontrol show job {job}", is_ordered)
 
 
 def _fields(answer: str) -> dict[str, str]:
