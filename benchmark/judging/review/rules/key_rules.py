@@ -8,7 +8,7 @@ GPT-3 round warm-up and decay in their own way (warm-up at batch size 2048: 198,
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from benchmark.judging.results.judged import OFFICIAL, Judged
+from benchmark.judging.results.judged import DISCLOSURE, OFFICIAL, Judged
 from benchmark.judging.review.findings import Deviation, Run, at
 from benchmark.run_record.events.mllog import LogEvent
 from foundation.plain_text import shortened
@@ -33,6 +33,10 @@ FLOAT32 = 1e-6
 """Largest relative difference of an end rate from the rules': it may come from a float32 tensor."""
 WARMUP, DECAY = "opt_learning_rate_warmup_steps", "opt_learning_rate_decay_steps"
 ABOVE, WHOLE, LEAST = "a number above 0", "a whole number above 0", "a number of at least 0"
+FORMATS = (
+    "'bfloat16', 'fp8', 'nvfp4', 'mxfp4', 'mxfp6', 'fp16', 'tf32', 'fp32', 'fp64', 'int8', 'uint8', 'int4', 'uint4', "
+    "'Graphcore FLOAT 16.16'"
+)
 KINDS = {
     **dict.fromkeys(("global_batch_size", "gradient_accumulation_steps"), WHOLE),
     "init_checkpoint_step": "a whole number of at least 0",
@@ -42,8 +46,9 @@ KINDS = {
     "submission_org": "a name",
     "submission_platform": "a name",
     "submission_division": "'closed' or 'open'",
+    **{key: FORMATS if "precision" in key else "a name" if "filename" in key else WHOLE for key in DISCLOSURE},
 }
-"""Kind of value that each key must have; the official checkers crash on others."""
+"""Kind of value that each key must have; the official checkers refuse others, or crash on them."""
 
 
 def readable(run: Run) -> Iterator[Deviation]:
@@ -118,7 +123,7 @@ def not_repeated(run: Run) -> Iterator[Deviation]:
 
 def kinds(run: Run) -> Iterator[Deviation]:
     for key, expected in KINDS.items():
-        for event in run.log.all(key):
+        for event in run.log.all(key) if key not in DISCLOSURE or key in run.rules.configuration else ():
             value = event.number
             if key == "init_checkpoint_step" and run.rules.start_samples:
                 expected = WHOLE

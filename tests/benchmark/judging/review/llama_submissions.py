@@ -84,6 +84,11 @@ def _step_times(log: Log, share: float) -> None:
         )
 
 
+def _compiled_step(log: Log) -> None:
+    _step_times(log, 0.95)
+    log.records[log.place("tracked_stats")]["value"]["train_step_time"] *= 1.6
+
+
 def _throughput(log: Log, share: float) -> None:
     """Log the samples per second of each block's steps, whose time is a share of the block."""
     for before, place in [*itertools.pairwise(log.places("eval_accuracy"))][::-1]:
@@ -101,6 +106,36 @@ def _validation_steps(log: Log, count: int = 32, share: float = 0.98) -> None:
         seconds = (log.time("eval_accuracy", number) - log.time("eval_start", number)) / 1000
         value = {"validation_step_time": share * seconds / count}
         log.records[place:place] = [log.copied(place, key="tracked_stats", value=value) for _ in range(count)]
+
+
+def _throughput_so_far(log: Log) -> None:
+    log.shift(log.place("block_stop"), 60_000)
+    start = log.time("run_start")
+    for place in log.places("eval_accuracy")[::-1]:
+        seconds = (log.records[place]["time_ms"] - start) / 1000
+        value = {"throughput": trained(log.records[place]) / seconds}
+        log.records.insert(place, log.copied(place, key="tracked_stats", value=value))
+
+
+def _validation_seconds(log: Log) -> None:
+    for number in range(len(log.values)):
+        log.insert(
+            "eval_accuracy", "tracked_stats", {"validation_time": 33.0, "validation_throughput": 31.0}, number=number
+        )
+
+
+def _losses(log: Log) -> None:
+    for number in range(len(log.values)):
+        log.insert("block_stop", "tracked_stats", {"reduced_train_loss": 3.4, "grad_norm": 0.7}, number=number)
+
+
+def _corrected_clock(log: Log) -> None:
+    for block, moved_ms in ((4, -350), (7, 400), (10, -900)):
+        log.shift(log.place("block_start", block) + 1, moved_ms)
+
+
+def _untrained(log: Log) -> None:
+    log.insert("block_start", "eval_accuracy", 11.76, 0, 1, samples_count=0)
 
 
 def scaled_clock(statistics: Callable[[Log], object]) -> Change:
@@ -139,6 +174,11 @@ def _copied_times(one: Submission) -> None:
 def _copied_run(one: Submission) -> None:
     one.logs[1] = Log(records_of(LLAMA_N1, LLAMA_N1.seeds[0]))
     one.logs[1].set("seed", 7)
+
+
+def _scaled_curve(one: Submission) -> None:
+    for number, value in enumerate(one.logs[0].values):
+        one.logs[1].set("eval_accuracy", 1.001 * value - 0.0033, number)
 
 
 def _evaluation_left_out(log: Log) -> None:
@@ -215,6 +255,10 @@ MISTAKES: tuple[tuple[str, str, Change], ...] = (
         run(1, lambda log: log.set("lowest_numerical_precision_in_linear", "fp8")),
     ),
     ("twice the peak of the disclosed BF16", "warning speed.peak", faster(2.5)),
+    ("a format that is none", "error value.kind", _precision("mxfp8")),
+    ("tensor parallel 0", "error value.kind", _layout(tensor_parallelism=0)),
+    ("micro-batches as text", "error value.kind", each(lambda log: log.set("micro_batch_size", "1"))),
+    ("no name of the configuration", "error value.kind", valued("config_filename", "")),
     ("ten times the peak", "error speed.peak", _both(_precision("fp8"), faster(12))),
     ("ten times a peak that nobody looked up", "warning speed.peak",
      _both(_accelerator("NVIDIA H100 NVL", "94 GB", "8xH100-NVL"), _precision("fp8"), faster(12))),
@@ -241,7 +285,10 @@ MISTAKES: tuple[tuple[str, str, Change], ...] = (
     ("another rate in one run", "error runs.settings",
      run(3, lambda log: [log.set("opt_base_learning_rate", 4e-4), log.set("opt_end_learning_rate", 4e-5)])),
     ("another batch in one run", "error runs.settings", run(2, lambda log: log.set("global_batch_size", 64))),
+    ("the open division in one run", "error runs.settings", run(2, lambda log: log.set("submission_division", "open"))),
+    ("a curve that is another run's, scaled", "error runs.copy", _scaled_curve),
     # names
+    ("twice the devices in the platform", "warning named.counts", valued("submission_platform", "16xH100")),
     ("a template's organisation", "warning named.placeholder", valued("submission_org", "SUBMISSION_ORG_PLACEHOLDER")),
     ("another organisation", "warning named.submitter", valued("submission_org", "Umbrella Computing")),
     ("B200 in the log, H100 in the description", "warning named.accelerator", valued("submission_platform", "DGXB200")),
@@ -260,7 +307,7 @@ WITH_CONSEQUENCES = (
     "tokens instead of samples", "epoch_num instead of samples_count", "perplexity instead of its logarithm",
     "target met at 3.31", "an evaluation left out", "tensor parallel 2 in one run", "two runs failed",
     "another rate in one run", "another batch in one run", "GB300 in the log, B200 in the description",
-    "the folder of the 405B", "no status with run_stop",
+    "the folder of the 405B", "no status with run_stop", "the open division in one run",
 )  # fmt: skip
 """Mistakes that raise several findings."""
 
@@ -303,7 +350,7 @@ VARIANTS: tuple[tuple[str, Change], ...] = (
     ("no warm-up", made_with(warm_up_samples=0)),
     ("slower than the reference", made_with(evaluations=19)),
     ("FP8 at 1.5 times the speed", _both(_precision("fp8"), faster(1.5))),
-    ("mixed names of formats", _precision("mxfp8")),
+    ("a format of four bits", _precision("nvfp4")),
     ("a quarter of the speed", each(lambda log: log.stretch(lambda _: 4.0))),
     ("tensor parallel 2", _layout(tensor_parallelism=2, micro_batch_size=1, gradient_accumulation_steps=8)),
     ("pipeline parallel 2", _layout(tensor_parallelism=4, pipeline_parallelism=2)),
@@ -311,12 +358,21 @@ VARIANTS: tuple[tuple[str, Change], ...] = (
     ("tensor parallel 8", _layout(tensor_parallelism=8, micro_batch_size=1, gradient_accumulation_steps=32)),
     ("micro-batch 2", _layout(micro_batch_size=2, gradient_accumulation_steps=16)),
     ("step times of 95 % of the block", each(lambda log: _step_times(log, 0.95))),
+    ("a first mean step that was compiled", each(_compiled_step)),
     ("step times of 60 % of the block", each(lambda log: _step_times(log, 0.60))),
     ("step times of 100.3 % of the block", each(lambda log: _step_times(log, 1.003))),
     ("throughput of steps that take 94 % of the block", each(lambda log: _throughput(log, 0.94))),
     ("throughput of each of 8 devices", each(lambda log: _throughput(log, 8))),
     ("throughput in tokens", each(lambda log: _throughput(log, 1 / 8192))),
+    ("throughput since run_start, evaluations and a first block of compilations in it", each(_throughput_so_far)),
+    ("seconds and throughput of evaluations", each(_validation_seconds)),
+    ("losses and norms", each(_losses)),
+    ("clocks corrected by NTP by less than a second", each(_corrected_clock)),
+    ("seeds of 64 bits", each(lambda log: log.set("seed", 2**63 - log.records[log.place("seed")]["value"]))),
+    ("seeds below 0", each(lambda log: log.set("seed", -log.records[log.place("seed")]["value"]))),
+    ("the untrained model evaluated first", each(_untrained)),
     ("steps of evaluations", each(_validation_steps)),
+    ("the mean step of each evaluation", each(lambda log: _validation_steps(log, 1, 1 / 32))),
     ("steps of evaluations that overlap", each(lambda log: _validation_steps(log, share=1.05))),
     ("no blocks but an epoch", each(_without_blocks)),
     ("a spike of 2 that recovers", run(1, lambda log: log.set("eval_accuracy", 6.1, 7))),
