@@ -20,7 +20,15 @@ from benchmark.launch.next_attempt import INTERRUPTED, Decision
 from benchmark.launch.slurm.end_signs import ALARM_S, patience_s
 from benchmark.launch.slurm.job_options import GPT3, JobOptions, require_paths
 from benchmark.launch.slurm.job_steps import INTERPRETER_S, JobSteps, UnfitInterpreter
-from benchmark.launch.slurm.nodes import Nodes, host_names, job_fields, seconds_left, submitted_s, with_answer
+from benchmark.launch.slurm.nodes import (
+    Nodes,
+    host_names,
+    job_fields,
+    seconds_left,
+    seconds_run,
+    submitted_s,
+    with_answer,
+)
 from benchmark.launch.slurm.queue import cancel_waiting, go_on_later, queue_next_job, waiting_job
 from benchmark.launch.slurm.snapshot import run_from_snapshot
 from benchmark.run_record.checkpoint_list import newest_checkpoint
@@ -32,6 +40,8 @@ ASK_S = 60.0
 """Seconds between questions about the job's time."""
 SLURMS_WARNING_S = (890, 1020)
 """Slurm's own warning (--signal=B:USR2@900) comes 15 to 16 minutes before the end, and at most a minute earlier."""
+EARLY_WARNING_S = 90
+"""Most seconds after the start until that warning for a job with less time than it says."""
 STEP_START_S = 900.0
 """Most seconds in which srun starts a process; with an image, which the nodes may fetch, INTERPRETER_S."""
 TO_BE_REQUEUED_S = 300
@@ -55,6 +65,8 @@ class SlurmJob(RunMachines):
         self._started = 10 * (int(os.environ.get("LAUNCHES", "1")) - 1)
         """Attempts of this job so far. A launcher that follows a killed one counts ten for each launcher before it."""
         self.goes_on = self.restarts != "0" or self._started > 0
+        self._is_warned = False
+        """Whether Slurm's warning came."""
         self.nodes = Nodes(self.number, [], lambda: self.ordered)
         self._excluded: list[str] = []
         """Nodes to leave out for what happened on them."""
@@ -241,15 +253,23 @@ class SlurmJob(RunMachines):
 
     def _on_usr2(self) -> None:
         """Ask the run to save and stop: for Slurm, some time before the job's end, or for a person."""
-        seconds = seconds_left(self.number)
-        margin_s = 60 * self.options.margin_minutes
-        if seconds is not None and max(margin_s + 1, SLURMS_WARNING_S[0]) <= seconds <= SLURMS_WARNING_S[1]:
+        seconds, margin_s = seconds_left(self.number), 60 * self.options.margin_minutes
+        if seconds is not None and margin_s < seconds and self._is_slurms_warning(seconds):
             warning = f"SIGUSR2 {seconds} s before the end is Slurm's warning"
             say(f"{warning}: the run goes on until {margin_s} s are left")
             return
         self.ordered = self.ordered or "SIGUSR2"
         say("SIGUSR2: asking the run to save and stop")
         self._signal(signal.SIGUSR2)
+
+    def _is_slurms_warning(self, seconds: int) -> bool:
+        """Return whether a SIGUSR2, so many seconds before the job's end, is Slurm's warning, which comes once."""
+        earliest_s, latest_s = SLURMS_WARNING_S
+        if self._is_warned or seconds > latest_s:
+            return False
+        run_s = seconds_run(self.number) if seconds < earliest_s else None
+        self._is_warned = seconds >= earliest_s or (run_s is not None and run_s <= EARLY_WARNING_S)
+        return self._is_warned
 
     def _on_term(self) -> None:
         self.ordered = "SIGTERM"

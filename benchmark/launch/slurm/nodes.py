@@ -93,11 +93,19 @@ def seconds_left(job: str) -> int | None:
     """Return the seconds until the job's time limit as it is now (it may have been extended); None without a limit or
     answer."""
     answer = ask("squeue", "--noheader", "--job", job, "--format=%L")
-    if answer == "INVALID":  # it is over, and Slurm grants a little more
-        return 0
-    if not re.fullmatch(r"(\d+-)?(\d+:){0,2}\d+", answer):
+    return 0 if answer == "INVALID" else _seconds(answer)  # it is over, and Slurm grants a little more
+
+
+def seconds_run(job: str) -> int | None:
+    """Return the seconds since Slurm started the job; None without an answer."""
+    return _seconds(ask("squeue", "--noheader", "--job", job, "--format=%M"))
+
+
+def _seconds(text: str) -> int | None:
+    """Return the seconds of a time in Slurm's form, such as 1-02:03:04; None for another text."""
+    if not re.fullmatch(r"(\d+-)?(\d+:){0,2}\d+", text):
         return None
-    days, _, clock = answer.rpartition("-")
+    days, _, clock = text.rpartition("-")
     total = 0
     for part in clock.split(":"):
         total = 60 * total + int(part)
