@@ -25,6 +25,7 @@ from benchmark.planning.step_model.machine_constants import Constant, Rates, com
 from benchmark.planning.step_model.memory_formula import ACCUMULATOR_BYTES
 from benchmark.planning.step_model.operation_times import gather_s
 from benchmark.planning.step_model.simulated_step import simulate_step, step_influences, step_interval
+from benchmark.planning.step_model.step_time import StepTime
 from benchmark.planning.step_model.workload import Workload, workload_of
 from foundation.sizes import significant
 from model.flops import train_flops_per_token
@@ -42,6 +43,9 @@ class PlannedStep:
     system: str
     batch_size: int
     published: Mapping[Precision, tuple[float, str]] = dataclasses.field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"`{self.benchmark}` `{self.system}` {self.batch_size:,}"
 
     @property
     def run_system(self) -> System:
@@ -73,7 +77,6 @@ STEPS = (
     PlannedStep("llama31_8b", "b200_n8", 16),
 )
 """Published figures: docs/facts/fp8.md 4 and 5, docs/facts/peers.md 1."""
-WITH_GAP = tuple(step for step in STEPS if "fp8" in step.published)
 SMALLEST_PART = 0.005
 """Share of a step from which a part is named."""
 
@@ -88,7 +91,7 @@ def table_lines() -> Iterator[str]:
     yield f"| benchmark, system, batch | {titles} |"
     yield "|---|" + "---:|" * 4
     for step in STEPS:
-        cells = [f"`{step.benchmark}` `{step.system}` {step.batch_size:,}"]
+        cells = [str(step)]
         for precision in FORMATS:
             cells += [_planned(step, precision), _published(step, precision)]
         yield f"| {' | '.join(cells)} |"
@@ -169,41 +172,55 @@ CHANGES = (
 MODULES = {"block_times": block_times, "fp8_operands": fp8_operands}
 
 
-def gap_lines(step: PlannedStep) -> Iterator[str]:
-    """Yield the FP8 step and its parts, and the step after each change."""
+def gap_lines() -> Iterator[str]:
+    """Yield a table in Markdown: each FP8 step with a published one, after each change, and the parts that remain."""
+    steps = [step for step in STEPS if "fp8" in step.published]
+    columns = [list(changed_steps(step)) for step in steps]
+    yield "| each change with those above it | " + " | ".join(map(str, steps)) + " |"
+    yield "|---|" + "---:|" * len(steps)
+    titles = ["as it is", *(change.title for change in CHANGES)]
+    for title, *cells in zip(titles, *(map(_seconds_and_gain, column) for column in columns), strict=True):
+        yield f"| {title} | {' | '.join(cells)} |"
+    for name, title in PART_NAMES.items():
+        seconds = [getattr(column[-1][0], name) for column in columns]
+        if any(part > SMALLEST_PART * column[-1][0].total for part, column in zip(seconds, columns, strict=True)):
+            yield f"| of the last: {title} | {' | '.join(f'{_text(part)} s' for part in seconds)} |"
+    yield f"| published | {' | '.join(_published(step, 'fp8') for step in steps)} |"
+
+
+def _seconds_and_gain(change: tuple[StepTime, float | None]) -> str:
+    seconds, gain = change
+    return f"{_text(seconds.total)} s" + ("" if gain is None else f", -{gain:.2f}".replace("--", "+"))
+
+
+def changed_steps(step: PlannedStep) -> Iterator[tuple[StepTime, float | None]]:
+    """Yield the FP8 step as it is, and after each change with the seconds that it gains; None: the system has none of
+    it."""
     work = step.work("fp8")
     seconds = simulate_step(work, rates_of(work))
-    yield f"| `{step.benchmark}` `{step.system}` {step.batch_size:,} | step | gain |"
-    yield "|---|---:|---:|"
-    yield f"| as it is | {_text(seconds.total)} s | |"
-    total_s = seconds.total
+    yield seconds, None
     fields: dict[str, Any] = {}
     constants: dict[str, Constant] = {}
     with contextlib.ExitStack() as stack:
         for change in CHANGES:
             if not change.possible(step.run_system):
+                yield seconds, None
                 continue
             fields |= change.fields
             constants |= {name: Constant(value, value, value, "changed") for name, value in change.constants.items()}
             for name, value in change.replaced.items():
                 module, _, attribute = name.partition(".")
                 stack.enter_context(mock.patch.object(MODULES[module], attribute, value))
-            changed_work = step.work("fp8", **fields)
-            seconds = simulate_step(changed_work, rates_of(changed_work).changed(constants))
-            yield f"| {change.title} | {_text(seconds.total)} s | {total_s - seconds.total:.2f} s |"
-            total_s = seconds.total
-    parts = {name: value for name, value in vars(seconds).items() if value > SMALLEST_PART * seconds.total}
-    yield f"| of which {', '.join(f'{PART_NAMES[name]} {_text(value)} s' for name, value in parts.items())} | | |"
-    published_s, source = step.published["fp8"]
-    yield f"| {source}, published | {_text(published_s)} s | |"
+            work, before_s = step.work("fp8", **fields), seconds.total
+            seconds = simulate_step(work, rates_of(work).changed(constants))
+            yield seconds, before_s - seconds.total
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gap", action="store_true", help="the FP8 step after each change")
     if parser.parse_args().gap:
-        for step in WITH_GAP:
-            print(*gap_lines(step), "", sep="\n")
+        print(*gap_lines(), sep="\n")
     else:
         print(*table_lines(), sep="\n")
 
