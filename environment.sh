@@ -6,7 +6,8 @@
 # The environment's own python3 is used if it has them all, as in a container or an active virtual environment; else
 # REPOSITORY/.venv, which is made from the lock file where it is missing or incomplete. A PyTorch at hand that is new
 # enough is used; otherwise the build is chosen by whether there is a GPU, or by TORCH_BUILD=cpu or cuda. With DRY_RUN=1
-# nothing is installed. With VERSION it is that PyTorch instead, in REPOSITORY/.venv-torch-VERSION.
+# nothing is installed, and BARE_PYTHON is an interpreter that lacks packages. The function before_installing, if there is
+# one, is called with that interpreter first. With VERSION it is that PyTorch instead, in REPOSITORY/.venv-torch-VERSION.
 
 find_python() {
   local repository=$1 extra=${2:-} lock=requirements${2:+-$2}.lock version=${3:-} candidate
@@ -22,9 +23,10 @@ find_python() {
   done
   for candidate in python3 python3.13 python3.12 python3.11; do
     if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+      if [[ $(type -t before_installing) == function ]]; then before_installing "$candidate"; fi
       if [[ ${DRY_RUN:-0} == 1 ]]; then
         echo "DRY_RUN=1 installs nothing; without it, $lock goes into ${environment##*/} first"
-        PYTHON=$environment/bin/python
+        PYTHON=$environment/bin/python BARE_PYTHON=$candidate
         return
       fi
       install_lock "$candidate" "$environment" "$code/$lock" "$version"
@@ -43,6 +45,10 @@ install_lock() {
   local interpreter=$1 environment=$2 lock=$3 version=$4 torch at_hand build packages installer
   local locks=("${lock%/*}/requirements.lock") # the developers' lock adds to it
   [[ $lock == "${locks[0]}" ]] || locks+=("$lock")
+  if [[ ${TORCH_BUILD:-cpu} != cpu && $TORCH_BUILD != cuda ]]; then
+    echo "error: TORCH_BUILD=$TORCH_BUILD: expected cpu or cuda; without it, cuda where there is a GPU" >&2
+    return 2
+  fi
   torch=${version:+torch==$version}
   torch=${torch:-$(grep -h '^torch==' "${locks[@]}")}
   packages=$(mktemp)

@@ -96,18 +96,27 @@ check_variables() {
   if [[ $status == 2 ]]; then exit 2; fi
 }
 
+# The same for the options that they make, by a Python 3.11 without packages; environment.sh calls it.
+before_installing() {
+  local status=0
+  (cd "$CODE" && exec "$1" -m benchmark.launch check-options "${OPTIONS[@]}") || status=$?
+  if [[ $status == 2 ]]; then exit 2; fi
+}
+
 rehearse() {
   C4_PATH=${C4_PATH:+$(realpath -m "$C4_PATH")} WORK_DIR=${WORK_DIR:+$(realpath -m "$WORK_DIR")}
   export C4_PATH WORK_DIR
   check_variables
+  local name=${BENCHMARK:-rehearsal}
+  OPTIONS=(rehearse "$name" --work-dir "${WORK_DIR:-$REPOSITORY/runs/$name}")
+  [[ -n ${C4_PATH:-} ]] && OPTIONS+=(--c4-path "$C4_PATH")
+  [[ -n ${PRECISION:-} ]] && OPTIONS+=(--precision "$PRECISION")
+  [[ -n ${SEED:-} ]] && OPTIONS+=(--seed "$SEED")
+  [[ -n ${MASTER_PORT:-} ]] && OPTIONS+=(--master-port "$MASTER_PORT")
   find_python "$REPOSITORY"
-  local name=${BENCHMARK:-rehearsal} words
-  words=("$PYTHON" -m benchmark rehearse "$name" --work-dir "${WORK_DIR:-$REPOSITORY/runs/$name}")
-  [[ -n ${C4_PATH:-} ]] && words+=(--c4-path "$C4_PATH")
-  [[ -n ${PRECISION:-} ]] && words+=(--precision "$PRECISION")
-  [[ -n ${SEED:-} ]] && words+=(--seed "$SEED")
-  [[ -n ${MASTER_PORT:-} ]] && words+=(--master-port "$MASTER_PORT")
+  local words=("$PYTHON" -m benchmark "${OPTIONS[@]}")
   if [[ ${DRY_RUN:-0} == 1 ]]; then
+    [[ -n ${BARE_PYTHON:-} ]] || before_installing "$PYTHON"
     printf '%q ' "${words[@]}"
     printf '\n'
     exit
@@ -136,14 +145,15 @@ if [[ ${SYSTEM:-} != *[bB][23]00* ]]; then
 fi
 job=(job --repository "$REPOSITORY" --code "$CODE" --folder "$PWD")
 if [[ ${*: -1} == none ]]; then
-  check_variables "${job[@]}" --python python3 -- "$@"
+  OPTIONS=("${job[@]}" --python python3 -- "$@")
+  check_variables "${OPTIONS[@]}"
   find_python "$REPOSITORY"
 else
   PYTHON=python3
 fi
 # Where the group may not write the run's folder, it may not write what the run makes in it: the code's bytecode, too.
 if [[ ! -d $1 || -z $(find "$1/" -maxdepth 0 -perm /020) ]]; then umask g-w,o-w; fi
-launch=("$PYTHON" -m benchmark.launch "${job[@]}" --python "$PYTHON" -- "$@")
+launch=("${BARE_PYTHON:-$PYTHON}" -m benchmark.launch "${job[@]}" --python "$PYTHON" -- "$@")
 LOG=$(realpath -m "$1")/slurm_${SLURM_JOB_ID:-}.out
 cd "$CODE"
 if [[ ${DRY_RUN:-0} == 1 || -z ${SLURM_JOB_ID:-} ]]; then exec "${launch[@]}"; fi

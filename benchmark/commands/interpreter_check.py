@@ -2,10 +2,11 @@
 
 python benchmark/commands/interpreter_check.py FORM COMMAND BENCHMARK [--system NAME] [overrides]
 
-FORM is ``python``, ``names`` or ``options``. ``python`` also asks for PyTorch and for the devices of the system;
-``names`` looks up benchmark and system; ``options`` refuses every option that the command itself would refuse. The
-script prints the system's "nodes N", "devices N" (of a node) and "device cuda" or "device cpu", with exit status 0;
-or one line "error: ..." with exit status 2, or 3 for a Python that lacks packages.
+FORM is ``python``, ``names`` or ``options``. ``python`` asks first for the packages, PyTorch and the devices of the
+system; ``names`` looks up benchmark and system; ``options`` refuses every option that the command itself would refuse.
+The script prints the system's "nodes N", "devices N" (of a node) and "device cuda" or "device cpu", with exit status 0;
+or one line "error: ..." with exit status 2, or 3 for a Python that lacks packages. ``names`` and ``options`` need none:
+status 3 after the facts means that names or options hold, and that packages are missing.
 """
 
 import platform
@@ -13,15 +14,13 @@ import sys
 from pathlib import Path
 
 NAME = f"{sys.executable or 'python3'} {platform.python_version()}"
+UNFIT_STATUS = 3
 OLDEST = (3, 11)
 """Oldest supported version, as in pyproject.toml, which only newer versions can read."""
 
 
-def unfit_python() -> str:
-    """Return the reason why this Python cannot run the benchmark; empty if it can."""
-    if sys.version_info < OLDEST:
-        return f"{NAME}: Python {OLDEST[0]}.{OLDEST[1]} or newer is needed"
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+def lacking_packages() -> str:
+    """Return what this Python lacks; empty if it has all packages."""
     from foundation.dependencies import missing
 
     problems = missing(None)
@@ -35,9 +34,14 @@ def complaint(form: str, command: str, *options: str) -> str:
         from benchmark.commands.command_table import parse
         from benchmark.config.run_options import named_run, require_start
         from foundation.errors import InputError
+    except ModuleNotFoundError:
+        raise
     except Exception as error:  # a broken installation can fail in any way
         return _import_problem(error)
     try:
+        if command == "rehearse":  # the one that is not about a run
+            parse([command, *options])
+            return ""
         benchmark, system, overrides = named_run(command, options)
         if command == "train":
             require_start(benchmark, overrides)
@@ -70,14 +74,19 @@ def _import_problem(error: Exception) -> str:
 
 def main(words: "list[str]") -> int:
     """Print the answer; return the exit status."""
-    problem = unfit_python()
-    if problem:
-        print(f"error: {problem}")
-        return 3
-    problem = complaint(*words)
-    if problem:
-        print(f"error: {problem}")
-    return 2 if problem else 0
+    if sys.version_info < OLDEST:
+        print(f"error: {NAME}: Python {OLDEST[0]}.{OLDEST[1]} or newer is needed")
+        return UNFIT_STATUS
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    lacking, problem = lacking_packages(), ""
+    if not lacking or words[0] != "python":
+        try:
+            problem = complaint(*words)
+        except ModuleNotFoundError as error:  # as of the package that reads a system's file
+            problem = "" if lacking else _import_problem(error)
+    if problem or lacking:
+        print(f"error: {problem or lacking}")
+    return 2 if problem else UNFIT_STATUS if lacking else 0
 
 
 if __name__ == "__main__":

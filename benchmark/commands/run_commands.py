@@ -146,10 +146,13 @@ class RehearseCommand:
     package: bool = False
     """Make the runs of a result, package and review them; the package is no submission."""
 
+    def __post_init__(self) -> None:
+        choose(self.benchmark, REHEARSALS, "rehearsal")
+
     def run(self) -> int:
         from benchmark.rehearsal.rehearse import rehearse
 
-        benchmark = REHEARSALS[choose(self.benchmark, REHEARSALS, "rehearsal")]
+        benchmark = REHEARSALS[self.benchmark]
         work_dir = self.work_dir or Path("runs") / benchmark.name
         if self.package:
             from benchmark.planning.machine.describe_system import describe_this_machine

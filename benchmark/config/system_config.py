@@ -176,8 +176,6 @@ def read_system(path: Path) -> System:
 
     Raises InputError, with the field, for a file that describes none.
     """
-    import msgspec  # the names of systems can be checked without packages
-
     mend = "expected the fields of a system, as docs/planning.md lists them"
     try:
         table = tomllib.loads(read_regular(path, LARGEST_FILE).decode())
@@ -186,6 +184,8 @@ def read_system(path: Path) -> System:
         unknown_fields |= section.keys() - _names(Collectives) if isinstance(section, dict) else set()
         if unknown_fields:
             raise InputError(f"{path}: {', '.join(sorted(unknown_fields))[:200]}: no field of a system; {mend}")
+        import msgspec  # names, and most of a file, can be checked where there are no packages
+
         return msgspec.convert({**USUAL, **table, "name": path.stem}, System)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}; {mend}") from None

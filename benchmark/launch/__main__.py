@@ -3,6 +3,7 @@
     python3 -m benchmark.launch --processes 8 --run-dir LOG_DIR -- train gpt3_175b …     on this machine
     python3 -m benchmark.launch job …                                                    a job of run_gpt3.sh
     python3 -m benchmark.launch check [job …]       the variables of a job, or of the rehearsal: what is wrong with them
+    python3 -m benchmark.launch check-options {job …, rehearse …}      what is wrong with the options; Python 3.11
 
 Exit status: that of the run; 2 if a person has to mend something.
 """
@@ -12,22 +13,28 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
 from benchmark.launch.keep_running import Refused
 from benchmark.launch.slurm.job import preview, run_job
 from benchmark.launch.slurm.job_options import JobOptions, check_rehearsal, job_options, require_paths, variables_help
-from benchmark.launch.slurm.job_steps import JobSteps
+from benchmark.launch.slurm.job_steps import UNFIT_STATUS, JobSteps, UnfitInterpreter, count_nodes
 from benchmark.launch.slurm.timed_lines import timed_lines
 
 
+class NoGPU(Refused):
+    """The machine has no GPU, and the job's system needs one."""
+
+
 def run_here_by(arguments: Sequence[str]) -> None:
-    """Run the command in several processes of this machine, and exit."""
+    """Run the command in several processes of this machine, and exit. Raises Refused."""
     parser = argparse.ArgumentParser(prog="python3 -m benchmark.launch", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add = parser.add_argument
@@ -37,21 +44,23 @@ def run_here_by(arguments: Sequence[str]) -> None:
     add("command", nargs="+", help="of python -m benchmark, with its options")
     options = parser.parse_args(arguments)
     if options.command[0] == "train":
-        require_valid_options(options.command)
+        status, problem = options_problem(options.command)
+        if status:
+            raise Refused(problem)
     from benchmark.launch.one_machine import run_here_and_exit  # needs the packages of the benchmark
 
     run_here_and_exit(options.run_dir, options.command, processes=options.processes, port=options.port)
 
 
-def require_valid_options(command: Sequence[str]) -> None:
-    """Exit with status 2 and one line for options that every process would refuse."""
+def options_problem(command: Sequence[str]) -> tuple[int, str]:
+    """Return the exit status of the check of options, and its line about options that every process would refuse, or
+    about missing packages."""
     script = Path(__file__).parents[1] / "commands" / "interpreter_check.py"
     words = [sys.executable, str(script), "options", *command]
     check = subprocess.run(words, stdout=subprocess.PIPE, check=False)
-    if check.returncode:
-        problems = [line for line in check.stdout.decode(errors="replace").splitlines() if line.startswith("error: ")]
-        print(*problems, sep="\n", file=sys.stderr)
-        sys.exit(2)
+    lines = check.stdout.decode(errors="replace").splitlines()
+    problems = [line.partition("error: ")[2] for line in lines if line.startswith("error: ")]
+    return check.returncode, " ".join(problems)
 
 
 def run_job_here(options: JobOptions) -> NoReturn:
@@ -81,13 +90,36 @@ def job_here(options: JobOptions) -> tuple[list[str], int]:
     return [options.command, options.benchmark, *sizes, *options.command_options], devices
 
 
+def require_possible_job(options: JobOptions) -> None:
+    """Raise Refused for a job that would be refused once the packages are there, by this interpreter, which may lack
+    them."""
+    if options.dry_run:
+        return  # print_preview does it
+    options = replace(options, python=sys.executable, unasked_fp32=False)
+    allocated = int(os.environ.get("SLURM_JOB_NUM_NODES") or 0)
+    steps = JobSteps(options)
+    try:
+        if allocated:
+            steps.nodes_of_run = count_nodes(allocated, options.nodes, int(steps.names()["nodes"]))
+            steps.check_options()
+        else:
+            job_here(options)
+    except UnfitInterpreter:
+        return  # a system in a file, which a package reads
+    except NoGPU:
+        preview(options)  # names wrong options, if there are any
+        raise
+
+
 def print_preview(options: JobOptions) -> int:
     """Print the line that would start the run's processes: here, or in a job of Slurm where this machine cannot or the
     container is an image; return the exit status. Raises Refused for what the run would refuse."""
     why_not_here = ""
     if "SLURM_JOB_ID" not in os.environ and options.container == "none":
         try:
-            command, devices = job_here(options)
+            # until there is the environment, which a preview does not install
+            python = options.python if shutil.which(options.python) else sys.executable
+            command, devices = job_here(replace(options, python=python))
             run_dir = ["--run-dir", str(options.run_dir)]
             position = command.index(run_dir[0])
             words = [options.python, "-m", "benchmark.launch", "--processes", str(devices), *run_dir, "--"]
@@ -110,7 +142,7 @@ def gpus_here() -> int:
         listing = ""
     count = sum(line.startswith("GPU ") for line in listing.splitlines())
     if not count:
-        raise Refused("this machine has no GPU, which the system needs; in a cluster: sbatch run_gpt3.sh …")
+        raise NoGPU("this machine has no GPU, which the system needs; in a cluster: sbatch run_gpt3.sh …")
     return count
 
 
@@ -135,6 +167,16 @@ def options_of_job(arguments: Sequence[str]) -> JobOptions:
         devices=int(os.environ.get("SLURM_NTASKS_PER_NODE") or 8),
     )
     return job_options(base, options.folder, options.arguments, os.environ)
+
+
+def check_before_packages(arguments: Sequence[str]) -> None:
+    """Check the options of a job or of the rehearsal, before the packages are there. Raises Refused."""
+    if arguments[:1] == ["job"]:
+        require_possible_job(options_of_job(arguments[1:]))
+        return
+    status, problem = options_problem(arguments)
+    if status not in (0, UNFIT_STATUS):
+        raise Refused(problem)
 
 
 def check_variables(arguments: Sequence[str]) -> None:
@@ -176,6 +218,8 @@ def main(arguments: Sequence[str]) -> int:
             print(variables_help())
         elif arguments[:1] == ["check"]:
             check_variables(arguments[1:])
+        elif arguments[:1] == ["check-options"]:
+            check_before_packages(arguments[1:])
         elif arguments[:1] == ["job"]:
             return start_job(options_of_job(arguments[1:]))
         else:

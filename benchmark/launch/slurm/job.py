@@ -6,6 +6,7 @@ import functools
 import os
 import resource
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -305,10 +306,10 @@ def preview(options: JobOptions) -> JobSteps:
     """Return the steps of a job that has as many nodes as it asks for, or else as its system has; check the options by
     the interpreter at hand. Raises Refused for what the run would refuse."""
     require_paths(options)
-    # Where an image has the packages, python3 may lack them.
-    environment = options.repository / ".venv" / "bin" / "python"
+    # An old python3 cannot check them, nor a system's file without packages, as where they are in an image.
+    environment = str(options.repository / ".venv" / "bin" / "python")
     steps, problem = JobSteps(options), None
-    for python in (options.python, *([str(environment)] if environment.exists() else [])):
+    for python in filter(shutil.which, dict.fromkeys((options.python, environment, sys.executable))):
         checker = JobSteps(replace(options, container="none", python=python))
         try:
             of_system = checker.check_options()

@@ -118,7 +118,9 @@ def above_zero(text: str) -> float:
 
 
 def is_one(text: str) -> bool:
-    """Parse a switch that only "1" turns on."""
+    """Parse a switch that "1" turns on."""
+    if text not in ("0", "1"):
+        raise ValueError("1 or 0")
     return text == "1"
 
 
@@ -288,7 +290,7 @@ def require_paths(options: JobOptions) -> None:
         raise Refused(f"{options.container}: no such file; CONTAINER is an image's file, docker://NAME, or none")
 
 
-REHEARSAL_VARIABLES = ("SEED", "MASTER_PORT")
+REHEARSAL_VARIABLES = ("PRECISION", "SEED", "MASTER_PORT", "DRY_RUN")
 """Variables of the table that the rehearsal has, too."""
 
 

@@ -112,12 +112,15 @@ class JobSteps:
     def names(self) -> dict[str, str]:
         """Return nodes, devices of a node and kind of device of the system that the options name. Raises Refused."""
         options = self._options
-        return self._ask_check("names", options.command, options.benchmark, *options.command_options)
+        facts, problem = self._answers("names", options.command, options.benchmark, *options.command_options)
+        if problem is not None and "device" not in facts:
+            raise problem
+        return facts
 
     def check_options(self, devices: int | None = None) -> int:
         """Refuse the options that the command itself would refuse; return the nodes of the system that they name.
 
-        ``devices``: of each node, if not the job's. Raises Refused.
+        ``devices``: of each node, if not the job's. Options hold also where the packages are missing. Raises Refused.
         """
         options = self._options
         words = [options.command, options.benchmark, *options.command_options]
@@ -129,7 +132,7 @@ class JobSteps:
         if isinstance(problem, Refused) and self.nodes_of_run and of_system not in (0, self.nodes_of_run):
             booking = f"the run takes {self.nodes_of_run} nodes, and its system has {of_system}"
             raise Refused(f"{problem} ({booking}: sbatch --nodes={of_system}, or name a SYSTEM)")
-        if problem is not None:
+        if problem is not None and not (isinstance(problem, UnfitInterpreter) and of_system):
             raise problem
         if options.unasked_fp32:
             say(FP32_WARNING)
