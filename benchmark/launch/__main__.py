@@ -20,7 +20,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
 
 from benchmark.launch.keep_running import Refused
 from benchmark.launch.slurm.job import preview, run_job
@@ -63,17 +62,9 @@ def options_problem(command: Sequence[str]) -> tuple[int, str]:
     return check.returncode, " ".join(problems)
 
 
-def run_job_here(options: JobOptions) -> NoReturn:
-    """Run the job on the devices of this machine, without Slurm, and exit. Raises Refused for a job that cannot."""
-    command, devices = job_here(options)
-    from benchmark.launch.one_machine import run_here_and_exit  # needs the packages of the benchmark
-
-    run_here_and_exit(options.run_dir, command, processes=devices, port=options.port)
-
-
 def job_here(options: JobOptions) -> tuple[list[str], int]:
-    """Return the command of the job on this machine's devices, and their number. Raises Refused for a job that cannot
-    run here."""
+    """Return the command of the job on this machine's devices, without its --run-dir, and their number. Raises Refused
+    for a job that cannot run here."""
     if options.container != "none":
         raise Refused(
             f"{options.container}: without Slurm the job runs on this machine and in no container; say none, or sbatch"
@@ -87,7 +78,7 @@ def job_here(options: JobOptions) -> tuple[list[str], int]:
     steps.nodes_of_run = 1
     steps.check_options(devices)
     sizes = ["--nodes", "1", "--devices-per-node", str(devices)]
-    return [options.command, options.benchmark, *sizes, *options.command_options], devices
+    return [options.command, options.benchmark, *sizes, *options.command_options[2:]], devices
 
 
 def require_possible_job(options: JobOptions) -> None:
@@ -120,10 +111,8 @@ def print_preview(options: JobOptions) -> int:
             # until there is the environment, which a preview does not install
             python = options.python if shutil.which(options.python) else sys.executable
             command, devices = job_here(replace(options, python=python))
-            run_dir = ["--run-dir", str(options.run_dir)]
-            position = command.index(run_dir[0])
-            words = [options.python, "-m", "benchmark.launch", "--processes", str(devices), *run_dir, "--"]
-            print(shlex.join([*words, *command[:position], *command[position + 2 :]]))
+            words = [options.python, "-m", "benchmark.launch", "--processes", str(devices)]
+            print(shlex.join([*words, "--run-dir", str(options.run_dir), "--", *command]))
             return 0
         except Refused as refused:
             why_not_here = str(refused)
@@ -194,7 +183,10 @@ def start_job(options: JobOptions) -> int:
     if options.dry_run:
         return print_preview(options)
     if "SLURM_JOB_ID" not in os.environ:
-        run_job_here(options)
+        command, devices = job_here(options)
+        from benchmark.launch.one_machine import run_here_and_exit  # needs the packages of the benchmark
+
+        run_here_and_exit(options.run_dir, command, processes=devices, port=options.port)
     with timed_lines(options.run_dir):
         try:
             return run_job(options)

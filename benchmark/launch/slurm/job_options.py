@@ -45,33 +45,23 @@ class JobOptions:
     """Arguments of run_gpt3.sh, for the next job."""
     devices: int
     """Processes on each node."""
-    benchmark: str = GPT3
-    command: str = "train"
-    """Command of ``python -m benchmark``."""
     command_options: tuple[str, ...] = ()
-    """Options of the command."""
+    """Options of the command. The first is --run-dir."""
     mounts: tuple[Path, ...] = ()
     """Folders that the container sees besides the run's and the code's."""
+    # VARIABLES has the meaning of these
+    benchmark: str = GPT3
+    command: str = "train"
     nodes: int | None = None
-    """Nodes that the run takes; the job's others are spare."""
     margin_minutes: int = 15
-    """The run is saved and stopped so long before the job's time is up."""
     chain: bool = False
-    """Whether the next job waits in the queue while this one runs."""
     chain_options: tuple[str, ...] = ()
-    """More options of sbatch for the next job."""
     new_snapshot: bool = False
-    """Whether the code is copied anew."""
     snapshot_files: tuple[str, ...] = ()
-    """Files that git does not track and the run needs."""
     cpu_bind: str = "none"
-    """Value of srun's --cpu-bind."""
     address: str | None = None
-    """Host where the processes meet; None: the first node in use."""
     port: int | None = None
-    """Port where the processes meet; None: a number by job and attempt."""
     dry_run: bool = False
-    """Whether the srun line is printed, and nothing is done."""
     unasked_fp32: bool = False
     """Whether a run of GPT-3 computes in FP32 because nothing was said."""
 
@@ -310,11 +300,9 @@ def check_rehearsal(variables: Mapping[str, str]) -> None:
 def _precision(values: Mapping[str, Any], benchmark: str) -> str:
     """Return the number format that PRECISION or USE_BF16 asks for, or the benchmark's. Raises Refused if the two
     contradict each other."""
-    if "USE_BF16" not in values and "PRECISION" not in values:
-        return format_by_switch(benchmark != GPT3)
-    switched = format_by_switch(values["USE_BF16"]) if "USE_BF16" in values else None
+    switched = format_by_switch(values.get("USE_BF16", benchmark != GPT3))
     precision = str(values.get("PRECISION", switched))
-    if switched not in (None, precision):
+    if "USE_BF16" in values and precision != switched:
         value = str(values["USE_BF16"]).lower()
         raise Refused(f"PRECISION={precision}, but USE_BF16={value} asks for {switched}; leave one of them out")
     return precision
