@@ -28,7 +28,7 @@ METAVARS = {int: "N", float: "NUMBER", str: "TEXT", Path: "PATH"}
 class Option:
     """A field of a command, or of a dataclass within it."""
 
-    place: tuple[str, ...]
+    field_path: tuple[str, ...]
     """Names of the fields that lead to the value, from the command's own on."""
     section: str
     """Name of the field that holds the dataclass; empty for the command's own options."""
@@ -138,12 +138,12 @@ def options_of(
     defaults: Any = None,
     section: str = "",
     prefix: str | None = "",
-    place: tuple[str, ...] = (),
+    field_path: tuple[str, ...] = (),
 ) -> Iterator[Option]:
     """Yield the options of a dataclass, then those of dataclasses within it.
 
-    ``prefix``: stands before their names; None: before none of them, those of inner dataclasses neither. ``place``:
-    names of the fields that lead to the dataclass.
+    ``prefix``: stands before their names; None: before none of them, those of inner dataclasses neither.
+    ``field_path``: names of the fields that lead to the dataclass.
     """
     hints, texts = field_hints(command), _texts(command)
     inner: list[tuple[str, Any, Any, str | None]] = []
@@ -164,11 +164,11 @@ def options_of(
             positional, text = OptionMark.POSITIONAL in marks, texts.get(field.name, "")
             option = _option(section, f"{prefix or ''}{name}", hint, value, text, positional, renamed.metavar)
             required = defaults is None and _is_required(field)
-            yield dataclasses.replace(option, place=(*place, field.name), required=required)
+            yield dataclasses.replace(option, field_path=(*field_path, field.name), required=required)
     for name, hint, inner_value, within in inner:
         inner_section = {"config": "run", "options": section}.get(name, name)
         kind = dataclass_of(hint) if inner_value is None else type(inner_value)
-        for option in options_of(kind, inner_value, inner_section, within, (*place, name)):
+        for option in options_of(kind, inner_value, inner_section, within, (*field_path, name)):
             # nothing of a dataclass that may be missing is required
             yield dataclasses.replace(option, required=option.required and NoneType not in get_args(hint))
 

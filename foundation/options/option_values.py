@@ -15,7 +15,7 @@ SEE = "(see --help)"
 
 
 def option_values(words: Sequence[str], options: Iterable[Option]) -> dict[tuple[str, ...], Any]:
-    """Return the values that the words give, by the place of their field. Raises InputError for the first word that
+    """Return the values that the words give, by the path of their field. Raises InputError for the first word that
     fits no option, and for missing options."""
     table = list(options)
     by_flag = {flag: option for option in table if not option.positional for flag in flags_of(option)}
@@ -38,7 +38,7 @@ def option_values(words: Sequence[str], options: Iterable[Option]) -> dict[tuple
         if option.hint is bool:
             if equals:
                 raise InputError(f"{word}: {flag} takes no value {SEE}")
-            values[option.place] = not flag.startswith("--no-")
+            values[option.field_path] = not flag.startswith("--no-")
             continue
         texts = [text] if equals else []
         while not equals and waiting and not _is_flag(waiting[0]):
@@ -47,7 +47,7 @@ def option_values(words: Sequence[str], options: Iterable[Option]) -> dict[tuple
         if len(texts) < (count or 1):
             form = expected(option.hint) if count in (None, 1) else f"{count} values, each {expected(option.hint)}"
             raise InputError(f"{' '.join([flag, *texts])}: expected {form}, got {len(texts) or 'nothing'} {SEE}")
-        values[option.place] = _value(flag, texts[:count], option.hint)
+        values[option.field_path] = _value(flag, texts[:count], option.hint)
         loose += [] if count is None else texts[count:]
     values.update(_positional_values(loose, table))
     _require(values, table)
@@ -60,7 +60,7 @@ def _positional_values(loose: Sequence[str], options: Sequence[Option]) -> dict[
     for option in options:
         if option.positional and remaining:
             count = _count(option.hint) or len(remaining)
-            values[option.place] = _value(option.name, remaining[:count], option.hint)
+            values[option.field_path] = _value(option.name, remaining[:count], option.hint)
             remaining = remaining[count:]
     if remaining:
         raise InputError(f"unexpected {remaining[0]!r}: it belongs to no option {SEE}")
@@ -69,7 +69,7 @@ def _positional_values(loose: Sequence[str], options: Sequence[Option]) -> dict[
 
 def _require(values: Mapping[tuple[str, ...], Any], options: Sequence[Option]) -> None:
     """Raise InputError for required options without a value."""
-    missing = [option for option in options if option.required and option.place not in values]
+    missing = [option for option in options if option.required and option.field_path not in values]
     missing.sort(key=lambda option: not option.positional)
     forms = [f"{option.name} {option.value}".rstrip() for option in missing]
     if len(missing) == 1:
@@ -81,11 +81,11 @@ def _require(values: Mapping[tuple[str, ...], Any], options: Sequence[Option]) -
 def with_values(command: type[Any], values: Mapping[tuple[str, ...], Any], default: Any = None) -> Any:
     """Return the dataclass with these values; other fields have those of ``default``, or their own defaults. Raises
     InputError for values that the dataclass refuses."""
-    fields = {place[0]: value for place, value in values.items() if len(place) == 1}
+    fields = {field_path[0]: value for field_path, value in values.items() if len(field_path) == 1}
     inner: dict[str, dict[tuple[str, ...], Any]] = {}
-    for place, value in values.items():
-        if len(place) > 1:
-            inner.setdefault(place[0], {})[place[1:]] = value
+    for field_path, value in values.items():
+        if len(field_path) > 1:
+            inner.setdefault(field_path[0], {})[field_path[1:]] = value
     for field in dataclasses.fields(command):
         if field.name in inner:
             present = field_default(field) if default is None else getattr(default, field.name)
