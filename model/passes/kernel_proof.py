@@ -6,8 +6,8 @@ cannot be compiled here, or whose numbers are wrong, stays with its operators.
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -17,6 +17,16 @@ from model.decoder_sizes import INTO_MLP, DecoderSizes
 from model.fused_kernel import FusedKernel, compiled
 from model.kernels import add_and_rms_norm, rms_norm_backward_and_add, rms_norm_forward, swiglu, swiglu_backward
 from model.llama31_config import Llama31Config
+from model.passes.linear.fp8_kernels import (
+    GRADIENTS,
+    VALUES,
+    put_transpose,
+    scale_and_reciprocal,
+    scaled_rows,
+    scaled_rows_and_transpose,
+    scaled_transpose,
+)
+from model.passes.linear.linear_formats import LinearFormat
 from model.passes.pass_sizes import LARGEST_PRODUCT, LARGEST_TILE, rows_of_part
 from model.passes.softmax_loss import exponential_sums, put_logits_gradient
 from model.rotary_kernel import RotaryTables, with_rotated_heads
@@ -24,8 +34,15 @@ from model.rotary_kernel import RotaryTables, with_rotated_heads
 AnyKernel = FusedKernel[Any, Any]
 Example = Callable[["PassTensors"], list[Any]]
 """Arguments of a kernel, of random numbers."""
-MOST: Mapping[torch.dtype, float] = {torch.bfloat16: 0.01, torch.float32: 1e-5, torch.float64: 1e-14}
-"""Largest relative difference, in the L2 norm. A number that is rounded to BF16 is up to 0.004 away from its value."""
+MOST: Mapping[torch.dtype, float] = {
+    torch.bfloat16: 0.01,
+    torch.float32: 1e-5,
+    torch.float64: 1e-14,
+    VALUES: 1e-3,
+    GRADIENTS: 1e-3,
+}
+"""Largest relative difference, in the L2 norm. A number that is rounded to BF16 is up to 0.004 away from its value;
+those in FP8 are cast from the same numbers."""
 
 
 class PassTensors:
@@ -80,6 +97,17 @@ class PassTensors:
         rows_T1 = torch.arange(len(logits_TV), device=self.device).unsqueeze(1)
         return [logits_TV, highest_T1, rows_T1 % logits_TV.shape[1], 1 / total_T1, torch.ones_like(total_T1)]
 
+    def operand(self, columns: int, dtype: torch.dtype) -> list[Any]:
+        return [self.draw(self.tokens, columns), dtype]
+
+    def scaled(self, columns: int, dtype: torch.dtype) -> list[Any]:
+        (x_TF, _) = self.operand(columns, dtype)
+        return [x_TF, scale_and_reciprocal.function(x_TF, dtype)[0], dtype]
+
+    def transposed(self, inputs: int, outputs: int) -> list[Any]:
+        rows = self.draw(outputs, inputs).to(VALUES)
+        return [rows, rows.new_empty(inputs, outputs)]
+
 
 OF_ALL: Sequence[tuple[AnyKernel, Example]] = (
     (exponential_sums, PassTensors.logits),
@@ -95,24 +123,59 @@ OF_LLAMA: Sequence[tuple[AnyKernel, Example]] = (
 )
 
 
-def kernels_of(sizes: DecoderSizes) -> Sequence[tuple[AnyKernel, Example]]:
+CASTS: Mapping[LinearFormat, tuple[Sequence[AnyKernel], Sequence[AnyKernel]]] = {
+    "plain": ((), ()),
+    "fp8": ((scaled_rows, scaled_transpose, scaled_rows_and_transpose), (scaled_rows_and_transpose,)),
+    "fp8_bf16_gradients": ((scaled_rows,), (scaled_rows,)),
+}
+"""Kernels that cast the inputs and the gradients of linear layers in each format."""
+
+
+def fp8_kernels(sizes: DecoderSizes, ranks: int, linear: LinearFormat) -> Iterator[tuple[AnyKernel, Example]]:
+    """Yield the kernels that make FP8 operands, with an example for each shape: nothing is compiled in a step."""
+    if linear == "plain":
+        return
+    shapes = [product.on_rank(ranks) for product in sizes.joined_products.values()]
+    widths: Sequence[tuple[set[int], torch.dtype]] = [
+        ({inputs for inputs, _ in shapes}, VALUES),
+        ({outputs for _, outputs in shapes}, GRADIENTS),
+    ]
+    for (columns, dtype), casts in zip(widths, CASTS[linear], strict=True):
+        for width in sorted(columns):
+            yield scale_and_reciprocal, partial(PassTensors.operand, columns=width, dtype=dtype)
+            yield from ((kernel, partial(PassTensors.scaled, columns=width, dtype=dtype)) for kernel in casts)
+    for inputs, outputs in shapes:
+        yield put_transpose, partial(PassTensors.transposed, inputs=inputs, outputs=outputs)
+
+
+def kernels_of(
+    sizes: DecoderSizes, ranks: int = 1, linear: LinearFormat = "plain"
+) -> Sequence[tuple[AnyKernel, Example]]:
     """Return the fused kernels of a model's passes, each with an example of its arguments."""
-    return (*OF_LLAMA, *OF_ALL) if isinstance(sizes, Llama31Config) else OF_ALL
+    of_model = (*OF_LLAMA, *OF_ALL) if isinstance(sizes, Llama31Config) else OF_ALL
+    return *of_model, *fp8_kernels(sizes, ranks, linear)
 
 
 def prove_kernels(
-    sizes: DecoderSizes, *, ranks: int, batch: int, dtype: torch.dtype, device: torch.device, deterministic: bool
+    sizes: DecoderSizes,
+    *,
+    ranks: int,
+    batch: int,
+    dtype: torch.dtype,
+    device: torch.device,
+    deterministic: bool,
+    linear: LinearFormat = "plain",
 ) -> str:
     """Compile the kernels of the passes in this process, and return a line that names them, and each that stays with
     its operators, with the bytes that this costs.
 
-    ``ranks``: tensor-parallel ranks; ``batch``: samples of a micro-batch.
+    ``ranks``: tensor-parallel ranks; ``batch``: samples of a micro-batch; ``linear``: the format of linear layers.
     """
     started, tensors = time.perf_counter(), PassTensors(sizes, ranks, batch, dtype, device)
     proved: dict[AnyKernel, Callable[..., Any]] = {}
     problems: dict[AnyKernel, str] = {}
     with torch.no_grad():
-        for kernel, example in kernels_of(sizes):
+        for kernel, example in kernels_of(sizes, ranks, linear):
             if kernel in problems:
                 continue
             function = proved.get(kernel) or compiled(kernel, deterministic=deterministic)
@@ -134,6 +197,8 @@ def problem_of(kernel: AnyKernel, function: Callable[..., Any], arguments: Seque
     copies = [x.clone() if position in kernel.changes else x for position, x in enumerate(arguments)]
     expected = _tensors(kernel.function(*copies), [copies[position] for position in kernel.changes])
     cost = f"its operators move {kernel.operator_bytes:g} times the bytes"
+    if kernel.operator_bytes == 1:
+        cost = "its operators move as many bytes, but slower"
     try:
         results = _tensors(function(*arguments), [arguments[position] for position in kernel.changes])
     except Exception as error:  # no compiler, no Triton, no such option: each has a class of its own
@@ -150,6 +215,6 @@ def _tensors(result: Any, changed: Sequence[Tensor]) -> Sequence[Tensor]:
 
 def _difference(ours: Tensor, expected: Tensor) -> float:
     """Return the relative difference in the L2 norm over the largest allowed; infinity if a number is not finite."""
-    wide = torch.promote_types(expected.dtype, torch.float32)
+    wide = torch.float64 if expected.dtype == torch.float64 else torch.float32
     difference = float((ours.to(wide) - expected.to(wide)).norm() / expected.to(wide).norm()) / MOST[expected.dtype]
     return difference if math.isfinite(difference) else math.inf

@@ -149,13 +149,8 @@ def _halved_gathers(work: Workload, rates: Rates) -> tuple[float, float]:
 
 CHANGES = (
     Change("FP8 weight gradients", fields={"fp8_weight_gradients": True}),
-    Change(
-        "transposes made by the kernel that casts",
-        replaced={"fp8_operands.TRANSPOSE_BYTES": 1},
-        constants={"common.byte_transposes": 1.0},
-    ),
     Change("sums of weight gradients in the product", replaced={"block_times.sums_of_products": _sums_in_product}),
-    Change("largest values found by the kernels before the casts", replaced={"fp8_operands.CAST_BYTES": 3}),
+    Change("largest values found by the kernels before the casts", replaced={"fp8_operands.READ_BYTES": 2}),
     Change(
         "gathers between tensor-parallel ranks in FP8",
         replaced={"block_times._gather_scatter": _halved_gathers},

@@ -1,6 +1,6 @@
 """The Triton code of the fused kernels, generated and compiled without a GPU: kernels, bytes and machine code.
 
-python -m tests.speed.triton_code [--tensor-parallel 2] [--show]
+python -m tests.speed.triton_code [--benchmark llama31_8b] [--tensor-parallel 2] [--linear fp8] [--show]
 
 PyTorch's inductor asks a GPU for its properties alone until it runs a kernel. Here an H100's properties answer, tensors
 have shapes and no values, and Triton (``pip install triton``, of the version that PyTorch's CUDA build needs) compiles
@@ -24,6 +24,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from benchmark.config.benchmarks import BENCHMARKS
 from model.fused_kernel import known_options
 from model.passes.kernel_proof import AnyKernel, PassTensors, kernels_of
+from model.passes.linear.linear_formats import LINEAR_FORMATS
 
 H100 = SimpleNamespace(
     name="NVIDIA H100",
@@ -135,12 +136,14 @@ def _not_loaded(kernel: Any, _: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--benchmark", default="llama31_8b")
     parser.add_argument("--tensor-parallel", type=int, default=2)
+    parser.add_argument("--linear", choices=LINEAR_FORMATS, default="plain", help="format of the linear layers")
     parser.add_argument("--show", action="store_true", help="print the code")
     options = parser.parse_args()
-    sizes = BENCHMARKS["llama31_8b"].model
+    sizes = BENCHMARKS[options.benchmark].model
     tensors = Shapes(sizes, options.tensor_parallel, 1, torch.bfloat16, torch.device("meta"))
-    for kernel, example in kernels_of(sizes):
+    for kernel, example in kernels_of(sizes, options.tensor_parallel, options.linear):
         arguments = example(tensors)
         moved = kernel.bytes_moved(arguments, kernel.function(*arguments))
         code, compiled = generated_code(kernel, arguments)

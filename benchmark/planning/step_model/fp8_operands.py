@@ -1,8 +1,9 @@
 """Compute the time of this repository's FP8 operands: casts of inputs and gradients, transposes, sums of weight
 gradients.
 
-model/passes/fp8_operand.py makes operands by kernels of their own: one finds the largest value, one casts, one
-transposes. Other stacks cast in the kernel before the product.
+A kernel finds the largest value of a tensor, and another casts it, with its transpose or to that alone
+(model/passes/linear/fp8_kernels.py). Where nothing is compiled, a kernel of its own transposes. Other stacks cast in
+the kernel before the product.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,11 +14,14 @@ from benchmark.planning.step_model.memory_formula import ACCUMULATOR_BYTES
 from benchmark.planning.step_model.operation_times import elementwise_s
 from benchmark.planning.step_model.workload import Workload
 
-CAST_BYTES = 2 + 2 + 1
-"""Bytes per number of an operand: BF16 is read for the largest value and for the cast, and FP8 is written."""
+READ_BYTES = 2 + 2
+"""Bytes per number of an operand that are read, in BF16: for the largest value, and for the cast. FP8 is written."""
 TRANSPOSE_BYTES = 1 + 1
-CAST_KERNELS = 9
-"""Kernels of an operand, most of them on one number, its scale."""
+CAST_KERNELS, SEPARATE_KERNELS = 3, 13
+"""Kernels of an operand, compiled and as separate operators, most of which make its scale."""
+SLOW_TRANSPOSES = 10.9
+"""Time of PyTorch's transposing copy of one-byte numbers over that of its bytes at the memory's rate: pytorch#113560,
+268 MB of FP8 in 1.98 ms."""
 LayerSizes = Mapping[str, tuple[int, int]]
 """Inputs and outputs of each matrix product of a block on one device, in the order of the forward pass."""
 
@@ -29,17 +33,30 @@ class CastWork:
     operands: int = 0
     numbers: float = 0.0
     """Numbers of these operands together."""
+    rows: float = 0.0
+    """Those of operands whose rows are written."""
     transposed: float = 0.0
-    """Those of operands that are transposed, too."""
+    """Those of operands whose transpose is written."""
+    compiled: bool = True
+
+    def __add__(self, other: "CastWork") -> "CastWork":
+        operands, numbers = self.operands + other.operands, self.numbers + other.numbers
+        return CastWork(operands, numbers, self.rows + other.rows, self.transposed + other.transposed, self.compiled)
 
     @property
     def bytes(self) -> float:
         """Bytes read and written."""
-        return CAST_BYTES * self.numbers + TRANSPOSE_BYTES * self.transposed
+        if self.compiled:
+            return READ_BYTES * self.numbers + self.rows + self.transposed
+        return (READ_BYTES + 1) * self.numbers + TRANSPOSE_BYTES * self.transposed
 
     def seconds(self, rates: Rates) -> float:
-        extra = TRANSPOSE_BYTES * (rates.common.byte_transposes - 1) * self.transposed
-        return elementwise_s(rates, self.bytes + extra, CAST_KERNELS * self.operands)
+        if self.compiled:  # a kernel that transposes is slow as a whole
+            slow = 3 * self.transposed + min(self.rows, self.transposed)
+            extra, kernels = (rates.common.byte_transposes - 1) * slow, CAST_KERNELS
+        else:
+            extra, kernels = (SLOW_TRANSPOSES - 1) * TRANSPOSE_BYTES * self.transposed, SEPARATE_KERNELS
+        return elementwise_s(rates, self.bytes + extra, kernels * self.operands)
 
 
 def cast_work(work: Workload, layers: LayerSizes) -> tuple[CastWork, CastWork, CastWork]:
@@ -47,17 +64,25 @@ def cast_work(work: Workload, layers: LayerSizes) -> tuple[CastWork, CastWork, C
     recomputation repeats in the latter."""
     transposed, recompute = work.layout.fp8_weight_gradients, work.layout.recompute
 
-    def casts_of(numbers: Iterable[int], *, transposed: bool) -> CastWork:
-        elements = [work.tokens * number for number in numbers]
-        return CastWork(len(elements), sum(elements), sum(elements) if transposed else 0)
+    def casts_of(widths: Iterable[int], *, rows: bool = True, transposed: bool = False) -> CastWork:
+        elements = [work.tokens * width for width in widths]
+        numbers = sum(elements)
+        return CastWork(len(elements), numbers, rows * numbers, transposed * numbers, _compiled(work))
 
     inputs, outputs = zip(*layers.values(), strict=True)
     forward = casts_of(inputs, transposed=transposed and recompute == "none")
-    backward = casts_of(outputs, transposed=transposed)
-    if recompute == "none" or not (transposed or recompute == "full"):
-        return forward, backward, CastWork()
-    # Repeating a whole block casts for its products, of which the last one is not repeated.
-    return forward, backward, casts_of(inputs if transposed else inputs[:-1], transposed=transposed)
+    backward, repeated = casts_of(outputs, transposed=transposed), CastWork()
+    *all_but_last, last = inputs
+    if recompute == "full":  # casts for its products, of which the last one is not repeated
+        repeated = casts_of(all_but_last, transposed=transposed)
+        repeated += casts_of([last], rows=False, transposed=True) if transposed else CastWork()
+    elif recompute == "selective" and transposed:
+        repeated = casts_of(inputs, rows=False, transposed=True)
+    return forward, backward, repeated
+
+
+def _compiled(work: Workload) -> bool:
+    return "compiled-kernels" not in work.without
 
 
 def sums_of_products(work: Workload, weights: int) -> tuple[float, float]:
@@ -76,5 +101,5 @@ def update_bytes(work: Workload) -> float:
 
 def weight_transposes_s(work: Workload, rates: Rates) -> float:
     """Return the seconds of transposing the gathered block weights of a device, once a step."""
-    moved = TRANSPOSE_BYTES * rates.common.byte_transposes * work.fp8_weights_of_device
-    return elementwise_s(rates, moved, 0)
+    slowness = rates.common.byte_transposes if _compiled(work) else SLOW_TRANSPOSES
+    return elementwise_s(rates, TRANSPOSE_BYTES * slowness * work.fp8_weights_of_device, 0)

@@ -113,7 +113,8 @@ class CommonRates:
     fp8_weight_casts: Constant
     """Share of micro-batches that cast the weights of FP8 products again; the others reuse the cast weights."""
     byte_transposes: Constant
-    """Time of PyTorch's transposing copy of one-byte numbers, over that of its bytes at the memory's rate."""
+    """Time of a compiled kernel that writes a transpose of one-byte numbers, over that of its bytes at the memory's
+    rate."""
 
 
 Section = TypeVar("Section", DeviceRates, StackRates, CommonRates)

@@ -17,7 +17,7 @@ from benchmark.run_record.run_progress import Progress
 from benchmark.training.engine.adam import MOMENTS, Adam
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.pipeline import Pipeline
-from benchmark.training.engine.rank_device import values_dtype
+from benchmark.training.engine.rank_device import linear_formats, values_dtype
 from benchmark.training.engine.rank_environment import set_environment
 from benchmark.training.machine.kernel_cache import cache_of_kernels
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
@@ -179,6 +179,7 @@ def settle_kernels(
         dtype=values_dtype(precision),
         device=world.device,
         deterministic=deterministic,
+        linear=linear_formats(precision, sizes, system, (0, 0))(0),
     )
     torch.cuda.empty_cache()  # the state is to find the device as it was
     return line

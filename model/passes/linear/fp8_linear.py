@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from model.passes.linear.fp8_operand import GRADIENTS, VALUES, Operand, cast, product
+from model.passes.linear.fp8_kernels import GRADIENTS, VALUES
+from model.passes.linear.fp8_operand import Operand, cast, product
 from model.passes.linear.fp8_weight import Fp8Parameter, Fp8Weight
 from model.passes.linear.linear_pass import bias_of
 from model.passes.whole_parameter import WholeParameter

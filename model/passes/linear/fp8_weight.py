@@ -12,7 +12,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-from model.passes.linear.fp8_operand import VALUES, largest_value, product, scale_for, transpose_of
+from model.passes.linear.fp8_kernels import VALUES, largest_value, put_transpose, scale_for
+from model.passes.linear.fp8_operand import product
 from model.passes.linear.joined_weight import JoinedWeight
 from model.passes.waits import data_parallel_collective
 from model.passes.whole_parameter import Pair, WholeParameter
@@ -59,18 +60,18 @@ class Fp8Weight:
         """FP32 scalar: the weight over these numbers."""
         self._columns = columns
 
-    def rescale(self, scale: Tensor) -> None:
+    def rescale(self, scale: Tensor, reciprocal: Tensor) -> None:
         """Have the next gather cast by ``scale``."""
         for parameter in self.parameters:
             parameter.scale = scale
-        self.reciprocal = scale.reciprocal()
+        self.reciprocal = reciprocal
 
     def refresh(self) -> None:
         """Called when the values have arrived."""
         if len(self._matrices) > 1:
             for matrix, part in zip(self._matrices, torch.split(self.rows, self._columns), strict=True):
                 part.view(torch.uint8).copy_(matrix.value.view(torch.uint8))
-        transpose_of(self.rows, out=self.transpose)
+        put_transpose(self.rows, self.transpose)
 
     def add_product(self, left_TF: Tensor, right_TH: Tensor) -> None:
         """Add left^T right, of BF16 numbers, to the gradient [F, H]."""
@@ -102,5 +103,6 @@ def rescale(weights: Sequence[Fp8Weight]) -> None:
         # The maximum of a number and NaN may be either; that of a number and infinity is infinity on all ranks.
         largest = torch.where(torch.isfinite(largest), largest, torch.inf)
         data_parallel_collective(dist.all_reduce(largest, dist.ReduceOp.MAX, group=group, async_op=True))
-    for weight, scale in zip(weights, scale_for(largest, VALUES).unbind(), strict=True):
-        weight.rescale(scale)
+    scales, reciprocals = scale_for(largest, VALUES)
+    for weight, scale, reciprocal in zip(weights, scales.unbind(), reciprocals.unbind(), strict=True):
+        weight.rescale(scale, reciprocal)

@@ -21,7 +21,8 @@ from benchmark.training.inputs import open_data
 from benchmark.training.step import train_step
 from benchmark.training.train import train
 from model.passes.linear import fp8_linear
-from model.passes.linear.fp8_operand import GRADIENTS, VALUES, Operand, cast
+from model.passes.linear.fp8_kernels import GRADIENTS, VALUES
+from model.passes.linear.fp8_operand import Operand, cast
 from tests.benchmark.fp8 import FP8_GPT3, FP8_LLAMA
 from tests.benchmark.runs import figures, loaded_state, run, system_of
 from tests.benchmark.tiny import Inputs, in_processes

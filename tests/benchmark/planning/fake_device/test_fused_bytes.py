@@ -5,11 +5,16 @@ import torch
 
 from benchmark.config.benchmarks import BENCHMARKS
 from model.fused_kernel import run_by
-from model.passes.kernel_proof import OF_LLAMA, AnyKernel, Example, PassTensors
+from model.passes.kernel_proof import OF_LLAMA, AnyKernel, Example, PassTensors, fp8_kernels
+from model.passes.linear.fp8_kernels import put_transpose, scaled_rows
 from model.passes.softmax_loss import exponential_sums, softmax_gradient, softmax_losses
 from tests.benchmark.planning.fake_device.on_fake_gpu import on_fake_gpu
 
 LLAMA = BENCHMARKS["llama31_8b"].model
+SEVERAL_OPERATORS = dict(fp8_kernels(LLAMA, 1, "fp8"))
+for one_operator in (scaled_rows, put_transpose):
+    del SEVERAL_OPERATORS[one_operator]
+KERNELS = [*OF_LLAMA, *SEVERAL_OPERATORS.items()]
 
 
 class Empty(PassTensors):
@@ -22,7 +27,7 @@ class Empty(PassTensors):
         return torch.empty(shape, dtype=self.dtype, device=self.device)
 
 
-@pytest.mark.parametrize(("kernel", "example"), OF_LLAMA, ids=[kernel.name for kernel, _ in OF_LLAMA])
+@pytest.mark.parametrize(("kernel", "example"), KERNELS, ids=[kernel.name for kernel, _ in KERNELS])
 def test_operators_move_as_many_times_the_bytes(kernel: AnyKernel, example: Example) -> None:
     with on_fake_gpu() as tracker, torch.no_grad():
         arguments = example(Empty())

@@ -155,10 +155,12 @@ def test_kernels_are_compiled_on_the_shape_of_this_ranks_passes(monkeypatch: pyt
     model, system, precision = RUN
     assert settle_kernels(*RUN, World(0, 512, gpu, MESH), deterministic=True) == "compiled"
     shape = {"ranks": 4, "batch": 2, "dtype": torch.bfloat16, "device": gpu, "deterministic": True}
-    assert calls == [{"CACHE": "here"}, (model, shape)]
+    assert calls == [{"CACHE": "here"}, (model, shape | {"linear": "plain"})]
+    assert settle_kernels(model, system, "fp8", World(0, 512, gpu, MESH), deterministic=True) == "compiled"
+    assert calls[2:] == [{"CACHE": "here"}, (model, shape | {"linear": "fp8_bf16_gradients"})]
     without = dataclasses.replace(system, compiled_kernels=False)
     assert settle_kernels(model, without, precision, World(0, 512, gpu, MESH), deterministic=False) == ""
-    assert len(calls) == 2
+    assert len(calls) == 4
 
 
 def test_a_cpu_has_nothing_to_settle() -> None:

@@ -17,7 +17,8 @@ from model.gpt3_config import GPT3Config
 from model.llama31 import LlamaBlock
 from model.llama31_config import Llama31Config
 from model.passes.block_pass import BlockPass
-from model.passes.linear.fp8_operand import VALUES, Operand, cast
+from model.passes.linear.fp8_kernels import VALUES
+from model.passes.linear.fp8_operand import Operand, cast
 from model.passes.linear.fp8_weight import rescale
 from model.passes.linear.linear_formats import LINEAR_FORMATS, LinearFormat
 from model.passes.parameter_group import ParameterGroup

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from model.passes.linear.fp8_operand import GRADIENTS, VALUES, cast, largest_value, product, scale_for, transpose_of
+from model.passes.linear.fp8_kernels import GRADIENTS, VALUES, largest_value, put_transpose, scale_for
+from model.passes.linear.fp8_operand import cast, product
 from tests.model.passes.on_mesh import draw
 
 BOTH = pytest.mark.parametrize("dtype", [VALUES, GRADIENTS], ids=["e4m3", "e5m2"])
@@ -27,7 +28,8 @@ def restored(rows: Tensor | None, reciprocal: Tensor) -> Tensor:
 @BOTH
 def test_scales_are_the_largest_powers_of_two_that_fit(dtype: torch.dtype, largest: float) -> None:
     number = torch.tensor(largest)
-    scale = scale_for(number, dtype)
+    scale, reciprocal = scale_for(number, dtype)
+    assert float(scale) * float(reciprocal) == 1
     assert math.frexp(float(scale))[0] == 0.5
     assert float(scale) * float(number) <= LARGEST[dtype] < 2 * float(scale) * float(number)
 
@@ -111,9 +113,9 @@ def test_tensor_parallel_ranks_round_as_one_rank_does() -> None:
     assert float(difference.max()) <= smallest_normal
 
 
-def test_a_transpose_goes_where_it_is_told() -> None:
+def test_a_transpose_is_put_into_a_tensor() -> None:
     rows = cast(drawn(16, 48), VALUES, keeps_rows=True, transposed=False).rows
     assert rows is not None
     room = torch.empty(48, 16, dtype=VALUES)
-    assert transpose_of(rows, out=room) is room
+    put_transpose(rows, room)
     assert torch.equal(room.double(), rows.double().t()) and room.is_contiguous()

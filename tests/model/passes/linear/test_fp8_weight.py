@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
-from model.passes.linear.fp8_operand import VALUES, cast, product
+from model.passes.linear.fp8_kernels import VALUES
+from model.passes.linear.fp8_operand import cast, product
 from model.passes.linear.fp8_weight import Fp8Parameter, Fp8Weight, rescale
 from model.passes.parameter_group import ParameterGroup
 from model.passes.tensor_group import all_gather_single
