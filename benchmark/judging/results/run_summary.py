@@ -1,6 +1,8 @@
 """Summarise a result file's run: a typed view of its records, on which rules, scores, packages and reports build."""
 
-from collections.abc import Iterator, Sequence
+import itertools
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,6 +19,8 @@ VALIDATION_TIMING = ("validation_step_timing", "validation_step_timing in s", "v
 THROUGHPUT = ("throughput",)
 """Name under which published logs give the samples per second of a block's training steps."""
 MOST_SIZE = 10**9
+BACKWARDS_MS = 1000
+"""Milliseconds by which a record may be earlier than the one in front of it, as after a correction by NTP."""
 LOSS = ("reduced_train_loss", "train_loss", "loss")
 
 
@@ -274,15 +278,34 @@ class RunSummary:
 
     def tracked(self, names: Sequence[str]) -> Sequence[Tracked]:
         """Return the values of tracked_stats, each under the first of these names that its record has."""
-        return tuple(self._tracked(names))
+        by_line = {number.line: number for name in reversed(names) for number in self._tracked.get(name, ())}
+        return tuple(by_line[line] for line in sorted(by_line))
 
-    def _tracked(self, names: Sequence[str]) -> Iterator[Tracked]:
+    @cached_property
+    def _tracked(self) -> dict[str, list[Tracked]]:
+        """Return all numbers of tracked_stats by their name."""
+        tracked: dict[str, list[Tracked]] = {}
+        progress, scale = self.rules.log_keys.progress, self.rules.tokens_per_unit
         for event in self.log.all("tracked_stats"):
-            values = event.value if isinstance(event.value, dict) else {}
-            value = next((number for name in names if (number := as_number(values.get(name))) is not None), None)
-            if value is not None:
-                at = event.metadata.get(self.rules.log_keys.progress, event.metadata.get("step"))
-                yield Tracked(event.line, event.time_ms, self._tokens(at), value)
+            count = as_number(event.metadata.get(progress, event.metadata.get("step")))
+            tokens = None if count is None else count * scale
+            for name, logged in event.value.items() if isinstance(event.value, dict) else ():
+                value = as_number(logged)
+                if value is not None:
+                    tracked.setdefault(name, []).append(Tracked(event.line, event.time_ms, tokens, value))
+        return tracked
+
+    @cached_property
+    def steps_back(self) -> Sequence[tuple[LogEvent, LogEvent]]:
+        """Return each record of the run whose time is before that of the record in front of it, which comes first."""
+        start, stop = self.log.first("run_start"), self.log.first("run_stop")
+        first, last = (start.line if start else 0), (stop.line if stop else math.inf)
+        run = [event for event in self.log.events if start is not None and first <= event.line <= last]
+        return tuple(
+            (previous, event)
+            for previous, event in itertools.pairwise(run)
+            if previous.time_ms - event.time_ms > BACKWARDS_MS and event.key != "cache_clear"
+        )
 
 
 def _size(value: float | None) -> float | None:

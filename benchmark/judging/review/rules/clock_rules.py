@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 from benchmark.judging.results.run_summary import TimedBlock
 from benchmark.judging.review.findings import Deviation, Run, at
-from benchmark.run_record.events.mllog import LogEvent
 
 INIT_LIMIT_S = {"closed": 30 * 60, "open": 240 * 60}
 """Seconds of initialisation, by division; a run must take strictly less. The rules' text of round 3.0 says 60 min for
@@ -19,7 +18,6 @@ UNTIMED_GAP_MS = 1000
 """Longest gap from init_stop to run_start in milliseconds; published runs have at most 47."""
 BEFORE_INIT_MS = 600_000
 """Longest time from the first record to init_start in milliseconds; published runs have at most 110 s."""
-BACKWARDS_MS = 1000
 EARLIEST_MS = 1_514_764_800_000
 LATER_MS = 86_400_000
 """Limits of a record's time: ``EARLIEST_MS`` is 2018-01-01, before MLPerf; ``LATER_MS`` allows a day after now, since
@@ -55,27 +53,15 @@ def order(run: Run) -> Iterator[Deviation]:
 def backwards(run: Run) -> Iterator[Deviation]:
     """Check that time never runs backwards between run_start and run_stop; a restart may be on a node with another
     clock."""
-    for previous, event in steps_back(run):
+    for previous, event in run.steps_back:
         gone = _seconds(previous.time_ms - event.time_ms)
         observed = f"{event.key} is {gone} earlier than {previous.key} in line {previous.line}"
         yield at(run, event, observed, "times that do not go backwards")
 
 
-def steps_back(run: Run) -> Iterator[tuple[LogEvent, LogEvent]]:
-    """Yield each record of the run whose time is before that of the record in front of it, which comes first."""
-    start, stop = run.log.first("run_start"), run.log.first("run_stop")
-    previous: LogEvent | None = None
-    for event in run.log.events:
-        if start is None or event.line < start.line or (stop is not None and event.line > stop.line):
-            continue
-        if previous is not None and previous.time_ms - event.time_ms > BACKWARDS_MS and event.key != "cache_clear":
-            yield previous, event
-        previous = event
-
-
 def steady_blocks(run: Run) -> list[TimedBlock]:
     """Return the blocks in which the clock was not set back; the lengths of others say nothing."""
-    lines = [event.line for _, event in steps_back(run)]
+    lines = [event.line for _, event in run.steps_back]
     ends = [0, *(block.line for block in run.blocks)]
     return [
         block
