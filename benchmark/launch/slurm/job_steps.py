@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from benchmark.launch.keep_running import Refused, say
 from benchmark.launch.slurm.job_options import FP32_WARNING, JobOptions
-from benchmark.launch.slurm.nodes import SILENT, ask, beside
+from benchmark.launch.slurm.nodes import SILENT, ask, srun_per_node
 from benchmark.run_record.file_names import PLAN_FILE, snapshot_folder
 
 # The lowest priority, and no device: the planning takes nothing from the run. Half a file is none.
@@ -83,7 +83,7 @@ class JobSteps:
         """Start a process on this node, in the container where there is one."""
         srun: list[str] = []
         if self._options.container != "none":
-            srun = [*beside([self.this_node]), "--job-name=beside", *self._gpus, *self._in_container()]
+            srun = [*srun_per_node([self.this_node]), "--job-name=beside", *self._gpus, *self._in_container()]
         streams = {**SILENT, "stdout": subprocess.PIPE}
         return subprocess.Popen([*srun, *words], cwd=self.code, **streams)
 
@@ -191,7 +191,7 @@ class JobSteps:
     def drop_page_caches(self, nodes: Sequence[str]) -> bool:
         """Drop the page caches of the nodes; return whether it worked on all of them."""
         try:
-            return subprocess.call([*beside(nodes), "sh", "-c", DROP_CACHES], timeout=CACHES_S, **SILENT) == 0
+            return subprocess.call([*srun_per_node(nodes), "sh", "-c", DROP_CACHES], timeout=CACHES_S, **SILENT) == 0
         except subprocess.TimeoutExpired:
             say(f"warning: the page caches are not dropped: no end after {CACHES_S:g} s")
             return False

@@ -30,7 +30,7 @@ AGAIN_S, GONE_AGAIN_S = 30.0, 10.0
 """Seconds that earlier steps may take to leave. The second is for a lost node: its step never reports its end."""
 
 
-def beside(nodes: Sequence[str]) -> list[str]:
+def srun_per_node(nodes: Sequence[str]) -> list[str]:
     """Return the srun of a step with a process on each of the nodes, which it shares with the remains of earlier steps:
     a step on a lost node does not end."""
     words = ["srun", "--overlap", "--no-kill=off", "--ntasks-per-node=1"]
@@ -202,7 +202,7 @@ def silent_nodes(nodes: Sequence[str]) -> list[str]:
 
 def _unanswered(groups: Sequence[Sequence[str]]) -> list[Sequence[str]]:
     """Return the groups of nodes on which a step fails, or does not end in time."""
-    probes = [(group, subprocess.Popen([*beside(group), "true"], **SILENT)) for group in groups]
+    probes = [(group, subprocess.Popen([*srun_per_node(group), "true"], **SILENT)) for group in groups]
     deadline, failures = time.monotonic() + PROBE_S, []
     for group, probe in probes:
         try:
