@@ -66,8 +66,9 @@ install_lock() {
   command -v uv >/dev/null && installer=(uv pip install --python "$environment/bin/python")
   if [[ $torch && $build == cpu ]]; then
     echo "  $torch for the CPU, some 200 MB; TORCH_BUILD=cuda takes the build for GPUs, some 3 GB"
-    if ! PIP_RETRIES=0 PIP_TIMEOUT=15 UV_HTTP_TIMEOUT=15 shown "${installer[@]}" "$torch" --index-url "$PYTORCH_CPU_INDEX"; then
-      echo "  $PYTORCH_CPU_INDEX cannot be reached: $torch comes from the default index, with CUDA if that is its build"
+    # by itself: the packages that it needs are in the lock, and an index of PyTorch alone may lack them
+    if ! PIP_RETRIES=0 PIP_TIMEOUT=15 UV_HTTP_TIMEOUT=15 shown "${installer[@]}" --no-deps "$torch" --index-url "$PYTORCH_CPU_INDEX"; then
+      echo "  $PYTORCH_CPU_INDEX does not give it: $torch comes from the default index, with CUDA if that is its build"
     fi
   elif [[ $torch ]]; then
     echo "  $torch for GPUs, some 3 GB; TORCH_BUILD=cpu takes the build without CUDA, some 200 MB"

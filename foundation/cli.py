@@ -78,6 +78,8 @@ def told_of_program(
         commit = commit_of()
         print(f"{package} {__version__}" + (f", commit {commit}" if commit else ""))
         return 0
+    if words[:1] == COMPLETION[:1]:
+        raise InputError(f"{' '.join(words)}: expected {' '.join(COMPLETION)}")
     if words and words[0] not in HELP:
         return None
     print(f"usage: python -m {package} COMMAND [options]\n\n{wrapped(description or '')}\n")

@@ -45,13 +45,13 @@ def forked_command(*arguments: object, timeout: float = 120) -> "subprocess.Comp
     return run_forked(run_module, [str(argument) for argument in arguments], folder=REPOSITORY, timeout=timeout)
 
 
-def command_here(program: str, *words: str) -> "subprocess.CompletedProcess[str]":
-    """Run a program in this process, with a user's words and with what he sees."""
+def command_here(program: str, *words: str, folder: Path = REPOSITORY) -> "subprocess.CompletedProcess[str]":
+    """Run a program in this process and in ``folder``, with a user's words and with what he sees."""
     out, errors = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
     with (
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(errors),
-        contextlib.chdir(REPOSITORY),
+        contextlib.chdir(folder),
         mock.patch.object(sys, "argv", [program, *words]),
         mock.patch("faulthandler.enable"),  # wants a file of the system's
         mock.patch("gc.freeze"),

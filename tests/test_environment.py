@@ -75,7 +75,7 @@ def pip_calls(checkout: Path) -> list[str]:
         ({"NO_GPU": "0"}, "for GPUs, some 3 GB; TORCH_BUILD=cpu", ["torch=="]),
         ({"TORCH_BUILD": "cpu"}, "for the CPU, some 200 MB", [INDEX, "torch=="]),
         ({"NO_GPU": "1", "TORCH_BUILD": "cuda"}, "for GPUs, some 3 GB", ["torch=="]),
-        ({"NO_GPU": "1", "REFUSED": "whl/cpu"}, "cannot be reached: torch==", [INDEX, "torch=="]),
+        ({"NO_GPU": "1", "REFUSED": "whl/cpu"}, "does not give it: torch==", [INDEX, "torch=="]),
         ({"TORCH_FOLDER": "/opt/torch"}, "PyTorch: the one in /opt/torch", [""]),
     ],
 )

@@ -188,66 +188,6 @@ def test_rehearsal_is_what_runs_without_arguments(inputs: Path) -> None:
         main(["rehearse", "rehearsal_lama"])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "variables", "complaint"),
-    [
-        (["/logs"], {}, "expected no arguments (the rehearsal) or LOG_DIR BPE_DIR [COM_DIR] CONTAINER, got 1"),
-        (["/logs", "/bpe", "none"], {"NODES": "many"}, "NODES=many: expected a whole number from 1"),
-        (
-            ["/logs", "/bpe", "image"],
-            {"DRY_RUN": "0"},
-            "image: without Slurm the job runs on this machine and in no cont",
-        ),
-        (
-            ["/logs", "/bpe", "none"],
-            {"COM_DIR": "/nowhere"},
-            "/nowhere: no such folder; COM_DIR and EXTERNAL_MODEL_CHE",
-        ),
-        (["/logs", "/bpe", "none"], {"COM_DIR": "/"}, "c4_en_6_c4_spm_text_document.idx: no such file; COM_DIR is the"),
-        (["/logs", "/bpe", "none"], {"GBS": "abc"}, "GBS=abc: expected a whole number from 1"),
-        (["/logs", "/bpe", "none"], {"GBS": "7"}, "global_batch_size 7 is not a multiple of micro_batch_size 2 x 16"),
-        (["/logs", "/bpe", "none"], {"SEED": "abc"}, "SEED=abc: expected a whole number from 0 to 4294967295"),
-        (["/logs", "/bpe", "none"], {"SEED": "-1"}, "SEED=-1: expected a whole number from 0 to 4294967295"),
-        (["/logs", "/bpe", "none"], {"LR": "fast", "MIN_LR": "1"}, "LR=fast: expected a number above 0, such as 2e-5"),
-        (["/logs", "/bpe", "none"], {"MASTER_PORT": "99999"}, "MASTER_PORT=99999: expected a whole number from 1 to"),
-        (["/logs", "/bpe", "none"], {"USE_BF16": "", "SEED": "x"}, "SEED=x: expected a whole number"),  # no warning
-        (["/dev/null", "/bpe", "none"], {}, "/dev/null: a file; LOG_DIR is the folder of the run"),
-        (["/logs", "/bpe", "./image.sqsh"], {}, "./image.sqsh: no such file; CONTAINER is an image's file, docker://"),
-        ([], {"SEED": "abc"}, "SEED=abc: expected a whole number from 0 to 4294967295"),
-        ([], {"MASTER_PORT": "x"}, "MASTER_PORT=x: expected a whole number from 1 to 65535"),
-        ([], {"C4_PATH": "/nowhere"}, "C4_PATH=/nowhere: expected en/c4-train.*.json.gz and c4-validation*.json in it"),
-        ([], {"WORK_DIR": "/dev/null"}, "WORK_DIR=/dev/null: a file; expected a folder"),
-        (["/logs", "/bpe", "none"], {"LR": "1e-5"}, "LR and MIN_LR go together"),
-        (["/logs", "/bpe", "none"], {"BENCHMARK": "llama3_8b"}, "'llama3_8b'; did you mean llama31_8b?"),
-        (["/logs", "/bpe", "none"], {"SYSTEM": "foo"}, "unknown system 'foo'"),
-        (["/logs", "/bpe", "none"], {"COMMAND": "evalute"}, "unknown command 'evalute'; did you mean evaluate?"),
-        (["/logs", "/bpe", "none"], {"NODES": "3"}, "the run takes 3 nodes, and its system has 64: sbatch --nodes=64"),
-        (["/logs", "/bpe", "none"], {"TRAIN_OPTIONS": "--foo"}, "--foo"),
-        (
-            ["/logs", "/bpe", "none"],
-            {"BENCHMARK": "llama31_8b"},
-            "has no initial checkpoint, it starts at step 0 with random weights; leave --checkpoint (EXTERNAL_MODEL_C",
-        ),
-        (
-            ["/logs", "/bpe", "none"],
-            {"BENCHMARK": "llama31_8b", "EXTERNAL_MODEL_CHECKPOINT_DIR": "", "NODES": "64"},
-            "the run takes 64 nodes, and its system has 1: sbatch --nodes=1, or name a SYSTEM",
-        ),
-        (["/logs", "/bpe", "none"], {"COM_DIR": ""}, "COM_DIR is not set"),
-        (["/logs", "/bpe", "none"], {"SLURM_JOB_ID": "7", "SLURM_SUBMIT_DIR": "/"}, "/ is not the repository"),
-        (["/logs", "/bpe", "none"], {"USE_BF16": "bf16"}, "USE_BF16=bf16: expected true or false"),
-        (["/logs", "/bpe", "none"], {"PRECISION": "fp16"}, "PRECISION=fp16: expected bf16, fp32 or fp8"),
-        (["/logs", "/bpe", "none"], {"PRECISION": "fp8"}, "PRECISION=fp8, but USE_BF16=true asks for bf16; leave one"),
-    ],
-)
-def test_bad_usage_is_one_line(arguments: list[str], variables: dict[str, str], complaint: str) -> None:
-    done = script(*arguments, **{"USE_BF16": "1", **GIVEN, **variables})
-    assert done.returncode == 2
-    assert len(done.stderr.splitlines()) == 1
-    assert done.stderr.startswith("error: ")
-    assert complaint in done.stderr
-
-
 def test_every_variable_that_the_script_reads_is_documented() -> None:
     head, body = (REPOSITORY / "run_gpt3.sh").read_text().split("set -euo pipefail", 1)
     read = set(re.findall(r"\$\{([A-Z][A-Z0-9_]*):?[-?]", body)) - set(re.findall(r"^ *([A-Z][A-Z0-9_]*)=", body, re.M))

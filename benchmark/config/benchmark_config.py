@@ -49,7 +49,8 @@ class OptimizerConfig:
                 "0 <= warm-up < decay; change --lr-warmup-samples or --lr-decay-samples"
             )
         if not 0 <= self.min_lr <= self.lr:
-            raise InputError(f"min_lr {self.min_lr} and lr {self.lr}: expected 0 <= min_lr <= lr; change --min-lr")
+            rates = f"min_lr {self.min_lr} and lr {self.lr}"
+            raise InputError(f"{rates}: expected 0 <= min_lr <= lr; change --lr or --min-lr")
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,8 @@ class SaveOptions:
         if self.save_minutes is not None and (self.save_minutes <= 0 or self.save_interval is not None):
             raise InputError(f"save_minutes {self.save_minutes}: expected more than 0, and no --save-interval")
         if self.save_at and (min(self.save_at) < 1 or not self.saves):
-            raise InputError(f"save_at {listed(list(self.save_at))}: expected steps from 1 on, not --save-interval 0")
+            mend = "change --save-at" if self.saves else "leave --save-interval 0 out"
+            raise InputError(f"save_at {listed(list(self.save_at))}: expected steps from 1 on; {mend}")
         try:
             words = shlex.split(self.after_checkpoint)
         except ValueError as error:

@@ -68,6 +68,8 @@ def rehearse(
         _find_c4(c4_path)
         name = hashlib.md5(bytes(c4_path.resolve()), usedforsecurity=False).hexdigest()[:8]
         work = work.with_name(f"{work.name}-c4-{name}")
+    if work.exists() and not work.is_dir():
+        raise InputError(f"--work-dir {work_dir}: a file; expected a folder")
     work.mkdir(parents=True, exist_ok=True)
     try:
         with only_one_in(work, "choose another WORK_DIR"):
@@ -274,5 +276,5 @@ def _find_c4(corpus: Path) -> tuple[list[Path], list[Path]]:
     shards = sorted(corpus.glob("en/c4-train.*.json.gz"))[:MOST_SHARDS]
     validation = sorted(corpus.glob("c4-validation*.json"))
     if not shards or not validation:
-        raise InputError(f"{corpus}: expected en/c4-train.*.json.gz and c4-validation*.json in it")
+        raise InputError(f"--c4-path {corpus}: expected en/c4-train.*.json.gz and c4-validation*.json in it")
     return shards, validation

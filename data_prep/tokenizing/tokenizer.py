@@ -59,6 +59,8 @@ class Tokenizer:
     def __init__(self, path: Path) -> None:
         if not path.is_file():
             raise InputError(f"{path}: no such tokenizer model")
+        if not path.stat().st_size:
+            raise InputError(f"{path}: not a SentencePiece model (it is empty)")
         if path.stat().st_size > LARGEST_MODEL:
             raise InputError(f"{path}: {path.stat().st_size:,} bytes, more than any SentencePiece model has")
         require_intact(path)

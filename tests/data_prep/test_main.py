@@ -65,10 +65,6 @@ def test_results_as_json(corpus: Path, corpus_tokenizer: Path, tmp_path: Path) -
             assert result is None if expected is None else expected.items() <= result.items(), result
 
 
-def test_unknown_commands_are_refused() -> None:
-    assert_refused(command("data_prep", "tokenise"), "tokenise")
-
-
 def test_every_command_has_help_with_an_example() -> None:
     for name in COMMANDS:
         run = command("data_prep", name, "--help")
