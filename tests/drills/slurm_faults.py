@@ -1,8 +1,10 @@
 """The faults of a job under Slurm, as a table: how the job is submitted, what happens to it, what mends the cluster."""
 
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -165,7 +167,8 @@ def _script_killed(drill: SlurmDrill, _: str) -> None:
     drill.signal("script", signal.SIGSTOP)  # it does not see the launcher's end
     drill.signal("launcher", signal.SIGSTOP)
     drill.signal("script", signal.SIGKILL)
-    drill.signal("launcher", signal.SIGKILL)
+    with suppress(subprocess.CalledProcessError):  # Slurm was faster
+        drill.signal("launcher", signal.SIGKILL)
 
 
 def _then_start_now(act: Act) -> Act:

@@ -122,7 +122,8 @@ class SlurmDrill:
     def first_words(self) -> str:
         """Return the first line of the jobs' log that tells a decision after the fault."""
         since = "" if self.fault_s is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.fault_s))
-        lines = [line for line in self.output().splitlines() if line >= since and DECISIVE.search(line)]
+        logs = "".join(path.read_text(errors="replace") for path in sorted(self.run_dir.glob("slurm_*.out")))
+        lines = [line for line in logs.splitlines() if line >= since and DECISIVE.search(line)]
         return lines[0] if lines else ""
 
     def events(self, key: str) -> list[RecordedEvent]:
