@@ -20,11 +20,11 @@ from model.llama31_config import Llama31Config
 from model.passes.linear.fp8_kernels import (
     GRADIENTS,
     VALUES,
-    put_transpose,
     scale_and_reciprocal,
     scaled_rows,
     scaled_rows_and_transpose,
     scaled_transpose,
+    transpose_of,
 )
 from model.passes.linear.linear_formats import LinearFormat
 from model.passes.pass_sizes import LARGEST_PRODUCT, LARGEST_TILE, rows_of_part
@@ -105,8 +105,7 @@ class PassTensors:
         return [x_TF, scale_and_reciprocal.function(x_TF, dtype)[0], dtype]
 
     def transposed(self, inputs: int, outputs: int) -> list[Any]:
-        rows = self.draw(outputs, inputs).to(VALUES)
-        return [rows, rows.new_empty(inputs, outputs)]
+        return [self.draw(outputs, inputs).to(VALUES)]
 
 
 OF_ALL: Sequence[tuple[AnyKernel, Example]] = (
@@ -145,7 +144,7 @@ def fp8_kernels(sizes: DecoderSizes, ranks: int, linear: LinearFormat) -> Iterat
             yield scale_and_reciprocal, partial(PassTensors.operand, columns=width, dtype=dtype)
             yield from ((kernel, partial(PassTensors.scaled, columns=width, dtype=dtype)) for kernel in casts)
     for inputs, outputs in shapes:
-        yield put_transpose, partial(PassTensors.transposed, inputs=inputs, outputs=outputs)
+        yield transpose_of, partial(PassTensors.transposed, inputs=inputs, outputs=outputs)
 
 
 def kernels_of(

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from benchmark.planning.run_plan.calibration import FP8_CAST, FP8_TRANSPOSE, MatmulRole
 from benchmark.planning.step_model.fp8_operands import READ_BYTES, TRANSPOSE_BYTES
-from model.passes.linear.fp8_kernels import GRADIENTS, VALUES, put_transpose
+from model.passes.linear.fp8_kernels import GRADIENTS, VALUES, transpose_of
 from model.passes.linear.fp8_operand import Operand, cast, product
 
 Passes = dict[str, tuple[int, Callable[[], object]]]
@@ -62,8 +62,7 @@ ROLES: tuple[MatmulRole, ...] = ("forward", "input gradient", "weight gradient")
 def fp8_passes(x_TF: Tensor) -> Passes:
     """Return the passes over memory of operands: the cast of ``x_TF``, and the transpose of FP8 numbers."""
     rows = x_TF.to(VALUES)
-    out = rows.new_empty(rows.shape[1], rows.shape[0])
     return {
         FP8_CAST: ((READ_BYTES + 1) * x_TF.numel(), partial(cast, x_TF, VALUES, keeps_rows=True, transposed=False)),
-        FP8_TRANSPOSE: (TRANSPOSE_BYTES * x_TF.numel(), partial(put_transpose, rows, out)),
+        FP8_TRANSPOSE: (TRANSPOSE_BYTES * x_TF.numel(), partial(transpose_of, rows)),
     }

@@ -77,10 +77,10 @@ def scaled_rows_and_transpose(x_TF: Tensor, scale: Tensor, dtype: torch.dtype) -
     return rows, _transposed(rows)
 
 
-@fused(1, changes=[1])
-def put_transpose(rows_FH: Tensor, out_HF: Tensor) -> None:
-    """Copy the transpose of FP8 numbers to ``out_HF``. Bytes are moved as bytes."""
-    out_HF.view(torch.uint8).copy_(rows_FH.view(torch.uint8).t())
+@fused(1)
+def transpose_of(rows: Tensor) -> Tensor:
+    """Return the transpose of FP8 numbers as a tensor of its own."""
+    return _transposed(rows)
 
 
 def _scaled(x_TF: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
@@ -89,4 +89,5 @@ def _scaled(x_TF: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _transposed(rows: Tensor) -> Tensor:
+    """Bytes are moved as bytes."""
     return rows.view(torch.uint8).t().clone(memory_format=torch.contiguous_format).view(rows.dtype)

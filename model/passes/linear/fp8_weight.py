@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-from model.passes.linear.fp8_kernels import VALUES, largest_value, put_transpose, scale_for
+from model.passes.linear.fp8_kernels import VALUES, largest_value, scale_for, transpose_of
 from model.passes.linear.fp8_operand import product
 from model.passes.linear.joined_weight import JoinedWeight
 from model.passes.waits import data_parallel_collective
@@ -71,7 +71,8 @@ class Fp8Weight:
         if len(self._matrices) > 1:
             for matrix, part in zip(self._matrices, torch.split(self.rows, self._columns), strict=True):
                 part.view(torch.uint8).copy_(matrix.value.view(torch.uint8))
-        put_transpose(self.rows, self.transpose)
+        del self.transpose  # the new one takes its memory
+        self.transpose = transpose_of(self.rows)
 
     def add_product(self, left_TF: Tensor, right_TH: Tensor) -> None:
         """Add left^T right, of BF16 numbers, to the gradient [F, H]."""

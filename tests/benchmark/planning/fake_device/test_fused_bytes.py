@@ -6,13 +6,13 @@ import torch
 from benchmark.config.benchmarks import BENCHMARKS
 from model.fused_kernel import run_by
 from model.passes.kernel_proof import OF_LLAMA, AnyKernel, Example, PassTensors, fp8_kernels
-from model.passes.linear.fp8_kernels import put_transpose, scaled_rows
+from model.passes.linear.fp8_kernels import scaled_rows, transpose_of
 from model.passes.softmax_loss import exponential_sums, softmax_gradient, softmax_losses
 from tests.benchmark.planning.fake_device.on_fake_gpu import on_fake_gpu
 
 LLAMA = BENCHMARKS["llama31_8b"].model
 SEVERAL_OPERATORS = dict(fp8_kernels(LLAMA, 1, "fp8"))
-for one_operator in (scaled_rows, put_transpose):
+for one_operator in (scaled_rows, transpose_of):
     del SEVERAL_OPERATORS[one_operator]
 KERNELS = [*OF_LLAMA, *SEVERAL_OPERATORS.items()]
 

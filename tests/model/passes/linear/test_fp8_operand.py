@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from model.passes.linear.fp8_kernels import GRADIENTS, VALUES, largest_value, put_transpose, scale_for
+from model.passes.linear.fp8_kernels import GRADIENTS, VALUES, largest_value, scale_for, transpose_of
 from model.passes.linear.fp8_operand import cast, product
 from tests.model.passes.on_mesh import draw
 
@@ -113,9 +113,8 @@ def test_tensor_parallel_ranks_round_as_one_rank_does() -> None:
     assert float(difference.max()) <= smallest_normal
 
 
-def test_a_transpose_is_put_into_a_tensor() -> None:
+def test_a_transpose_is_a_tensor_of_its_own() -> None:
     rows = cast(drawn(16, 48), VALUES, keeps_rows=True, transposed=False).rows
     assert rows is not None
-    room = torch.empty(48, 16, dtype=VALUES)
-    put_transpose(rows, room)
-    assert torch.equal(room.double(), rows.double().t()) and room.is_contiguous()
+    transpose = transpose_of(rows)
+    assert torch.equal(transpose.double(), rows.double().t()) and transpose.is_contiguous()
