@@ -1,9 +1,10 @@
-"""The wheel, installed outside the checkout: a dry run names its lines there, too."""
+"""The wheel: it has all files of its packages; installed outside the checkout, a dry run names its lines there, too."""
 
 import json
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,10 @@ def test_an_installed_plan_is_that_of_the_checkout(tmp_path: Path) -> None:
     build = ["wheel", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(tmp_path), str(source)]
     subprocess.run([*pip, *build], check=True)
     (wheel,) = tmp_path.glob("*.whl")
+    packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    assert packed == {
+        name for name in files.split("\0") if (REPOSITORY / name.partition("/")[0] / "py.typed").is_file()
+    }
     subprocess.run([*pip, "install", "--no-deps", "--no-index", "--target", str(packages), str(wheel)], check=True)
     words = [sys.executable, "-m", "benchmark", "plan", "llama31_8b", "--json"]
     environment = {**os.environ, "PYTHONPATH": str(packages)}
