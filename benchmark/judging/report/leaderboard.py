@@ -100,7 +100,7 @@ def _system_rows(frame: pandas.DataFrame, names: Sequence[str], judgement: Judge
             Cell(_devices(record), order=record["accelerators_count"]),
             Cell(number(record["global_batch_size"], "{:,.0f}")),
             Cell(number(record["tokens_per_s_per_accelerator"], "{:,.0f}")),
-            Cell(number(record["mfu"], "{:.1%}")),
+            Cell(number(record["mfu"], "{:.1%}"), notes=[record["peak_format"]] if record["peak_format"] else []),
             Cell(record["convergence"] or NOTHING),
             Cell(record["verdict"], kind=KINDS[record["verdict"]], notes=[f"{prefix}{', '.join(counts)}"]),
             Cell(day_of(record["run_started"]), notes=[f"init {init}"]),

@@ -69,6 +69,7 @@ def test_runs_of_made_up_sets(tmp_path: Path) -> None:
     assert (first["submitter"], first["accelerators_count"], first["global_batch_size"]) == (ORG, 512, 2048)
     assert first["minutes"] == pytest.approx(52, abs=0.1)
     assert first["mfu"] == pytest.approx(first["tokens_per_s_per_accelerator"] * 1.0764 / 989.4, rel=1e-3)
+    assert list(runs["peak_format"].astype(object).fillna("")) == ["BF16"] * 3 + [""]
     assert runs.iloc[3][["minutes", "score_minutes", "seed"]].isna().all()
     assert list(systems_frame(runs)["system_folder"]) == ["acme_h100x512", "empty"]
     assert len(runs_frame([])) == len(systems_frame(runs_frame([]))) == 0
