@@ -26,7 +26,9 @@ find_python() {
       if [[ $(type -t before_installing) == function ]]; then before_installing "$candidate"; fi
       if [[ ${DRY_RUN:-0} == 1 ]]; then
         echo "DRY_RUN=1 installs nothing; without it, $lock goes into ${environment##*/} first"
-        PYTHON=$environment/bin/python BARE_PYTHON=$candidate
+        PYTHON=$environment/bin/python
+        # shellcheck disable=SC2034  # read by the script that sources this file
+        BARE_PYTHON=$candidate
         return
       fi
       install_lock "$candidate" "$environment" "$code/$lock" "$version"
