@@ -73,7 +73,11 @@ def test_listed_benchmarks_fit_their_systems() -> None:
     [
         (GPT3_175B.optimizer, {"lr_warmup_samples": -1}, "expected 0 <= warm-up < decay"),
         (GPT3_175B.optimizer, {"lr_decay_samples": 265 * 1536}, "expected 0 <= warm-up < decay"),
-        (GPT3_175B.optimizer, {"min_lr": 3e-5}, "min_lr 3e-05 and lr 2e-05: expected 0 <= min_lr <= lr; change --min"),
+        (
+            GPT3_175B.optimizer,
+            {"min_lr": 3e-5},
+            "min_lr 3e-05 and lr 2e-05: expected 0 <= min_lr <= lr; change --lr or -",
+        ),
         (GPT3_175B.optimizer, {"min_lr": -1e-6}, "expected 0 <= min_lr <= lr"),
         (GPT3_175B, {"global_batch_size": 0}, "global_batch_size 0: expected at least 1; change --global-batch-size"),
         (GPT3_175B, {"eval_interval_samples": -1}, "eval_interval_samples -1: expected at least 1"),

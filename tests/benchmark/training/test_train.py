@@ -179,4 +179,4 @@ def test_end_of_a_run_waits_for_a_disk(inputs: Inputs, tmp_path: Path) -> None:
     assert in_processes(1, _train_on_a_disk_that_fails, config, 2) == ["success"]
     assert (tmp_path / "run" / "summary.json").exists()
     told = [event["value"] for event in events(tmp_path / "run", "message")]
-    assert sum("summary.json could not be written: Read-only file system" in text for text in told) == 1
+    assert sum("summary.json: Read-only file system; tried again for up to" in text for text in told) == 1

@@ -75,7 +75,7 @@ def test_published_token_files_are_fetched_and_neither_tokenised_nor_joined() ->
         (["--cores", 0], "--nodes 1 8 --cores 0: expected at least 1 of each"),
         (["--nodes", 0], "--nodes 0 --cores 64: expected at least 1 of each"),
         (["--benchmark", "llama31_405b"], "llama31_405b"),
-        (["--nodes"], "expected at least 1 of each"),
+        (["--nodes"], "--nodes: expected a whole number, got nothing"),
         (["--disk-mb-per-s", 0], "a rate of 0.0 MB/s for disk: expected more than 0"),
         (["--network-mb-per-s", "nan"], "for network: expected more than 0"),
     ],

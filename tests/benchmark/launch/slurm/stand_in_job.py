@@ -75,6 +75,7 @@ class Job:
     def begin_again(self) -> None:
         """Forget that the run has ended."""
         (self.log_dir / "summary.json").unlink()
+        self.answer(restarts="0")
 
     def log(self) -> list[str]:
         """Lines of the job's log without their times."""
@@ -85,6 +86,8 @@ class Job:
     def run(self, container: str = "none", **variables: str) -> "subprocess.CompletedProcess[str]":
         words = [str(self.script), str(self.log_dir), "/bpe", container]
         environment = {**self.variables, "LOG_DIR": str(self.log_dir), **variables}
+        if "SLURM_RESTART_COUNT" in variables:
+            self.answer(restarts=variables["SLURM_RESTART_COUNT"])
         return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=240, check=False)
 
     def calls(self, *phrases: str) -> list[str]:
