@@ -59,26 +59,29 @@ def open_run_folder(
         yield RunLog(benchmark, system, config.precision, logging)
         return
     patience_s = system.start_limit_s / 2  # the watchdog waits for twice as long
-    make_run_folder(folder)
-    refuse_finished(folder)
+    patiently = functools.partial(wait_for, limit_s=patience_s, tell=warn)
+    if environment is None or environment.lease is None:  # else the launcher has made it
+        make_run_folder(folder)
+    patiently(lambda: refuse_finished(folder))
     with ExitStack() as stack:
         lease = stack.enter_context(lease_of_run(folder, environment, patience_s))
-        complete_run(folder)
-        refuse_finished(folder)  # the run of an earlier holder may have ended meanwhile
-        begun_config = wait_for(lambda: begun_with(folder), patience_s, warn)
-        (folder / STOP_NOTE_FILE).unlink(missing_ok=True)
-        wait_for(lambda: retire_partial(folder), patience_s, warn)
+        patiently(lambda: complete_run(folder))
+        patiently(lambda: refuse_finished(folder))  # the run of an earlier holder may have ended meanwhile
+        begun_config = patiently(lambda: begun_with(folder))
+        patiently(lambda: (folder / STOP_NOTE_FILE).unlink(missing_ok=True))
+        patiently(lambda: retire_partial(folder))
         remove_retired(folder)
-        mlperf_log = MlperfLog(result_path(folder, config.result_number), lease.require)
+        mlperf_log = patiently(lambda: MlperfLog(result_path(folder, config.result_number), lease.require))
         start = starting_progress(benchmark, choose_seed(config.data.seed, begun_config))
         resume_from = config.checkpoints.resume_from
         choose = functools.partial(
             choose_resume_point, resume_from=resume_from, launch=None if environment is None else environment.launch
         )
-        point = wait_for(lambda: choose(folder, start, mlperf_log), patience_s, warn)
-        settle_run(config, begun_config, point, inputs)
-        sinks = [mlperf_log, *event_sinks(folder, logging, benchmark.expected_steps, system.name, lease.require)]
-        events = EventLog(sinks, RunClock(point.progress.clock))
+        point = patiently(lambda: choose(folder, start, mlperf_log))
+        patiently(lambda: settle_run(config, begun_config, point, inputs))
+        steps = benchmark.expected_steps
+        sinks = patiently(lambda: event_sinks(folder, logging, steps, system.name, lease.require))
+        events = EventLog([mlperf_log, *sinks], RunClock(point.progress.clock))
         stack.callback(events.close)
         log = RunLog(benchmark, system, config.precision, logging, events, mlperf_log, lease.require)
         log.resume(point)

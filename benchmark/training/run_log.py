@@ -26,9 +26,8 @@ from benchmark.run_record.events.mlperf_log import (
     progress_fields,
 )
 from benchmark.run_record.file_names import attempt_path
-from benchmark.run_record.lease import JOB_S
 from benchmark.run_record.run_progress import Progress
-from benchmark.run_record.small_files import wait_for, warn
+from benchmark.run_record.small_files import Answer, wait_for, warn
 from benchmark.training.engine.rank_environment import Environment
 from benchmark.training.machine.run_environment import float32_products, seconds_since_process_start
 from benchmark.training.observer import Observer
@@ -89,7 +88,7 @@ class RunLog(Observer):
             resumed_at=None if self.point is None else self.point.checkpoint,
             hosts=tuple(hosts),
         )
-        write_start(attempt_path(run_dir, environment.attempt), start)
+        self._patiently(lambda: write_start(attempt_path(run_dir, environment.attempt), start))
         self.events.note("attempt", **asdict(start))
 
     def note_last_incident(self, run_dir: Path, environment: Environment) -> None:
@@ -97,8 +96,9 @@ class RunLog(Observer):
         record."""
         if environment.rank != 0:
             return
-        earlier_attempts = [folder for folder in all_attempts(run_dir) if folder.name != environment.attempt]
-        end = read_ending(earlier_attempts[-1]) if earlier_attempts else None
+        attempts = self._patiently(lambda: all_attempts(run_dir))
+        earlier_attempts = [folder for folder in attempts if folder.name != environment.attempt]
+        end = self._patiently(lambda: read_ending(earlier_attempts[-1])) if earlier_attempts else None
         if end is not None:
             self.events.note(
                 "incident", end.reason, attempt=earlier_attempts[-1].name, status=end.status, action=end.action
@@ -149,8 +149,16 @@ class RunLog(Observer):
 
     def _truncate(self, log: MlperfLog, mark: LogMark) -> None:
         """Truncate the MLPerf log to ``mark``, so that later lines count as never written."""
-        wait_for(self.require_lease, JOB_S, warn)
-        lost = log.go_on(mark)
+
+        def go_on() -> int:
+            self.require_lease()
+            return log.go_on(mark)
+
+        lost = self._patiently(go_on)
         if lost:
             text = f"is {lost:,} bytes shorter than when the checkpoint was written: lines are lost"
             self.events.warn(f"{log.name} {text}")
+
+    def _patiently(self, act: Callable[[], Answer]) -> Answer:
+        """Call ``act``, which uses the disk, again after an error, for less than the watchdog's limit."""
+        return wait_for(act, self.system.start_limit_s / 2, warn)
