@@ -189,7 +189,7 @@ for LAUNCHES in 1 2 3 4; do
   done
   kill "$GUARD" 2>/dev/null || true
   if [[ -e $LAUNCHER_FOLDER/ended ]]; then exit "$status"; fi
-  echo "$(date '+%F %T') the launcher was killed (status $status)" | tee -a "$LOG"
+  echo "$(date '+%F %T') the launcher was killed (status $status)" | tee -a "$LOG" 2>/dev/null || true # its folder may not be there yet
 done
 for ((tries = 360; tries > 0; tries--)); do # half an hour: Slurm's controller may be away
   if scontrol requeue "$SLURM_JOB_ID" || scontrol show job "$SLURM_JOB_ID" >/dev/null 2>&1; then break; fi
