@@ -17,6 +17,7 @@ from benchmark.run_record.endings import Ending
 from benchmark.run_record.file_names import attempt_path
 from benchmark.run_record.input_manifests import copy_manifests
 from benchmark.run_record.phases import PhaseLog
+from benchmark.run_record.small_files import wait_for, warn
 from benchmark.training.debugging.debug_observers import debug_environment, debugging
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.micro_batches import TrainingBatches
@@ -76,7 +77,7 @@ def train(config: RunConfig, environment: Environment | None = None, phases: Pha
             state = _resumed_state(config, environment, world, log, phases, hosts)
             datasets = open_data(data, benchmark, state.progress.seed)
             if world.rank == 0:
-                _note_inputs(log, run_dir, data, benchmark)
+                _note_inputs(log, run_dir, data, benchmark, system.start_limit_s / 2)
             batches = TrainingBatches(
                 datasets.training, benchmark, system, rank=world.data_rank, reads=world.reads_tokens
             )
@@ -123,9 +124,10 @@ def _resumed_state(
     return state
 
 
-def _note_inputs(log: RunLog, run_dir: Path, data: DataOptions, benchmark: Benchmark) -> None:
-    """Note the contents and the windows that the run reads, on rank 0."""
+def _note_inputs(log: RunLog, run_dir: Path, data: DataOptions, benchmark: Benchmark, patience_s: float) -> None:
+    """Note the contents and the windows that the run reads, on rank 0. ``patience_s``: seconds that the disk may give
+    errors."""
     log.events.note("inputs", provenance(data))
-    copy_manifests(run_dir, map(manifest_path, input_paths(data)))
+    wait_for(lambda: copy_manifests(run_dir, map(manifest_path, input_paths(data))), patience_s, warn)
     if windows := describe_validation(benchmark):
         log.events.note("message", windows)
