@@ -5,12 +5,14 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from checksums.common_file import COMMON
 from checksums.folder_sums import ListComparison, compare_lists, digest_folder, without_leading_folders
 from checksums.whole_output import ENDING, compare_with_manifest
 from foundation.cli import JsonOption
 from foundation.file_formats.md5_list import begins_list, format_list, read_list
 from foundation.options.option_marks import Positional
 from foundation.outputs.publish import published_file, require_same_kind
+from foundation.plain_text import counted
 
 EXTRA_NAMED = 5
 
@@ -32,7 +34,9 @@ class CreateListCommand(JsonOption):
         digests = digest_folder(self.folder, leave_out=self.output)
         with published_file(self.output) as partial:
             partial.write_text(format_list(digests), encoding="utf-8", errors="surrogateescape")
-        self.tell({"output": str(self.output), "files": len(digests)}, f"{self.output}: {len(digests)} files")
+        self.tell(
+            {"output": str(self.output), "files": len(digests)}, f"{self.output}: {counted(len(digests), 'file')}"
+        )
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,18 @@ class VerifyListCommand(JsonOption):
         if not result.holds and len(result.extra) > EXTRA_NAMED:
             print(f"EXTRA  and {len(result.extra) - EXTRA_NAMED} more; --json names all")
         counts = f"{len(result.changed)} changed, {len(result.missing)} missing"
-        extra = f"; {len(result.extra)} not in the list" if result.extra else ""
+        extra = f"; {len(result.extra):,} not in the list" if result.extra else ""
+        if result.holds and result.extra:
+            extra += f": {', '.join(map(_unlisted, result.extra[:EXTRA_NAMED]))}"
+            extra += ", …" * (len(result.extra) > EXTRA_NAMED)
         may_differ = f", {len(result.may_differ)} may differ" if result.may_differ else ""
-        print(f"{self.folder}: {len(result.matching)} files match, {counts}{may_differ}{extra}")
+        print(f"{self.folder}: {_matching(len(result.matching))}, {counts}{may_differ}{extra}")
+
+
+def _matching(count: int) -> str:
+    return f"{counted(count, 'file')} {'matches' if count == 1 else 'match'}"
+
+
+def _unlisted(name: str) -> str:
+    """Return the name of a file that the list does not have, with the reason if it is known."""
+    return f"{name} (its bytes depend on PyTorch's version)" if Path(name).name == COMMON else name

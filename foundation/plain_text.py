@@ -29,6 +29,11 @@ def table_text(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Col
     return "\n".join(line.rstrip() for line in output.getvalue().rstrip("\n").split("\n"))
 
 
+def counted(count: int, noun: str) -> str:
+    """Return the number with its noun, in the plural unless the number is 1."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def printable(text: str) -> str:
     """Return the text with a question mark for every control character, so that it cannot control the terminal or break
     the line."""

@@ -80,7 +80,7 @@ class Meter:
             rate = (self.done - self._resumed) / max(time.monotonic() - self._started, 1e-9)
             if rate:
                 parts.append(
-                    f"{significant(rate / 1e6, 3)} MB/s" if self._unit == "bytes" else f"{rate:,.1f} {self._unit}/s"
+                    f"{significant(rate / 1e6, 2)} MB/s" if self._unit == "bytes" else f"{rate:,.1f} {self._unit}/s"
                 )
                 if self.done < self._total:
                     left_s = (self._total - self.done) / rate

@@ -148,6 +148,7 @@ WRONG_INPUTS = [
     ("benchmark package --org A/B --system-json s.json --results empty --output P", "--org 'A/B': expected letters"),
     # the other programs
     ("data_prep tokenise", "unknown command 'tokenise'; did you mean train-tokenizer? There are plan, fetch"),
+    ("data_prep fetch --output text", "--output text: expected a folder, but text is a file; choose another name"),
     ("data_prep fetch --output D --what all", "--what all: expected train, validation-subset, tokenizer, checkpoint"),
     ("data_prep preprocess --input text --tokenizer none --output-prefix X", "none: no such file"),
     (

@@ -22,6 +22,7 @@ from foundation.network.remote_folder import RemoteFolder
 from foundation.options.option_marks import Unprefixed
 from foundation.outputs.digest import md5_file
 from foundation.outputs.shards import MOST_TASKS, Shard, parse_shard
+from foundation.plain_text import counted
 from foundation.sizes import parse_bytes, require_between, require_workers, significant
 from foundation.this_machine import count_cores
 
@@ -120,10 +121,10 @@ def print_produced(output: Path, produced: Produced | None, as_json: bool, shard
         return
     facts, rate = produced.facts, produced.bytes / produced.wall_s / 1e6
     text = f"{output}: " if shard is None else f"{output}: shard {shard}, "
-    text += f"{produced.files:,} files"
+    text += counted(produced.files, "file")
     if produced.resumed_files:
         text += f", {produced.resumed_files:,} of them by earlier calls"
-    text += f", {produced.bytes:,} bytes in {produced.wall_s:.1f} s ({significant(rate, 3)} MB/s)"
+    text += f", {produced.bytes:,} bytes in {produced.wall_s:.1f} s ({significant(rate, 2)} MB/s)"
     if facts.get("zero_chunks"):
         text += f"; {facts['zero_chunks']:,} input chunks had no file and are zeros"
     if facts.get("has_counters") is False:

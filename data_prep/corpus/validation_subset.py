@@ -111,10 +111,13 @@ def chosen_indices(total: int, count: int) -> list[int]:
     """Return the indices that the reference chooses, by its own floating-point steps: they can be one below ``i * total
     // count``.
 
-    Raises InputError if ``count`` is more than ``total``.
+    Raises InputError if ``count`` is less than 1 or more than ``total``.
     """
     if not 0 < count <= total:
-        raise InputError(f"--count {count}: the inputs hold {total:,} documents")
+        expected = (
+            f"expected 1 to {total:,}, the number of the inputs' documents" if total else "the inputs have no documents"
+        )
+        raise InputError(f"--count {count}: {expected}")
     step = total / count
     return [int(i * step) for i in range(count)]
 

@@ -227,6 +227,11 @@ class FetchCommand(OutputOptions):
     """Only list the files and whether they are there."""
 
     def run(self) -> None:
+        for path in (self.output, *self.output.parents):
+            if path.exists() and not path.is_dir():
+                raise InputError(
+                    f"--output {self.output}: expected a folder, but {path} is a file; choose another name"
+                )
         kinds = needed_files(self.what, self.shards)
         if not self.list:
             fetch(self.output, kinds, source=self.from_, revision=self.revision, force=self.force)

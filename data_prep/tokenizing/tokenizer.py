@@ -9,6 +9,7 @@ import hashlib
 import io
 import itertools
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +46,15 @@ LARGEST_MODEL = 1 << 28
 DOCUMENTS = 5_000_000
 LARGEST_ID = 1 << 24
 """Largest id of a tokenizer.json, and most pieces to train."""
+FEWEST_PIECES = 3 + 256
+"""Pieces of every trained model: padding, end, unknown, and a byte each."""
+UNTRAINABLE = {
+    r"required_chars\. \d+ vs (\d+)": "--vocab-size {vocab_size}: expected {0} or more, because bytes and "
+    "characters of the text take so many",
+    r"value <= (\d+)": "--vocab-size {vocab_size}: expected {0} or less, because the text has no more pieces",
+    r"!sentences_\.empty": "--input: expected documents with text, in lines of at most {max_sentence_length:,} bytes",
+}
+"""Refusals, by the message of SentencePiece whose number they repeat."""
 
 
 class Tokenizer:
@@ -191,7 +201,7 @@ def train_tokenizer(
     as in the file the reference's model was trained on. Raises InputError for bad input, and if SentencePiece cannot
     make such a model of it.
     """
-    require_between(vocab_size, 1, LARGEST_ID, "--vocab-size")
+    require_between(vocab_size, FEWEST_PIECES, LARGEST_ID, "--vocab-size")
     require_between(documents, 1, math.inf, "--documents")
     files = describe_inputs(inputs, bandwidth_limit=bandwidth_limit)
     options = {**TRAINING_OPTIONS, "vocab_size": vocab_size}
@@ -229,8 +239,16 @@ def _trained_model(files: Sequence[InputFile], documents: int, options: dict[str
     except RuntimeError as error:
         for reason in unreadable:
             raise reason from None
-        raise InputError(f"training a tokenizer of {options['vocab_size']} pieces failed: {error}") from error
+        raise InputError(_refusal(str(error), options)) from error
     return model.getvalue()
+
+
+def _refusal(message: str, options: Mapping[str, Any]) -> str:
+    """Describe the option to change, by SentencePiece's message; a message that is not known stays as it is."""
+    for pattern, refusal in UNTRAINABLE.items():
+        if match := re.search(pattern, message):
+            return refusal.format(*match.groups(), **options)
+    return f"training a tokenizer of {options['vocab_size']} pieces failed: {message}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -62,7 +62,7 @@ def test_verify_takes_the_output_itself_too(tmp_path: Path, capsys: pytest.Captu
         return status, capsys.readouterr().out
 
     assert verify(tmp_path) == (0, f"{tmp_path}: 2 files match, 0 changed, 0 missing\n")
-    assert verify(output) == (0, f"{output}: 1 files match, 0 changed, 0 missing\n")
+    assert verify(output) == (0, f"{output}: 1 file matches, 0 changed, 0 missing\n")
     (tmp_path / "elsewhere").mkdir()
     moved = output.rename(tmp_path / "elsewhere" / "copy")
     assert verify(moved)[0] == 0

@@ -17,13 +17,12 @@ from benchmark.judging.report.page_parts import (
     Row,
     Table,
     accelerator_minutes,
-    counted,
     number,
     perplexity,
     took,
 )
 from benchmark.judging.results.frames import systems_frame
-from foundation.plain_text import shortened
+from foundation.plain_text import counted, shortened
 from foundation.sizes import duration
 
 LeaderboardRecord = dict[str, Any]

@@ -250,8 +250,3 @@ def took(minutes: float | None) -> str:
 def accelerator_minutes(minutes: float) -> str:
     """Return a score times the number of accelerators, with a digit for a rehearsal's few."""
     return f"{minutes:,.0f}" if minutes >= 10 else f"{minutes:.2g}"
-
-
-def counted(count: int, noun: str) -> str:
-    """Return the number with its noun, in the plural unless the number is 1."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -4,9 +4,10 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 
 from benchmark.judging.report.judgement import Judgement, ReportedRun
-from benchmark.judging.report.page_parts import Cell, Row, Section, Table, Words, counted
+from benchmark.judging.report.page_parts import Cell, Row, Section, Table, Words
 from benchmark.judging.review.findings import Finding, Severity
 from benchmark.judging.review.verdict import SEVERITIES
+from foundation.plain_text import counted
 
 KINDS = {"error": "bad", "warning": "warn", "note": "good"}
 NAMES = {"error": "error", "warning": "question", "note": "note"}

@@ -77,8 +77,8 @@ def test_listed_documents_that_are_missing_are_counted(inputs: list[Path], tmp_p
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--count", "31"], "--count 31: the inputs hold 30 documents"),
-        (["--count", "0"], "--count 0: the inputs hold 30 documents"),
+        (["--count", "31"], "--count 31: expected 1 to 30, the number of the inputs' documents"),
+        (["--count", "0"], "--count 0: expected 1 to 30, the number of the inputs' documents"),
         (["--hash-list", "none.txt"], "none.txt: no such file"),
         (["--hash-list", "README.md"], "README.md:1: expected the MD5 of a document's text, got '#'"),
         (["--hash-list", "/dev/null"], "not a regular file"),

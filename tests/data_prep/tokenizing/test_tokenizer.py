@@ -52,8 +52,9 @@ def test_a_model_without_an_end_token(tmp_path: Path) -> None:
 
 def test_what_cannot_be_trained_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text('{"text": "tree"}\n')
-    with pytest.raises(InputError, match="training a tokenizer of 50 pieces failed: "):
-        train_tokenizer([tmp_path / "x.json"], tmp_path / "m", vocab_size=50)
+    for pieces, complaint in ((3, "259 to 16777216"), (260, "263 or more"), (900, "[0-9]+ or less")):
+        with pytest.raises(InputError, match=f"^--vocab-size {pieces}: expected {complaint}"):
+            train_tokenizer([tmp_path / "x.json"], tmp_path / "m", vocab_size=pieces)
     (tmp_path / "x.json").write_text('{"text": "tree"}\nno\n')
     with pytest.raises(InputError, match=r"x.json:2: not a JSON object .Expecting value: line 1 column 1 .char 0..$"):
         train_tokenizer([tmp_path / "x.json"], tmp_path / "m", vocab_size=300)
