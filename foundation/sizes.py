@@ -60,6 +60,14 @@ def _shape_text(shape: Sequence[object]) -> str:
     return f"[{', '.join(repr(size)[:24] for size in shape)}]"
 
 
+def size_text(count: float) -> str:
+    """Return a number of bytes in its unit of powers of ten: "1.7 GB", "620.0 kB", "12 B"."""
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:,.1f} {unit}"
+    return f"{count:.0f} B"
+
+
 def significant(value: float, digits: int) -> str:
     """Return a number with so many significant digits, and never with an exponent: "1,750", "17.5", "0.0139"."""
     if value == 0 or not math.isfinite(value):

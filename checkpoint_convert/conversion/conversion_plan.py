@@ -10,6 +10,7 @@ from checkpoint_convert.conversion.blocks import ONCE, bytes_to_read_once, choos
 from checkpoint_convert.conversion.paxml_to_megatron import PaxmlCheckpoint, paxml_axes
 from checkpoint_convert.formats.array_table import ARRAYS, Array, array_dtype, groups
 from foundation.plain_text import table_text
+from foundation.sizes import size_text
 
 BENCHMARK_SIZES = {"L": 96, "C": 3, "N": 96, "D": 128, "H": 12288, "F": 49152, "V": 51200, "P": 16384}
 MESH = {"H": 64, "F": 24, "N": 24, "V": 24}
@@ -153,13 +154,19 @@ def format_plan(plan: ConversionPlan) -> str:
     head = ("files", "output", "blocks", "of", "reads", "array")
     rows = []
     for array in plan.arrays:
-        counts = [f"{array.output_files:,}", _size(array.output_bytes), f"{array.blocks:,}", _size(array.block_bytes)]
+        counts = [
+            f"{array.output_files:,}",
+            size_text(array.output_bytes),
+            f"{array.blocks:,}",
+            size_text(array.block_bytes),
+        ]
         rows.append([*counts, f"{array.passes:.2f}", array.paxml])
     mend = f"; --memory-limit {limit_text(plan.bytes_to_read_once)} reads it once" if plan.passes > ONCE else ""
     lines = [
         table_text(head, rows, right=range(5)),
-        f"{plan.files:,} files, {_size(plan.bytes_written)} to write, {_size(plan.bytes_read)} to read (input read "
-        f"{plan.passes:.2f} times), {plan.at_once} blocks at once, {_size(plan.peak_bytes)} of memory for them{mend}",
+        f"{plan.files:,} files, {size_text(plan.bytes_written)} to write, {size_text(plan.bytes_read)} to read "
+        f"(input read {plan.passes:.2f} times), {plan.at_once} blocks at once, "
+        f"{size_text(plan.peak_bytes)} of memory for them{mend}",
         f"with {plan.disk_mb_per_s:,.0f} MB/s of disk and {plan.network_mb_per_s:,.0f} MB/s of network for each "
         f"machine, and {WORKER_BYTES_PER_S / 1e6:,.0f} MB/s of each worker:",
     ]
@@ -169,10 +176,3 @@ def format_plan(plan: ConversionPlan) -> str:
             f"  from {time.source:<6}  {machines:<14} {time.minutes:>8,.1f} minutes, limited by {time.limited_by}"
         )
     return "\n".join(lines)
-
-
-def _size(count: float) -> str:
-    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= size:
-            return f"{count / size:,.1f} {unit}"
-    return f"{count:.0f} B"

@@ -11,6 +11,7 @@ import numpy as np
 
 from data_prep.corpus.input_files import InputFile
 from foundation.errors import InputError
+from foundation.sizes import size_text
 
 TOKENS_PER_PACKED_BYTE, TOKENS_PER_BYTE = 0.6, 0.25
 """Tokens of a byte of English, .gz or .zst and plain: C4's 256 shards have 76 GB, 200 GB of text and 44e9 tokens."""
@@ -27,7 +28,7 @@ def warn_of_space(folder: Path, files: Sequence[InputFile], token_bytes: int) ->
     needed, free = 2 * tokens * token_bytes, _free_bytes(folder)
     if free < needed:
         print(
-            f"{folder}: {free / 1e9:,.1f} GB are free; the dataset and its parts take about {needed / 1e9:,.1f} GB "
+            f"{folder}: {size_text(free)} are free; the dataset and its parts take about {size_text(needed)} "
             "while it is made",
             file=sys.stderr,
         )
@@ -38,7 +39,7 @@ def require_space(folder: Path, tokens: int, documents: int, dtype: np.dtype[np.
     needed, free = tokens * dtype.itemsize + INDEX_BYTES_PER_DOCUMENT * documents, _free_bytes(folder)
     if free < needed:
         raise InputError(
-            f"{folder}: {free / 1e9:,.1f} GB are free, and the dataset takes {needed / 1e9:,.1f} GB beside its "
+            f"{folder}: {size_text(free)} are free, and the dataset takes {size_text(needed)} beside its "
             "finished parts; free some space, then run the same command again, which only joins them"
         )
 
