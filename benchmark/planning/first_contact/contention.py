@@ -20,6 +20,7 @@ from benchmark.config.benchmarks import GPT3_175B
 from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS
 from benchmark.planning.slice.device_rates import event_now, layer_shapes, products
 from benchmark.training.engine.rank_environment import set_environment
+from foundation.errors import InputError, run_command
 
 CTAS = (4, 8, 16, 24)
 MESSAGE_US = 300
@@ -125,7 +126,11 @@ def contention_line(result: Any) -> str:
 
 
 def main() -> None:
+    if len(sys.argv) != 2:
+        raise InputError(f"{len(sys.argv) - 1} arguments, expected the path of the result file: RESULT.json")
     set_environment({"CUDA_DEVICE_MAX_CONNECTIONS": "1"})  # before CUDA starts
+    if not torch.cuda.is_available():
+        raise InputError(f"PyTorch sees no CUDA device (version {torch.__version__}); run this on a machine with a GPU")
     measured = list(contention())
     costs = {"cublas": cost_per_second(measured)}
     result = {"products": [asdict(product) for product in measured], "cost_per_second": costs}
@@ -133,4 +138,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)
