@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.field_checks import require_seed
-from benchmark.config.number_formats import DEFAULT_PRECISION, Precision
+from benchmark.config.number_formats import DEFAULT_PRECISION, NUMBER_FORMATS, Precision
 from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS
 from benchmark.judging.review.verdict import Review, review
 from benchmark.launch.one_machine import run_here
@@ -238,10 +238,11 @@ class _Rehearsal:
         reached = f"target {target} reached" if met else "trained" if target is None else summary["status"]
         perplexities = [evaluation["log_perplexity"] for evaluation in summary["evaluations"]]
         entropy = unigram_entropy(self.validation)
+        speed = f"{summary['tokens_per_s']:,.0f} tokens/s in {NUMBER_FORMATS[self.precision].title}"
         lines = {
             "evaluations": f"{len(perplexities)}: {' '.join(f'{value:.3f}' for value in perplexities)}",
             "log perplexity": f"{perplexities[-1]:.4f} (unigram entropy of the validation tokens: {entropy:.4f})",
-            "throughput": f"{summary['tokens_per_s']:,.0f} tokens/s, evaluations and checkpoints included",
+            "throughput": f"{speed}, evaluations and checkpoints included",
             "first loss": f"{summary['first_loss_s']:.1f} s after the processes started",
             "seed": f"{summary['seed']}, restarts: {summary['restarts']}",
             "review": "not judged: no target for this text" if verdict is None else _words_for(verdict),

@@ -188,7 +188,8 @@ def _print_score(score: Score, results: ResultSet, out: Console) -> None:
     if score.tokens_per_s_per_accelerator is not None and score.tflops_per_accelerator is not None:
         words = f"{score.accelerators} x {score.accelerator}: {score.tokens_per_s_per_accelerator:,.0f} tokens/s"
         peak = f"{score.peak_tflops:g} ({score.peak_format}, dense)" if score.peak_tflops else ""
-        mfu = "" if score.mfu is None else f", MFU {score.mfu:.1%} of {peak}"
+        speed_format = "" if score.peak_format == "BF16" else f" in {score.peak_format}"
+        mfu = speed_format if score.mfu is None else f", MFU {score.mfu:.1%} of {peak}"
         _say(out, f"  {words}, {significant(score.tflops_per_accelerator, 3)} TFLOP/s each{mfu}")
     _say(out, f"  convergence: {_convergence(results.convergence, results.judged)}")
     rows = [[shortened(cell, MOST_CELL) for cell in _cells(run)] for run in score.runs]

@@ -42,6 +42,19 @@ def test_result_without_fault(tmp_path: Path) -> None:
     assert [row[2:6] for row in rows] == [["success", "52.00", "1,207,959,552", "24"]] * 3
 
 
+@pytest.mark.parametrize(("disclosed", "speed_format"), [("fp8", " in FP8"), ("bfloat16", "")])
+def test_another_format_than_bf16_is_named_without_a_peak_too(
+    disclosed: str, speed_format: str, tmp_path: Path
+) -> None:
+    log = Log(records(1))
+    log.set("lowest_numerical_precision_in_linear", disclosed)
+    result = write_run(tmp_path / "run", log.records)
+    system = {"device": "cpu", "nodes": 1, "devices_per_node": 2}
+    (tmp_path / "run" / "config.json").write_text(json.dumps({"result_number": 0, "system": system}))
+    (line,) = (line for line in printed(review_of([result], verdict())) if "TFLOP/s each" in line)
+    assert (line.startswith("  2 x cpu: "), line.partition("each")[2]) == (True, speed_format), line
+
+
 def test_what_is_wrong_is_told_once_with_place_mend_and_source(tmp_path: Path) -> None:
     package = write_package(tmp_path)
     results = package / "results" / SYSTEM / "gpt3"
