@@ -139,7 +139,7 @@ class SlurmDrills:
             if (
                 outcome.attempts > 1
                 or not re.search(fault.refused, drill.output())
-                or "cancelled" not in drill.output()
+                or ("waits in the queue" in drill.output() and "cancelled" not in drill.output())
             ):
                 problems.append("the run did not end at once with its reason")
             return
