@@ -1,32 +1,98 @@
-"""Lay out plain text for people: texts of strangers on one line, and tables as wide as they need."""
+"""Lay out plain text for people: texts of strangers on one line, and sentences and tables folded to the screen."""
 
-import io
-from collections.abc import Collection, Sequence
+import re
+import shutil
+import textwrap
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 
-WIDEST = 10_000
-"""Most columns of a table: a pipe has no width of its own."""
+PAGE_COLUMNS, NARROWEST = 100, 40
+"""Columns of lines without a terminal, and of a sentence at most; least columns of a screen that can be read."""
+GAP, INDENT = "  ", "    "
+"""Space between two columns of a table, and before the lines that continue a row."""
 PATIENCE = 100
 """Multiple of the shown length that is looked at; the rest of a longer text is ignored."""
 
 
-def table_text(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Collection[int] | None = None) -> str:
+def screen_width() -> int:
+    """Return the columns of the terminal or of COLUMNS; without a terminal, those of a page."""
+    return max(NARROWEST, shutil.get_terminal_size((PAGE_COLUMNS, 24)).columns)
+
+
+def folded(text: str) -> str:
+    """Return the text with its long lines folded between words, to the screen's width and at most a page's.
+
+    The rest of a line stands below the text that follows its label, or else a little to the right of its begin.
+    """
+    width = min(PAGE_COLUMNS, screen_width())
+    lines = []
+    for line in text.split("\n"):
+        label = re.match(r" *\S+( \S+)*  +", line)
+        indent = label.end() if label and label.end() < width / 2 else len(line) - len(line.lstrip()) + 2
+        lines += _fold(line, width, " " * indent)
+    return "\n".join(lines)
+
+
+def _fold(line: str, width: int, indent: str, initial_indent: str = "") -> list[str]:
+    """Return the line in lines of that width. Words, among them paths and names, stay whole."""
+    return textwrap.wrap(
+        line,
+        width,
+        initial_indent=initial_indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [""]
+
+
+def table_text(
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    right: Collection[int] | None = None,
+    captions: Mapping[int, str] = MappingProxyType({}),
+    width: int | None = None,
+) -> str:
     """Return a table without rules or colours.
 
     The columns ``right`` are flush right; None stands for all but the first, because they are mostly figures.
+    ``captions``: a line before each of these rows. If the table is wider than ``width``, by default the screen's, its
+    head and each row continue in indented lines; a column that is wider still is folded between words.
     """
-    from rich.console import Console  # slow to import, and not needed elsewhere
-    from rich.table import Table
-    from rich.text import Text
+    from rich.cells import cell_len  # slow to import, and not needed elsewhere
 
     right = range(1, len(head)) if right is None else right
-    table = Table(box=None, pad_edge=False, header_style="")
-    for number, title in enumerate(head):
-        table.add_column(Text(title), justify="right" if number in right else "left", no_wrap=True)
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    output = io.StringIO()
-    Console(file=output, width=WIDEST, color_system=None, legacy_windows=False).print(table)
-    return "\n".join(line.rstrip() for line in output.getvalue().rstrip("\n").split("\n"))
+    columns = list(zip(*([printable(cell) for cell in row] for row in (head, *rows)), strict=True))
+    width = screen_width() if width is None else width
+    line_columns, used = [[0]], max(map(cell_len, columns[0]))
+    for number, cells in enumerate(columns[1:], 1):
+        needed = len(GAP) + max(map(cell_len, cells))
+        if used + needed > width:
+            line_columns.append([])
+            used = len(INDENT) - len(GAP)
+        line_columns[-1].append(number)
+        used += needed
+    blocks = [_aligned([columns[number] for number in numbers], numbers, right) for numbers in line_columns]
+    lines = []
+    for number, record in enumerate(zip(*blocks, strict=True), -1):
+        lines += [captions[number]] if number in captions else []
+        for place, line in enumerate(record):
+            if line or not place:
+                lines += _fold(line, width, INDENT + GAP, INDENT * bool(place))
+    return "\n".join(lines)
+
+
+def _aligned(columns: Sequence[Sequence[str]], numbers: Sequence[int], right: Collection[int]) -> list[str]:
+    """Return the lines of columns side by side; ``numbers``: those of the columns, of which ``right`` are flush
+    right."""
+    from rich.cells import cell_len
+
+    aligned = []
+    for number, cells in zip(numbers, columns, strict=True):
+        width = max(map(cell_len, cells))
+        padded = [(cell, " " * (width - cell_len(cell))) for cell in cells]
+        aligned.append([space + cell if number in right else cell + space for cell, space in padded])
+    return [GAP.join(cells).rstrip() for cells in zip(*aligned, strict=True)]
 
 
 def counted(count: int, noun: str) -> str:

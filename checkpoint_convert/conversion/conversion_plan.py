@@ -8,8 +8,8 @@ import numpy as np
 
 from checkpoint_convert.conversion.blocks import ONCE, bytes_to_read_once, choose_blocks, limit_text
 from checkpoint_convert.conversion.paxml_to_megatron import PaxmlCheckpoint, paxml_axes
-from checkpoint_convert.formats.array_table import ARRAYS, Array, array_dtype, groups
-from foundation.plain_text import table_text
+from checkpoint_convert.formats.array_table import ARRAYS, Array, X, array_dtype, groups
+from foundation.plain_text import folded, table_text
 from foundation.sizes import size_text
 
 BENCHMARK_SIZES = {"L": 96, "C": 3, "N": 96, "D": 128, "H": 12288, "F": 49152, "V": 51200, "P": 16384}
@@ -150,25 +150,34 @@ def _mesh_chunks(array: Array, sizes: Mapping[str, int]) -> tuple[int, ...]:
 
 
 def format_plan(plan: ConversionPlan) -> str:
-    """Return a line for each array, one for the totals, and one for each of the times."""
+    """Return a line for each array, below the first part of its name; then the totals, and a line for each time."""
     head = ("files", "output", "blocks", "of", "reads", "array")
-    rows = []
+    rows: list[list[str]] = []
+    captions: dict[int, str] = {}
     for array in plan.arrays:
+        name = array.paxml.rpartition("params.lm.")[2].removeprefix(X)
+        prefix = array.paxml.removesuffix(name)
+        if not rows or prefix != list(captions.values())[-1]:
+            captions[len(rows)] = prefix
         counts = [
             f"{array.output_files:,}",
             size_text(array.output_bytes),
             f"{array.blocks:,}",
             size_text(array.block_bytes),
         ]
-        rows.append([*counts, f"{array.passes:.2f}", array.paxml])
+        rows.append([*counts, f"{array.passes:.2f}", name])
     mend = f"; --memory-limit {limit_text(plan.bytes_to_read_once)} reads it once" if plan.passes > ONCE else ""
     lines = [
-        table_text(head, rows, right=range(5)),
-        f"{plan.files:,} files, {size_text(plan.bytes_written)} to write, {size_text(plan.bytes_read)} to read "
-        f"(input read {plan.passes:.2f} times), {plan.at_once} blocks at once, "
-        f"{size_text(plan.peak_bytes)} of memory for them{mend}",
-        f"with {plan.disk_mb_per_s:,.0f} MB/s of disk and {plan.network_mb_per_s:,.0f} MB/s of network for each "
-        f"machine, and {WORKER_BYTES_PER_S / 1e6:,.0f} MB/s of each worker:",
+        table_text(head, rows, right=range(5), captions=captions),
+        folded(
+            f"{plan.files:,} files, {size_text(plan.bytes_written)} to write, {size_text(plan.bytes_read)} to read "
+            f"(input read {plan.passes:.2f} times), {plan.at_once} blocks at once, "
+            f"{size_text(plan.peak_bytes)} of memory for them{mend}"
+        ),
+        folded(
+            f"with {plan.disk_mb_per_s:,.0f} MB/s of disk and {plan.network_mb_per_s:,.0f} MB/s of network for each "
+            f"machine, and {WORKER_BYTES_PER_S / 1e6:,.0f} MB/s of each worker:"
+        ),
     ]
     for time in plan.times:
         machines = "1 machine " if time.nodes == 1 else f"{time.nodes} machines"

@@ -7,7 +7,7 @@ from typing import Any
 from data_prep.preparation.artifacts import ARTIFACTS, DOWNLOAD_COMMANDS, HOW_TO_GET_IN, ArtifactKind
 from foundation.errors import CheckFailed
 from foundation.outputs.manifest import read_manifest, record_of
-from foundation.plain_text import table_text
+from foundation.plain_text import folded, table_text
 
 
 def is_checked(path: Path) -> bool:
@@ -46,12 +46,12 @@ def format_table(files: Sequence[Mapping[str, Any]]) -> str:
         unit, unit_name = next(unit for unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB")) if size >= unit[0])
         name_range = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
         rows.append([kind, str(present), str(len(names)), f"{size / unit:.1f} {unit_name}", name_range])
-        origins.append(f"  {kind}: {ARTIFACTS[kind].origin}")
+        origins.append(folded(f"  {kind}: {ARTIFACTS[kind].origin}"))
     lines = [table_text(["what", "there", "of", "size", "files"], rows, right={1, 2, 3}), *origins]
     absent = [file for file in files if not file["there"] and file["commands"]]
     downloads = dict.fromkeys(name for file in absent for name in ARTIFACTS[file["what"]].downloads)
     if downloads:
-        lines += [HOW_TO_GET_IN, *(f"{name}:\n    {DOWNLOAD_COMMANDS[name]}" for name in downloads)]
+        lines += [folded(HOW_TO_GET_IN), *(f"{name}:\n    {DOWNLOAD_COMMANDS[name]}" for name in downloads)]
     return "\n".join(lines)
 
 

@@ -13,7 +13,7 @@ from typing import Literal
 from data_prep.preparation.artifacts import ARTIFACTS
 from foundation.cli import JsonOption
 from foundation.errors import InputError
-from foundation.plain_text import table_text
+from foundation.plain_text import folded, table_text
 from foundation.sizes import duration, require_workers
 
 BenchmarkName = Literal["gpt3_175b", "llama31_8b"]
@@ -176,7 +176,7 @@ def format_plans(data: DataSizes, plans: Sequence[PreparationPlan], rates: Mappi
         [steps[0].name, steps[0].work, *(text for step in steps for text in (duration(step.seconds), step.limit))]
         for steps in zip(*(plan.stages for plan in plans), strict=True)
     ]
-    table = table_text(titles, [*rows, total], right=range(2, len(titles), 2))
+    table = table_text(titles, [*rows, total], right=())
     rate_lines = [
         f"rate: {name} {rate.mb_per_s:,.0f} MB/s ({rate.source})"
         for name, rate in rates.items()
@@ -184,7 +184,7 @@ def format_plans(data: DataSizes, plans: Sequence[PreparationPlan], rates: Mappi
     ]
     besides = f"{_gb(data.checkpoint_bytes)} more (python -m checkpoint_convert plan)"
     checkpoint = f"initial checkpoint: {besides if data.checkpoint_bytes else 'none'}"
-    return "\n".join([table, f"disk space: {_gb(data.disk_bytes)}", checkpoint, *rate_lines])
+    return "\n".join([table, f"disk space: {_gb(data.disk_bytes)}", checkpoint, *map(folded, rate_lines)])
 
 
 def _gb(size: float) -> str:

@@ -8,7 +8,6 @@ import ast
 import dataclasses
 import inspect
 import re
-import shutil
 import textwrap
 import typing
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -17,10 +16,11 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 from foundation.options.option_marks import OptionMark, OptionName
+from foundation.plain_text import PAGE_COLUMNS, screen_width
 
 HELP, HELP_ALL = ("-h", "--help"), "--help-all"
-WIDEST, NARROWEST, INDENT, NARROW_INDENT = 100, 40, 26, 8
-"""Columns: of the help at most and at least, and of the margin of the options' texts where there is room or not."""
+INDENT, NARROW_INDENT = 26, 8
+"""Columns of the margin of the options' texts where there is room, or not."""
 METAVARS = {int: "N", float: "NUMBER", str: "TEXT", Path: "PATH"}
 
 
@@ -80,7 +80,7 @@ def help_text(
 
 def help_width() -> int:
     """Return the columns of a help text: those of the terminal or of COLUMNS, within bounds that can be read."""
-    return min(WIDEST, max(NARROWEST, shutil.get_terminal_size((WIDEST, 24)).columns))
+    return min(PAGE_COLUMNS, screen_width())
 
 
 def wrapped(text: str, indent: int = 0) -> str:

@@ -20,13 +20,11 @@ from benchmark.judging.review.review_json import review_as_json
 from benchmark.judging.review.verdict import SEVERITIES, WORST_FIRST, Review, SubjectReview, review
 from foundation.errors import InputError
 from foundation.outputs.publish import write_text
-from foundation.plain_text import printable, shortened, table_text
+from foundation.plain_text import printable, screen_width, shortened, table_text
 from foundation.sizes import significant
 
 VERDICT_STYLES = {"acceptable": "bold green", "acceptable with questions": "bold yellow", "rejected": "bold red"}
 COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
-NARROWEST = 120
-"""Least width in columns: that of the tables, even without a terminal, so that lines can be searched."""
 BOARD = ("rank", "benchmark", "system", "devices", "minutes", "verdict")
 RUN_COLUMNS = ("run", *"seed status minutes tokens evals last init_s init step_s eval restarts".split())
 MOST_OF_A_RULE = 5
@@ -65,9 +63,8 @@ def review_and_print(
 
 
 def review_console() -> Console:
-    """Return standard output, at least as wide as the tables."""
-    plain = Console(highlight=False)
-    return Console(highlight=False, width=max(plain.width, NARROWEST) if plain.is_terminal else NARROWEST)
+    """Return standard output, as wide as the screen."""
+    return Console(highlight=False, width=screen_width())
 
 
 def print_review(result: Review, out: Console) -> None:
@@ -193,7 +190,7 @@ def _print_score(score: Score, results: ResultSet, out: Console) -> None:
         _say(out, f"  {words}, {significant(score.tflops_per_accelerator, 3)} TFLOP/s each{mfu}")
     _say(out, f"  convergence: {_convergence(results.convergence, results.judged)}")
     rows = [[shortened(cell, MOST_CELL) for cell in _cells(run)] for run in score.runs]
-    _print_table(out, textwrap.indent(table_text(RUN_COLUMNS, rows), "  "))
+    _print_table(out, textwrap.indent(table_text(RUN_COLUMNS, rows, width=out.width - 2), "  "))
 
 
 def _convergence(result: Convergence, judged: Judged) -> str:

@@ -10,6 +10,7 @@ from benchmark.planning.dry_run.dry_run import format_dry_run
 from benchmark.planning.run_plan.run_length import is_the_benchmarks
 from benchmark.planning.run_plan.run_plan import RunPlan
 from benchmark.planning.run_plan.search_layouts import SearchResult
+from foundation.plain_text import folded, table_text
 from foundation.sizes import significant
 
 PART_NAMES = {
@@ -44,7 +45,7 @@ def format_run_plan(
         f"{benchmark.name} on {system.name}: {system.num_devices} {system.accelerator or system.device} = "
         f"pipeline {system.pipeline_parallel} x data {system.data_parallel} x tensor {system.tensor_parallel}",
         f"batch {benchmark.global_batch_size} = {micro_batches} micro-batches of "
-        f"{system.micro_batch_size} on each data-parallel device; recompute {system.recompute}, {plan.precision}, "
+        f"{system.micro_batch_size} per data-parallel rank; recompute {system.recompute}, {plan.precision}, "
         f"stack {plan.stack}",
         "",
         *_figures(plan, benchmark, system),
@@ -71,7 +72,7 @@ def format_run_plan(
             "",
             "--verbose: memory and messages by rank, checkpoint, start, failures, and where each figure is from",
         ]
-    return "\n".join(lines)
+    return folded("\n".join(lines))
 
 
 def _score(plan: RunPlan, benchmark: Benchmark, published: Sequence[str]) -> Iterator[str]:
@@ -96,8 +97,8 @@ def _figures(plan: RunPlan, benchmark: Benchmark, system: System) -> Iterator[st
         mfu = "" if plan.mfu is None else f"MFU {plan.mfu:.1%}{_interval(plan, 'mfu', 100, '%')}{of_peak}, "
         yield f"{'step':<18}{plan.step_s:,.3g} s{_interval(plan, 'step_s')}"
         yield (
-            f"{'speed':<18}{mfu}{significant(plan.tflops_per_device, 4)} TFLOP/s and "
-            f"{plan.tokens_per_s_per_device:,.0f} tokens/s per device, {plan.tokens_per_s:,.0f} tokens/s"
+            f"{'speed':<18}{mfu}{significant(plan.tflops_per_device, 4)} TFLOP/s, "
+            f"{plan.tokens_per_s_per_device:,.0f} tokens/s per device, {plan.tokens_per_s:,.0f} in all"
         )
     if plan.evaluation_s is not None:
         every = f"every {benchmark.eval_interval} steps"
@@ -190,13 +191,18 @@ def format_search(result: SearchResult, benchmark: Benchmark, system: System) ->
     lines = [
         f"{benchmark.name} on {devices}, batch {benchmark.global_batch_size}; {result.examined} layouts",
         "",
-        f"{'run':>9} {'step':>9} {'bubble':>7} {'memory':>7}  layout",
     ]
-    lines += [
-        f"{layout.run_s / 60:>5.1f} min {layout.step_s:>7.3f} s {layout.parts.bubble / layout.step_s:>7.1%} "
-        f"{layout.memory_gb:>4.0f} GB  {layout.options} (DP {layout.data_parallel})"
+    rows = [
+        (
+            f"{layout.run_s / 60:.1f} min",
+            f"{layout.step_s:.3f} s",
+            f"{layout.parts.bubble / layout.step_s:.1%}",
+            f"{layout.memory_gb:.0f} GB",
+            f"{layout.options} (DP {layout.data_parallel})",
+        )
         for layout in result.best
     ]
+    lines.append(table_text(("run", "step", "bubble", "memory", "layout"), rows, right=range(4)))
     lines += ["", "fallen out:", *(f"{count:>7} {reason}" for reason, count in result.fallen_out.items())]
     lines += ["", "gain of an idea for the first layout, by the step model:"]
     lines += [f"{idea.gain:>7.1%} --what-if {idea.what_if}" for idea in result.ideas]

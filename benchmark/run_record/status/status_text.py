@@ -21,7 +21,7 @@ from benchmark.run_record.status.run_status import (
 from benchmark.run_record.status.status_reading import read_status
 from benchmark.run_record.status.wall_time import MEANINGS
 from foundation.errors import InputError
-from foundation.plain_text import shortened, table_text
+from foundation.plain_text import folded, shortened, table_text
 from foundation.sizes import duration
 
 NOTHING = "-"
@@ -111,7 +111,8 @@ def _is_run(path: Path) -> bool:
 
 def _text(runs: Sequence[RunStatus]) -> str:
     if len(runs) == 1:
-        return "\n".join(_page(runs[0]))
+        heading, *lines = _page(runs[0])
+        return "\n".join((heading, *map(folded, lines)))  # a path is not folded
     names = distinct_names([run.run_dir for run in runs])
     return table_text(COLUMNS, [_cells(run, name) for run, name in zip(runs, names, strict=True)], right=())
 

@@ -135,7 +135,7 @@ def test_everything_is_taken_from_a_folder(stored: Path, tmp_path: Path) -> None
     arguments = ["fetch", "--output", output, *NEEDED]
     listed = command("data_prep", *arguments, "--list")
     assert_refused(listed, "c4: 5 of 5 files are missing or not checked, first " + NAMES[0], status=1)
-    assert re.search(r"checkpoint +0 +1 +2.1 TB +checkpoint_00004000", listed.stdout)
+    assert re.search(r"checkpoint +0 +1 +2.1 TB\s+checkpoint_00004000", listed.stdout)
     assert listed.stdout.count("bash <(curl -s https://raw.githubusercontent.com/mlcommons/r2-downloader/") == 3
     done = command("data_prep", *arguments, "--from", stored)
     assert done.returncode == 0, done.stderr

@@ -48,6 +48,7 @@ def test_the_table_shows_both_sizes_and_every_rate() -> None:
     assert done.returncode == 0, done.stderr
     assert "1 node of 64 cores" in done.stdout
     assert "8 nodes of 64 cores" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 100
     assert "disk space: 256 GB" in done.stdout
     assert done.stdout.count("rate: ") == 5
     assert "initial checkpoint: 2,100 GB more (python -m checkpoint_convert plan)" in done.stdout

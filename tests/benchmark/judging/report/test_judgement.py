@@ -22,7 +22,7 @@ from tests.benchmark.judging.review.fixture import SYSTEM, as_text, records, wri
 from tests.support import REPOSITORY
 
 
-def test_best_score_first_and_broken_packages_hide_no_other(tmp_path: Path) -> None:
+def test_best_score_first_and_broken_packages_hide_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one_round = write_round(
         tmp_path / "training_results_v4.1", ("A", "SLOW", "Z"), lambda a: shutil.rmtree(a / "results")
     )
@@ -40,6 +40,8 @@ def test_best_score_first_and_broken_packages_hide_no_other(tmp_path: Path) -> N
     assert "problem" in csv_text(frame).splitlines()[0]
     line = next(line for line in systems_text(systems).splitlines() if " Z " in line)
     assert line.split()[:5] == ["4.1", "gpt3", "Z", SYSTEM, "512"]
+    monkeypatch.setenv("COLUMNS", "80")
+    assert max(map(len, systems_text(systems).splitlines())) <= 80
 
 
 def test_findings_are_those_of_their_system(tmp_path: Path) -> None:
@@ -55,7 +57,9 @@ def test_findings_are_those_of_their_system(tmp_path: Path) -> None:
     assert not any(one.rule.startswith("value.") for one in found[SYSTEM].findings("error"))
 
 
-def test_screen_and_page_agree_on_verdicts_and_questions_of_a_package_of_two_systems(tmp_path: Path) -> None:
+def test_screen_and_page_agree_on_verdicts_and_questions_of_a_package_of_two_systems(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     package = write_package(tmp_path)
     for folder in (package / "results", package / "systems"):
         (path,) = folder.iterdir()
@@ -67,6 +71,7 @@ def test_screen_and_page_agree_on_verdicts_and_questions_of_a_package_of_two_sys
     review = own_review([package])
     judgement = Judgement(review.subjects)
     (subject,) = review.subjects
+    monkeypatch.setenv("COLUMNS", "200")
     board = leaderboard(review).splitlines()[1:]
     assert sorted(line.rpartition("  ")[2] for line in board) == sorted(one.verdict for one in judgement.systems)
     frame, names = judged_frame(judgement), system_names(judgement)

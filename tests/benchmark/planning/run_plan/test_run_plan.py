@@ -114,7 +114,7 @@ def test_the_text_has_the_headline_first() -> None:
     lines = text_of(made, config(), verbose=False).splitlines()
     assert lines[0].startswith("would score       ") and " min (" in lines[0]
     assert lines[1] == "published         49.80 min (NVIDIA, 4.1)"
-    assert len(lines) <= 30 and max(map(len, lines)) <= 120
+    assert len(lines) <= 30 and max(map(len, lines)) <= 100
     assert sum(line.startswith("  stacks.ours.") for line in lines) == 3
     verbose = text_of(made, config(), verbose=True)
     for told in ("parts of the step", *PART_NAMES.values(), "run at batch      4096", "checkpoint", "goodput"):

@@ -54,7 +54,9 @@ def test_every_second_of_a_run_of_three_attempts(tmp_path: Path) -> None:
     assert device_hours(3_600_000, None) is None
 
 
-def test_page_table_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_page_table_and_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     run_dir = killed_and_hung(tmp_path / "run_1")
     status([run_dir], as_json=False, follow=True)  # it has ended: printed once
     text = capsys.readouterr().out
@@ -68,6 +70,12 @@ def test_page_table_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         assert words in text
     write_run(tmp_path / "run_0")
     (tmp_path / "dataset").mkdir()
+    monkeypatch.setenv("COLUMNS", "80")
+    for folder in (run_dir, tmp_path):
+        status([folder], as_json=False, follow=False)
+        lines = capsys.readouterr().out.splitlines()[1:]  # without the heading's path, which is not folded
+        assert len(lines) > 4 and max(map(len, lines)) <= 80
+    monkeypatch.setenv("COLUMNS", "120")
     status([tmp_path], as_json=False, follow=False)
     head, first, second = capsys.readouterr().out.splitlines()
     assert head.split()[:4] == ["run", "state", "step", "loss"]
