@@ -108,8 +108,9 @@ def test_the_step_is_simulated_in_parts_with_intervals() -> None:
     assert made.bubble == 7 / (128 * 6)  # (p - 1) / (m v)
 
 
-def test_the_text_has_the_headline_first() -> None:
+def test_the_text_has_the_headline_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the machine would score, then the published results on as many of its devices; 30 lines unless asked."""
+    monkeypatch.setenv("COLUMNS", "100")
     made = usual_plan()
     lines = text_of(made, config(), verbose=False).splitlines()
     assert lines[0].startswith("would score       ") and " min (" in lines[0]

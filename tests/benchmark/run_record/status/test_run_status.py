@@ -57,6 +57,7 @@ def test_every_second_of_a_run_of_three_attempts(tmp_path: Path) -> None:
 def test_page_table_and_json(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
     run_dir = killed_and_hung(tmp_path / "run_1")
     status([run_dir], as_json=False, follow=True)  # it has ended: printed once
     text = capsys.readouterr().out
