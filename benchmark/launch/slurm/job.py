@@ -95,6 +95,8 @@ class SlurmJob(RunMachines):
         names = with_answer(lambda: host_names(listed), f"scontrol show hostnames {listed}", lambda: self.ordered)
         self.nodes = Nodes(self.number, names, lambda: self.ordered)
         self.nodes.look(probe=False)
+        if self.trains:
+            self._keep_sentinels()
         self.steps.fit_cluster(self.nodes.names)
         self.steps.check_interpreter(len(self.nodes.names))
 
@@ -107,7 +109,6 @@ class SlurmJob(RunMachines):
         snapshot = functools.partial(run_from_snapshot, new=new, more_files=options.snapshot_files)
         self.steps.code = patiently(lambda: snapshot(options.repository, self.run_dir), self)
         self.find_nodes()
-        self._keep_sentinels()
         self.steps.note_surroundings(self.nodes.names)
         self.steps.write_plan()
         if options.chain:
@@ -155,9 +156,10 @@ class SlurmJob(RunMachines):
         is_alive = self._sentinels is not None and self._sentinels.poll() is None
         if is_alive and self.nodes.up == self._watched:
             return
-        self.end()
-        self._watched = list(self.nodes.up)
+        self._watched, earlier = list(self.nodes.up), self._sentinels
         self._sentinels = self.steps.start_sentinels(self._watched, self.script)
+        if earlier is not None:
+            earlier.terminate()
 
     def _notice_end(self) -> bool:
         """Stop this launcher if Slurm has ended this job or started it again elsewhere, although its script lives, as

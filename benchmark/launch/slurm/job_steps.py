@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from benchmark.launch.keep_running import Refused, say
 from benchmark.launch.slurm.job_options import FP32_WARNING, JobOptions
@@ -38,6 +42,7 @@ INTERPRETER_S = 3600.0
 """Most seconds for the check of the interpreter, for which the node may fetch the container's image."""
 SNAPSHOT_S = 300.0
 """Most seconds for recording the environment."""
+SHEPHERD_LOOK_S = 0.2
 
 
 class UnfitInterpreter(Refused):
@@ -93,7 +98,9 @@ class JobSteps:
         where = [f"--nodes={len(nodes)}", f"--ntasks={len(nodes)}", f"--nodelist={','.join(nodes)}"]
         words = [sys.executable, "-m", "benchmark.launch.slurm.sentinel", str(self._options.run_dir), script]
         options = ["--overlap", "--ntasks-per-node=1", "--no-kill", "--kill-on-bad-exit=0", "--job-name=sentinel"]
-        return subprocess.Popen(["srun", *options, *where, *words], cwd=self.code, **SILENT)
+        srun = subprocess.Popen(["srun", *options, *where, *words], cwd=self.code, **SILENT)
+        threading.Thread(target=end_shepherd, args=(srun,), daemon=True).start()
+        return srun
 
     def check_interpreter(self, allocated: int) -> None:
         """Count the nodes that the run takes of ``allocated`` ones, and check the command's options for them.
@@ -219,6 +226,19 @@ class JobSteps:
         # Under its name the container stays on the nodes until the job ends: the next attempt does not unpack it again.
         words = ["--container-image", options.container, "--container-name", f"gpt3_{self._number}"]
         return [*words, "--container-mounts", mounts, "--container-workdir", str(self.code)]
+
+
+def end_shepherd(srun: subprocess.Popen[bytes]) -> None:
+    """End srun's child, which kills the whole step once srun itself is killed. Without it a step outlives its srun, as
+    when the job's script is killed, or the first node is lost process by process."""
+    while srun.poll() is None:
+        for children in Path(f"/proc/{srun.pid}/task").glob("*/children"):
+            with suppress(OSError):
+                for child in children.read_text().split():
+                    if Path(f"/proc/{child}/comm").read_text() == "srun\n":
+                        os.kill(int(child), signal.SIGKILL)
+                        return
+        time.sleep(SHEPHERD_LOOK_S)
 
 
 def count_nodes(allocated: int, nodes_asked: int | None, of_system: int) -> int:

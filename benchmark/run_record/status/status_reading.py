@@ -35,12 +35,13 @@ SILENT_S = 1800.0
 """Seconds without an event after which a run without an end is no longer said to be running."""
 SILENT_LEASELESS_S = 300.0
 """The same for a run that nobody holds, as one of an older version."""
-RENEWED_LENGTHS, CLOCKS_S = 2, 60.0
-"""Lengths of a lease within which it must have been renewed, and seconds by which two machines' clocks may differ."""
+CLOCKS_S = 60.0
+"""Seconds by which two machines' clocks may differ. A lease that was not renewed for them and its length has no holder."""
 LATEST_EVENTS = 50
 """Number of latest events among which a finished run has its run_stop."""
 LATEST_STEPS = 21
 """Number of latest steps whose median is the time of a step."""
+HELD_STATES = ("starting", "running", "starting again")
 AT_ONCE: Mapping[str, str] = {"requeue": "waiting", "stop": "given up", "again": "starting again"}
 """State of a run after an attempt, by its launcher's decision."""
 
@@ -72,7 +73,8 @@ def read_status(run_dir: Path, events: RecordedEvents | None = None) -> RunStatu
     steps_done = last_step.number("steps")
     step_times_s = steps[-LATEST_STEPS:].present_numbers("step_s")
     expected_s, tokens, target = eta.number("seconds"), last_step.number("trained_tokens"), eta.number("target_tokens")
-    state = _state(run_dir, attempts, summary, read_lease(run_dir), heard_s, time.time())
+    lease, now_s = read_lease(run_dir), time.time()
+    state = _state(run_dir, attempts, summary, lease, heard_s, now_s)
     counts = Counter("skipped" if mark.skipped else mark.lost for mark in marks if mark.key == "step")
     return RunStatus(
         run_dir,
@@ -88,13 +90,13 @@ def read_status(run_dir: Path, events: RecordedEvents | None = None) -> RunStatu
         checkpoint=newest_checkpoint(run_dir),
         expected_end_s=None if expected_s is None or state != "running" else eta.time_ms / 1000 + expected_s,
         heard_s=heard_s,
-        attempts=_rows(attempts, marks, finished=finished, goes_on=state in ("starting", "running")),
+        attempts=_rows(attempts, marks, finished=finished, goes_on=state in HELD_STATES[:2]),
         devices=_devices(attempts, config),
         marks=marks,
         steps_kept=counts[False],
         steps_lost=counts[True],
         steps_skipped=counts["skipped"],
-        remarks=_remarks(unsaved_steps),
+        remarks=[*_unsaved_remark(unsaved_steps), *_lease_remark(state, lease, now_s)],
     )
 
 
@@ -113,7 +115,7 @@ def _state(
 ) -> str:
     if summary is not None:
         return printable(str(summary.get("status")))
-    is_held = lease is not None and now_s - lease.renewed_s < RENEWED_LENGTHS * lease.length_s + CLOCKS_S
+    is_held = lease is not None and now_s - lease.renewed_s < lease.length_s + CLOCKS_S
     end = attempts[-1].end if attempts else None
     if end is None:
         was_heard = heard_s is not None and now_s - heard_s < (SILENT_S if is_held else SILENT_LEASELESS_S)
@@ -208,11 +210,19 @@ def _how_ended(attempt: Attempt, *, goes_on: bool) -> str:
     return "running" if goes_on else "unknown"
 
 
-def _remarks(unsaved: int) -> list[str]:
+def _unsaved_remark(unsaved: int) -> list[str]:
     if not unsaved:
         return []
     words = ("step is", "it") if unsaved == 1 else ("steps are", "them")
     return [f"{unsaved:,} {words[0]} in no whole checkpoint yet: a restart would do {words[1]} again"]
+
+
+def _lease_remark(state: str, lease: Lease | None, now_s: float) -> list[str]:
+    """Return the line about a holder that may be lost, before the lease has run out: its clock is another machine's."""
+    unrenewed_s = 0.0 if lease is None else now_s - lease.renewed_s
+    if state not in HELD_STATES or lease is None or unrenewed_s < lease.length_s / 2:
+        return []
+    return [f"the lease of {lease.line()} was renewed {unrenewed_s:.0f} s ago: its holder may be lost"]
 
 
 def _most_steps(config: Mapping[str, Any]) -> int | None:

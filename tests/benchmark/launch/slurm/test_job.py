@@ -353,7 +353,7 @@ def test_interpreter_that_cannot_run_it_is_one_line(job: Job) -> None:
     done = job.run()
     assert done.returncode == 2
     assert job.log()[-1] == "error: python3 3.8.10: too old, in CONTAINER none"
-    assert not job.calls("srun")
+    assert not job.attempts()
 
 
 def test_plan_is_written_beside_the_run_once(job: Job) -> None:

@@ -1,5 +1,6 @@
 """A job that lost its launcher is sent to the queue by a sentinel, and by nothing else."""
 
+import os
 import re
 import signal
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmark.launch.slurm.job_steps import end_shepherd
 from benchmark.run_record.lease import HeldLease
 from tests.benchmark.launch.slurm.stand_in_job import Job
 
@@ -113,3 +115,31 @@ def test_a_job_that_ends_is_requeued_only_if_its_script_was_killed(
     finally:
         process.kill()
         process.wait()
+
+
+SRUN = """#!/bin/bash
+exec 3> >(read -r; touch "$0.step_killed")
+sleep 60 3>&- &
+echo $! >"$0.other_child"
+wait
+"""
+"""As srun, it has a child that sees its end and kills its step then."""
+
+
+@pytest.mark.parametrize("is_ended", [False, True])
+def test_sentinels_outlive_an_srun_that_is_killed(is_ended: bool, tmp_path: Path) -> None:
+    path = tmp_path / "srun"
+    path.write_text(SRUN)
+    path.chmod(0o755)
+    srun = subprocess.Popen([path])
+    other_child, step_killed = tmp_path / "srun.other_child", tmp_path / "srun.step_killed"
+    wait(lambda: other_child.exists() and other_child.read_text().strip())
+    if is_ended:
+        end_shepherd(srun)
+    srun.kill()
+    srun.wait()
+    os.kill(int(other_child.read_text()), signal.SIGTERM)  # it lives: only srun's own child was ended
+    if not is_ended:
+        wait(step_killed.exists)
+    time.sleep(0.2)
+    assert step_killed.exists() == (not is_ended)

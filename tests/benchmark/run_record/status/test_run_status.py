@@ -202,7 +202,8 @@ def test_the_state_after_an_attempt_says_what_comes_next(
     [
         (5, 900, 5, None, "running"),
         (5, 900, 2000, None, "silent"),  # held, but nothing comes
-        (400, 900, 200, None, "silent"),  # its launcher is gone
+        (150, 900, 140, None, "running"),  # a remark says that its launcher may be gone
+        (181, 900, 140, None, "silent"),  # its launcher is gone
         (None, 0, 200, None, "running"),  # of an older version
         (None, 0, 400, None, "silent"),
         (5, 900, 100, "again", "starting again"),
@@ -237,6 +238,8 @@ def test_a_lease_says_whether_somebody_looks_after_the_run(
     status_found = read_status(run.folder)
     assert status_found.state == state
     assert (status_found.attempts[0].kind == "running") == (state == "running")
+    is_doubtful = any("job 77 on n1 was renewed 150 s ago" in remark for remark in status_found.remarks)
+    assert is_doubtful == (renewed_s == 150)
 
 
 def test_a_run_whose_processes_have_just_been_launched_is_starting(tmp_path: Path) -> None:
