@@ -36,7 +36,7 @@ SILENT_S = 1800.0
 SILENT_LEASELESS_S = 300.0
 """The same for a run that nobody holds, as one of an older version."""
 CLOCKS_S = 60.0
-"""Seconds by which two machines' clocks may differ. A lease that was not renewed for them and its length has no holder."""
+"""Seconds by which clocks of two machines may differ: nobody holds a lease that is older than its length and them."""
 LATEST_EVENTS = 50
 """Number of latest events among which a finished run has its run_stop."""
 LATEST_STEPS = 21
