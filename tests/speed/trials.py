@@ -18,7 +18,8 @@ from benchmark.judging.results.subjects import SubmissionPackage
 from benchmark.judging.review.verdict import own_findings
 from benchmark.run_record.events.mllog import TOKEN
 from tests.benchmark.judging.review.fixture import LLAMA_N1, LLAMA_N8, Log, Submission, made_up, with_steps
-from tests.benchmark.judging.review.honest_submissions import HONEST, RESTARTS
+from tests.benchmark.judging.review.honest_submissions import HONEST
+from tests.benchmark.judging.review.restarted_runs import RESTARTS
 
 ROUNDS = Path(os.environ.get("PUBLISHED_LOGS", "/nowhere"))
 RULESETS = {"gpt3": "4.1.0", "llama31_8b": "5.1.0"}

@@ -249,22 +249,22 @@ class RunSummary:
         """Return all blocks, the first included. A block may contain an evaluation that a restart repeated."""
         blocks: list[TimedBlock] = []
         steps = sorted(self.tracked(STEP_TIMING), key=lambda evaluation: evaluation.line)
-        start_ms, tokens, step_index, repeated = self.run_start_ms or 0, 0.0, 0, False
+        start_ms, tokens, step_index, repeated, line = self.run_start_ms or 0, 0.0, 0, False, 0
         for evaluation in self.evaluations if self.run_start_ms is not None else ():
             if evaluation.tokens is None or evaluation.tokens <= tokens:
-                repeated = repeated or (bool(evaluation.tokens) and evaluation.time_ms > start_ms)
+                repeated = repeated or (bool(evaluation.tokens) and evaluation.time_ms != start_ms)
                 continue
             first_step = step_index
             while step_index < len(steps) and steps[step_index].line <= evaluation.line:
                 step_index += 1
             step_times = [step.value for step in steps[first_step:step_index]]
-            restarted = repeated or any(start_ms <= restart.time_ms <= evaluation.time_ms for restart in self.restarts)
+            restarted = repeated or any(line < restart.line < evaluation.line for restart in self.restarts)
             blocks.append(
                 TimedBlock(
                     evaluation.line, start_ms, evaluation.time_ms, evaluation.tokens - tokens, step_times, restarted
                 )
             )
-            start_ms, tokens, repeated = evaluation.time_ms, evaluation.tokens, False
+            start_ms, tokens, repeated, line = evaluation.time_ms, evaluation.tokens, False, evaluation.line
         return blocks
 
     @property

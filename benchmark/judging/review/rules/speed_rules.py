@@ -46,6 +46,8 @@ STEPS_IN_EVALUATION = (1.1, 3.0)
 NO_TIME = 0.2
 """Share of the median step below which a step took no time; published steps take at least 0.89."""
 SHORTEST_BLOCK_S = 1.0
+LATE_STOP_MS = 60_000
+"""Milliseconds from the last evaluation to run_stop that nobody asks about; published runs have at most 2,400."""
 SLOW_BLOCK = 2.0
 """Time over the usual block's from which a block is slow; published blocks stay below 1.9."""
 
@@ -252,8 +254,12 @@ def lost_time(results: ResultSet) -> Iterator[Deviation]:
             losses.append(f"{len(slow)} block{'s' * (len(slow) > 1)} {lost:,.0f} s longer than usual")
         elif slow and not losses:
             losses.append("evaluations made again")
+        stop, ended = run.log.first("run_stop"), run.evaluations[-1].time_ms if run.evaluations else 0
+        if usual and stop and run.converged and stop.time_ms - ended > max(1000 * seconds, LATE_STOP_MS):
+            losses.append(f"run_stop {(stop.time_ms - ended) / 1000:,.0f} s after the last evaluation")
         if losses:
             words.append(f"{run.log.path.name}: {', '.join(losses)}")
-            lines.append((run.log.path, run.restarts[0].line if run.restarts else slow[0].line))
+            places = (place.line for place in (*run.restarts, *slow, stop) if place is not None)
+            lines.append((run.log.path, next(places)))
     if lines:
         yield Deviation(*lines[0], "; ".join(words), "blocks of equal length, in one piece")

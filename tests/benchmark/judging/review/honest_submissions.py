@@ -4,74 +4,26 @@ None of it may be rejected, and restarts and lost time are one question.
 """
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 from benchmark.judging.results.judged import JUDGED
 from tests.benchmark.judging.review.fixture import PROGRESS, Log, Record, Submission
+from tests.benchmark.judging.review.restarted_runs import RESTARTS
+from tests.benchmark.judging.review.submission_changes import (
+    MINUTE_MS,
+    Change,
+    Trial,
+    abort,
+    each,
+    each_record,
+    fields,
+    keys,
+    log_bytes,
+    run,
+    trained,
+)
 
-Change = Callable[[Submission], object]
 GPT3 = ("made", "steps", "tpu")
-MINUTE_MS = 60_000
-
-
-@dataclass(frozen=True)
-class Trial:
-    name: str
-    change: Change
-    bases: tuple[str, ...] = ()
-    """Submissions that it can be tried on; empty: all."""
-
-
-def each(change: Callable[[Log], object]) -> Change:
-    return lambda one: [change(log) for log in one.logs]
-
-
-def run(number: int, change: Callable[[Log], object]) -> Change:
-    return lambda one: change(one.logs[number])
-
-
-def keys(**extra: Any) -> Change:
-    return each(lambda log: [log.insert("init_stop", key, value) for key, value in extra.items()])
-
-
-def fields(**changes: Any) -> Change:
-    return lambda one: one.description.update(changes)
-
-
-def log_bytes(change: Callable[[bytes], bytes]) -> Change:
-    def rewrite(one: Submission) -> None:
-        for number in range(len(one.logs)):
-            one.bytes_of(f"{one.results}/result_{number}.txt", change)
-
-    return rewrite
-
-
-def records(change: Callable[[Record], object]) -> Change:
-    return each(lambda log: [change(record) for record in log.records])
-
-
-def trained(record: Record) -> int:
-    """Return how far training is, as its benchmark's logs count it."""
-    return next(int(record["metadata"][name]) for name in PROGRESS if name in record["metadata"])
-
-
-def abort(log: Log, at: int, whole_block: bool = True) -> None:
-    """End a run by hand after evaluation ``at``, perhaps in a block: no value met the target."""
-    following = log.place("eval_accuracy", at) + 1
-    while log.records[following]["key"] in ("eval_stop", "tracked_stats"):
-        following += 1
-    progress = trained(log.records[log.place("eval_accuracy", at)])
-    ended = log.records[following - 1]["time_ms"] + (5 if whole_block else 40_000)
-    begun = [] if whole_block else [log.copied(following, time_ms=log.records[following]["time_ms"])]
-    stop = log.copied(log.place("run_stop"), time_ms=ended)
-    stop["metadata"]["status"] = "aborted"
-    counts = [one for one in log.records[following:] if one["key"] in ("train_samples", "trained_samples")]
-    rest = [one | {"time_ms": ended + 1, "value": progress} for one in counts]
-    log.records = [*log.records[:following], *begun, stop, *rest]
 
 
 def _aborted_in_block(log: Log) -> None:
@@ -280,7 +232,7 @@ TRIALS: tuple[tuple[str, tuple[str, ...], Change], ...] = (
     ("evaluations half as long again", ("steps", "made"), each(_slow_evaluations)),
     (
         "times with a fraction of a millisecond", (),
-        records(lambda record: record.update(time_ms=record["time_ms"] + record["time_ms"] % 7 / 20)),
+        each_record(lambda record: record.update(time_ms=record["time_ms"] + record["time_ms"] % 7 / 20)),
     ),
     ("the clock set back by 6 ms by NTP", (), run(0, lambda log: log.shift(log.place("block_start", 7), -6))),
     ("runs of another time zone, days and years apart within a round", (), _zones),
@@ -322,12 +274,15 @@ TRIALS: tuple[tuple[str, tuple[str, ...], Change], ...] = (
         "ten megabytes of other output between the records", ("made",),
         log_bytes(lambda content: content.replace(b"\n", b"\n" + 60_000 * b"x" + b"\n")),
     ),
-    ("a namespace of the framework on every record", (), records(lambda record: record.update(namespace="worker0"))),
+    (
+        "a namespace of the framework on every record", (),
+        each_record(lambda record: record.update(namespace="worker0")),
+    ),
     ("fields of its own in every record, in another order", (), each(_own_order)),
-    ("records without file and line of the code, but for seeds", (), records(_no_source)),
+    ("records without file and line of the code, but for seeds", (), each_record(_no_source)),
     (
         "the run's folder in the file of every record", (),
-        records(lambda record: record["metadata"].update(file=f"/scratch/job_{record['time_ms']}/code/a.py")),
+        each_record(lambda record: record["metadata"].update(file=f"/scratch/job_{record['time_ms']}/code/a.py")),
     ),
     # keys and values
     (
@@ -424,117 +379,4 @@ TRIALS: tuple[tuple[str, tuple[str, ...], Change], ...] = (
 )  # fmt: skip
 
 
-def _silent(log: Log, block: int, lost_ms: int) -> None:
-    """Log nothing but the time that passed."""
-    log.shift(log.place("eval_accuracy", block), lost_ms)
-
-
-def _restart(log: Log, block: int, lost_ms: int) -> int:
-    """Log a restart at the first record of a block, as this harness does, and return where it is."""
-    place = log.place("eval_accuracy", block - 1) + 1
-    while log.records[place]["key"] in ("eval_stop", "tracked_stats"):
-        place += 1
-    progress = trained(log.records[log.place("eval_accuracy", block - 1)])
-    log.shift(place, lost_ms)
-    restart = log.copied(place, key="restart", value=1, event_type="POINT_IN_TIME")
-    restart["metadata"] = {"file": "x.py", "lineno": 1, "step": progress}
-    log.records.insert(place, restart)
-    return place
-
-
-def _evaluated_again(log: Log, block: int, lost_ms: int, moved: float = 0.0) -> None:
-    """Restart from a checkpoint before the last evaluation, which comes again; on other nodes with a sum in another
-    order."""
-    before, last = (place + 1 for place in log.places("eval_accuracy")[block - 2 : block])
-    again = [log.copied(place) for place in range(before, last)]
-    taken = log.records[last - 1]["time_ms"] - log.records[before - 1]["time_ms"]
-    log.shift(last, lost_ms + taken)
-    for record in again:
-        record["time_ms"] += lost_ms + taken
-    again[-1]["value"] += moved
-    log.records[last:last] = again
-
-
-def _interrupted(log: Log, block: int, lost_ms: int) -> None:
-    """Interrupt an evaluation, which is begun again; where a log has no eval_start, stop before it."""
-    key = "eval_start" if log.places("eval_start") else "eval_accuracy"
-    place = log.place(key, block)
-    again = [log.copied(place)] if key == "eval_start" else []
-    log.shift(place, lost_ms + 1)
-    log.records[place:place] = again
-
-
-def _caches_cleared(log: Log, block: int, lost_ms: int) -> None:
-    """Clear the caches again at the restart, and log it."""
-    place = _restart(log, block, lost_ms)
-    log.records.insert(place, log.copied(log.place("cache_clear"), time_ms=log.records[place]["time_ms"] - 5))
-
-
-def _steps_lost(log: Log, block: int, lost_ms: int) -> None:
-    """Lose the step times of the attempt that broke off."""
-    start, stop = log.place("eval_accuracy", block - 1), log.place("eval_accuracy", block)
-    gone = {id(one) for one in [each for each in log.records[start:stop] if each["key"] == "tracked_stats"][:5]}
-    log.records = [record for record in log.records if id(record) not in gone]
-    _restart(log, block, lost_ms)
-
-
-LOSSES: tuple[tuple[str, Callable[[Log, int, int], object]], ...] = (
-    ("silently", _silent),
-    ("by a restart logged", _restart),
-    ("by a restart that evaluates again", _evaluated_again),
-    ("by a restart that evaluates again on other nodes", partial(_evaluated_again, moved=3e-6)),
-    ("in an interrupted evaluation", _interrupted),
-    ("by a restart that clears caches", _caches_cleared),
-    (
-        "by a restart on a node whose clock is 4 s behind",
-        lambda log, block, lost_ms: log.shift(_restart(log, block, lost_ms), -4_000),
-    ),
-    ("by a restart without its step times", _steps_lost),
-)
-HOW_MUCH = (("3 minutes", 3, (1,)), ("40 minutes", 40, (0, 1, 2)), ("8 hours", 480, (1,)))
-"""Minutes that are lost, and the runs in which they are."""
-
-
-def _lost(change: Callable[[Log, int, int], object], minutes: int, runs: tuple[int, ...]) -> Change:
-    def lose(one: Submission) -> None:
-        for number in runs:
-            log = one.logs[number]
-            block = 3 + (4 + 3 * number) % (len(log.values) - 5)
-            change(log, block, minutes * MINUTE_MS + 17 * number)
-
-    return lose
-
-
-def _every(step: int) -> Callable[[Log], None]:
-    """Stall five minutes in every block, or every second."""
-
-    def change(log: Log) -> None:
-        for block in range(1 if step > 1 else 3, len(log.values) - 4, step):
-            _silent(log, block, 5 * MINUTE_MS)
-
-    return change
-
-
-def _four(log: Log) -> None:
-    for number, block in enumerate((4, 5, 8, 10)):
-        _restart(log, block, (3 + 60 * number) * MINUTE_MS)
-
-
-RESTARTS = [
-    *(
-        Trial(f"{words} lost {how}, in {len(runs)} of the runs", _lost(change, minutes, runs))
-        for how, change in LOSSES
-        for words, minutes, runs in HOW_MUCH
-    ),
-    Trial("four restarts in a run, a block and hours apart", run(0, _four)),
-    Trial(
-        "stopped in the evening, continued the next morning, in all runs",
-        each(lambda log: _restart(log, 12, 14 * 60 * MINUTE_MS)),
-    ),
-    Trial("an hour lost in the first block", run(2, lambda log: _silent(log, 0, 60 * MINUTE_MS))),
-    Trial("an hour lost in the last block", run(2, lambda log: _silent(log, -1, 60 * MINUTE_MS))),
-    Trial("a stall of five minutes in every second block of a run", run(1, _every(2))),
-    Trial("a stall of five minutes in most blocks of a run", run(1, _every(1))),
-]
-"""Runs that went on after a restart, or lost time otherwise."""
 HONEST = [*RESTARTS, *(Trial(name, change, bases) for name, bases, change in TRIALS)]

@@ -23,9 +23,9 @@ from benchmark.judging.review.rules.copy_rules import Trace, likeness
 from benchmark.judging.review.rules.rule_table import LOG_RULES, SET_RULES
 from benchmark.judging.review.verdict import Review, SubjectReview, own_findings, review
 from benchmark.run_record.events.mllog import parse_log
-from tests.benchmark.judging.review.faulty_submissions import DESCRIPTION, LOG, RESULTS
 from tests.benchmark.judging.review.fixture import ORG, as_text, records, summary_of, system_description, write_package
 from tests.benchmark.judging.review.reviews import verdict
+from tests.benchmark.judging.review.submission_changes import DESCRIPTION, LOG, RESULTS
 
 MOST_SHOWN = 3000
 """Characters of a finding's texts together."""

@@ -27,8 +27,11 @@ from tests.benchmark.judging.review.fixture import (
     with_steps,
     write_package,
 )
-from tests.benchmark.judging.review.honest_submissions import HONEST, RESTARTS, Trial, each, run, trained
-from tests.benchmark.judging.review.llama_submissions import MISTAKES, VARIANTS, WITH_CONSEQUENCES
+from tests.benchmark.judging.review.honest_submissions import HONEST
+from tests.benchmark.judging.review.llama_mistakes import MISTAKES, WITH_CONSEQUENCES
+from tests.benchmark.judging.review.llama_variants import VARIANTS
+from tests.benchmark.judging.review.restarted_runs import RESTARTS
+from tests.benchmark.judging.review.submission_changes import Trial, each, run, trained
 from tests.support import REPOSITORY
 
 WHOLE_FILE = ("not a text file", "results without gpt3/")

@@ -13,8 +13,8 @@ from benchmark.judging.review.findings import STOPPED, Finding
 from benchmark.judging.review.official.tool_verdicts import ToolOutcome, ToolVerdict
 from benchmark.judging.review.verdict import excused, own_findings, review
 from tests.benchmark.judging.review.fixture import made_up, records, summary_of, write_run
-from tests.benchmark.judging.review.honest_submissions import abort
 from tests.benchmark.judging.review.reviews import review_of, verdict
+from tests.benchmark.judging.review.submission_changes import abort
 from tests.benchmark.run_record.events.written_log import write_log
 
 SHAPE_OF_TIME = ("clock.", "curve.", "init.", "speed.", "stop.", "eval.time", "cache.")
