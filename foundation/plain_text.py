@@ -6,8 +6,9 @@ import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
-PAGE_COLUMNS, NARROWEST = 100, 40
-"""Columns of lines without a terminal, and of a sentence at most; least columns of a screen that can be read."""
+PAGE_COLUMNS, NARROWEST, NARROWEST_CELL = 100, 40, 24
+"""Columns of lines without a terminal, and of a sentence at most; least columns of a screen, and of a sentence in a
+cell, that can be read."""
 GAP, INDENT = "  ", "    "
 """Space between two columns of a table, and before the lines that continue a row."""
 PATIENCE = 100
@@ -56,18 +57,22 @@ def table_text(
     """Return a table without rules or colours.
 
     The columns ``right`` are flush right; None stands for all but the first, because they are mostly figures.
-    ``captions``: a line before each of these rows. If the table is wider than ``width``, by default the screen's, its
-    head and each row continue in indented lines; a column that is wider still is folded between words.
+    ``captions``: a line before each of these rows. If the table is wider than ``width``, by default the screen's,
+    sentences in its last column continue below their begin where there is room. Otherwise the head and each row
+    continue in indented lines, and a column that is wider still is folded between words.
     """
     from rich.cells import cell_len  # slow to import, and not needed elsewhere
 
     right = range(1, len(head)) if right is None else right
     columns = list(zip(*([printable(cell) for cell in row] for row in (head, *rows)), strict=True))
     width = screen_width() if width is None else width
-    line_columns, used = [[0]], max(map(cell_len, columns[0]))
+    line_columns, used, indent = [[0]], max(map(cell_len, columns[0])), INDENT + GAP
     for number, cells in enumerate(columns[1:], 1):
         needed = len(GAP) + max(map(cell_len, cells))
-        if used + needed > width:
+        place = used + len(GAP)
+        if used + needed > width and number == len(columns) - 1 and number not in right and _fits(cells, width - place):
+            indent = " " * place
+        elif used + needed > width:
             line_columns.append([])
             used = len(INDENT) - len(GAP)
         line_columns[-1].append(number)
@@ -78,8 +83,13 @@ def table_text(
         lines += [captions[number]] if number in captions else []
         for place, line in enumerate(record):
             if line or not place:
-                lines += _fold(line, width, INDENT + GAP, INDENT * bool(place))
+                lines += _fold(line, width, indent, INDENT * bool(place))
     return "\n".join(lines)
+
+
+def _fits(sentences: Sequence[str], width: int) -> bool:
+    """Return whether the sentences can be read in a column of that width, and no word of them is wider."""
+    return width >= NARROWEST_CELL and all(len(word) <= width for cell in sentences for word in cell.split())
 
 
 def _aligned(columns: Sequence[Sequence[str]], numbers: Sequence[int], right: Collection[int]) -> list[str]:

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from foundation.sizes import duration, significant
+from foundation.sizes import about, significant
 
 SECONDS_BETWEEN_LINES = 10.0
 SECONDS_BETWEEN_CHANGES = 0.2
@@ -84,7 +84,7 @@ class Meter:
                 )
                 if self.done < self._total:
                     left_s = (self._total - self.done) / rate
-                    parts.append(f"{left_s:.0f} s left" if left_s < 60 else f"{duration(left_s)} left")
+                    parts.append(f"{about(left_s)} left")
             parts += amounts if narrow else []
             if sum(self._spent.values()) > 0:
                 doing, longest = max(self._spent.items(), key=lambda item: item[1])

@@ -77,6 +77,11 @@ def significant(value: float, digits: int) -> str:
     return f"{rounded:,.{max(0, decimals)}f}"
 
 
+def about(seconds: float) -> str:
+    """Return an estimated duration to the second: "28 s", "12 min 30 s" or "1 h 12 min"."""
+    return f"{max(0.0, seconds):.0f} s" if seconds < 60 else duration(seconds)
+
+
 def duration(seconds: float) -> str:
     """Return a duration such as "28.47 s", "12 min 30 s" or "1 h 12 min"; a negative one counts as zero."""
     if seconds < 60:

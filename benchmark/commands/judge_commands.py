@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmark.config.field_checks import step_range
 from benchmark.config.number_formats import Precision
 from benchmark.config.runtime_variables import let_threads_sleep
+from benchmark.run_record.file_names import EVIDENCE_FILE
 from foundation.errors import InputError
 from foundation.options.option_marks import Positional
 
@@ -84,6 +86,10 @@ class ReplayCommand:
     """Print JSON."""
 
     def run(self) -> int:
+        from benchmark.run_record.evidence_chain import require_chain
+
+        step_range(self.steps)  # both are checked before the seconds that PyTorch takes to import
+        require_chain(self.run_dir / EVIDENCE_FILE)
         let_threads_sleep()  # the run's system is known only after PyTorch is imported
         from benchmark.training.engine.distributed import end_process
         from benchmark.training.replay.replay_run import ReplayOptions, replay, result_fields
@@ -161,6 +167,8 @@ class DescribeSystemCommand:
     --system."""
 
     def run(self) -> int:
+        if self.output is not None and self.output.exists():  # before the second that PyTorch takes to import
+            raise InputError(f"{self.output}: exists, perhaps filled in by hand; choose another --output or delete it")
         from benchmark.planning.machine.describe_system import describe_system
 
         print(describe_system(self.output))

@@ -38,12 +38,17 @@ class PlanCommand:
     def run(self) -> int:
         if not self.search:
             require_possible(self.config, self.options)  # before the seconds that PyTorch takes to import
+        name, system = self.config.benchmark.mlperf_name, self.config.system
+        measured = None
+        if self.calibration is not None:
+            from benchmark.planning.run_plan.calibration import calibration_of
+
+            measured = calibration_of(system, self.calibration)
         from benchmark.judging.results.published_scores import published_scores
         from benchmark.planning.run_plan.plan_command import print_plan, print_search
 
         if self.search:
-            return print_search(self.config, self.options, as_json=self.json, calibration=self.calibration)
-        name, system = self.config.benchmark.mlperf_name, self.config.system
+            return print_search(self.config, self.options, as_json=self.json, calibration=measured)
         published: list[str] = []
         if not self.json:
             published = published_scores(name, system.accelerator, system.num_devices, self.config.precision)
@@ -52,7 +57,7 @@ class PlanCommand:
             self.options,
             as_json=self.json,
             verbose=self.verbose,
-            calibration=self.calibration,
+            calibration=measured,
             published=published,
         )
 

@@ -1,16 +1,39 @@
 """Commands that run the benchmark: train, evaluate, schedule, status, rehearse, reference-points."""
 
+import contextlib
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmark.config.benchmarks import REHEARSALS
 from benchmark.config.number_formats import DEFAULT_PRECISION, Precision
+from benchmark.config.run_config import RunConfig
 from benchmark.config.run_options import RunOptions
 from benchmark.config.runtime_variables import let_threads_sleep
 from foundation.cli import choose
 from foundation.errors import CheckFailed, InputError
 from foundation.options.option_marks import Positional
+
+
+def _refuse_early(config: RunConfig, *, trains: bool) -> None:
+    """Raise InputError for inputs that the run would refuse, before PyTorch is imported and a folder is made.
+
+    A process among several, or of a launcher, is refused by the run, which writes down the reason.
+    """
+    from benchmark.run_record.checkpoint_list import newest_checkpoint
+    from benchmark.training.engine.rank_environment import read_environment
+    from benchmark.training.inputs import require_inputs
+
+    if not trains and config.data.checkpoint is None:
+        raise InputError("--checkpoint is missing: the converted initial checkpoint, or a run's own")
+    environment, folder = read_environment(), config.run_dir
+    if environment.world_size > 1 or environment.launched_s is not None:
+        return
+    if trains and folder.exists() and not folder.is_dir():
+        raise InputError(f"--run-dir {folder}: a file; expected a folder")
+    with contextlib.suppress(OSError):  # the run waits for a disk that does not answer
+        begins = not trains or newest_checkpoint(folder) is None
+        require_inputs(config.data, config.benchmark, trains=trains, begins=begins)
 
 
 @dataclass(frozen=True)
@@ -46,6 +69,7 @@ class TrainCommand:
         return 0
 
     def _train(self) -> int:
+        _refuse_early(self.config, trains=True)
         if self.config.system.device == "cpu":
             let_threads_sleep()
         from benchmark.training.machine.pytorch_import import import_pytorch
@@ -69,6 +93,7 @@ class EvaluateCommand:
     """Print JSON."""
 
     def run(self) -> int:
+        _refuse_early(self.config, trains=False)
         if self.config.system.device == "cpu":
             let_threads_sleep()
         from benchmark.training.engine.distributed import end_process
@@ -150,18 +175,16 @@ class RehearseCommand:
         choose(self.benchmark, REHEARSALS, "rehearsal")
 
     def run(self) -> int:
-        from benchmark.rehearsal.rehearse import rehearse
-
         benchmark = REHEARSALS[self.benchmark]
         work_dir = self.work_dir or Path("runs") / benchmark.name
         if self.package:
-            from benchmark.planning.machine.describe_system import describe_this_machine
-            from benchmark.rehearsal.rehearsal_package import rehearse_package
-
             if self.c4_path is not None or self.seed is not None:
                 raise InputError(
                     "--package: other text has no target, and seeds must differ; leave out --c4-path and --seed"
                 )
+            from benchmark.planning.machine.describe_system import describe_this_machine
+            from benchmark.rehearsal.rehearsal_package import rehearse_package
+
             return rehearse_package(
                 benchmark,
                 work_dir,
@@ -169,6 +192,8 @@ class RehearseCommand:
                 master_port=self.master_port,
                 precision=self.precision,
             )
+        from benchmark.rehearsal.rehearse import rehearse
+
         return rehearse(
             benchmark,
             work_dir,

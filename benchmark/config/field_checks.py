@@ -1,6 +1,7 @@
 """Checks of the fields of a configuration."""
 
 import math
+import re
 from dataclasses import fields
 
 from benchmark.config.number_formats import NUMBER_FORMATS, Precision
@@ -23,6 +24,15 @@ def require_seed(seed: int) -> None:
     """Raise InputError for a seed that the generator of the data order (NumPy's Mersenne Twister) does not take."""
     if not 0 <= seed < 2**32:
         raise InputError(f"seed {seed}: expected 0 to {2**32 - 1}; change --seed")
+
+
+def step_range(text: str) -> tuple[int, int]:
+    """Parse ``FIRST:LAST``. Raises InputError for any other text."""
+    match = re.fullmatch(r"([0-9]{1,9}):([0-9]{1,9})", text)
+    first, last = (int(match[1]), int(match[2])) if match else (1, 0)
+    if first > last:
+        raise InputError(f"steps {text!r:.40}: expected FIRST:LAST, such as 176:192; change --steps")
+    return first, last
 
 
 def require_positive(config: object, *names: str) -> None:

@@ -186,15 +186,20 @@ def encode(record: AnyRecord, previous: str) -> tuple[bytes, str]:
     return body + f',"digest":"{digest}"}}'.encode(), digest
 
 
+def require_chain(path: Path) -> None:
+    """Raise InputError if there is no such file."""
+    if not path.exists():
+        raise InputError(f"{path}: no such file; a run writes it with train --evidence")
+
+
 def read_chain(path: Path) -> Chain:
     """Read a chain, which may be a stranger's.
 
     Raises InputError if the file does not exist, is larger than a run's, or was written in another form.
     """
+    require_chain(path)
     try:
         content = read_regular(path, MOST_BYTES)
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; a run writes it with train --evidence") from None
     except UnfitFile as unfit:
         raise InputError(f"{path}: {unfit}; give the folder of a run") from unfit
     links: list[Link] = []

@@ -17,7 +17,6 @@ from benchmark.training.step import evaluate
 from benchmark.training.training_world import training_world
 from checkpoint_convert.formats.distributed_checkpoint import METADATA
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
-from foundation.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -42,8 +41,7 @@ def evaluate_checkpoint(config: RunConfig) -> CheckpointQuality | None:
     """
     environment, benchmark, system = read_environment(), config.benchmark, config.system
     checkpoint = config.data.checkpoint
-    if checkpoint is None:
-        raise InputError("--checkpoint is missing: the converted initial checkpoint, or a run's own")
+    assert checkpoint is not None  # the command refuses to begin without
     if environment.rank == 0:
         require_inputs(config.data, benchmark, trains=False)
     is_own = (checkpoint / PROGRESS_FILE).is_file()

@@ -14,7 +14,7 @@ from checkpoint_convert.formats.stored_array import StoredArray, Values, shape_t
 from checkpoint_convert.inspection.array_blocks import SEGMENT, blocks, results_in_order, segments
 from checkpoint_convert.inspection.megatron_view import as_megatron
 from foundation.errors import CheckFailed, InputError
-from foundation.plain_text import table_text
+from foundation.plain_text import folded, table_text
 from foundation.progress import Meter, progress
 from foundation.sizes import require_workers
 
@@ -224,16 +224,17 @@ def require_same_checkpoints(comparison: CheckpointComparison) -> None:
 def format_checkpoint_comparison(comparison: CheckpointComparison) -> str:
     """Return a table for people, the largest differences first, and the arrays that only one of the two has."""
     lines = [f"{path}: {kind}" for path, kind in zip(comparison.paths, comparison.formats, strict=True)]
-    head = ("shape", "dtype", "differing", "largest", "at", "here", "there", "array")
+    head = ("", "shape", "dtype", "differing", "largest", "at", "here", "there")
     different = [array for array in comparison.arrays if not array.same or array.place is not None]
     if different:
-        lines.append(table_text(head, [_cells(array) for array in different], right=range(len(head) - 1)))
+        captions = {number: array.name for number, array in enumerate(different)}
+        lines.append(table_text(head, [_cells(array) for array in different], captions=captions))
     for path, names in zip(comparison.paths, comparison.only_in, strict=True):
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-        lines += [f"only in {path}: {', '.join(names[:NAMED])}{more}"] if names else []
+        lines += [folded(f"only in {path}: {', '.join(names[:NAMED])}{more}")] if names else []
     lines += [f"not compared: {reason}" for reason in comparison.unread]
     if comparison.adam_steps != (None, None):
-        first_step, second_step = ("not told" if step is None else str(step) for step in comparison.adam_steps)
+        first_step, second_step = ("not known" if step is None else str(step) for step in comparison.adam_steps)
         lines.append(f"Adam's step: {first_step} and {second_step}")
     lines += [f"common.pt: {difference}" for difference in comparison.settings]
     same = sum(array.same for array in comparison.arrays)
@@ -243,10 +244,10 @@ def format_checkpoint_comparison(comparison: CheckpointComparison) -> str:
 
 
 def _cells(array: ArrayComparison) -> list[str]:
-    kinds = [" / ".join(dict.fromkeys(pair)) for pair in (map(shape_text, array.shapes), array.dtypes)]
+    kinds = ["", *(" / ".join(dict.fromkeys(pair)) for pair in (map(shape_text, array.shapes), array.dtypes))]
     if array.values is None:
-        return [*kinds, *["-"] * 5, array.name]
+        return [*kinds, *["-"] * 5]
     largest = "not finite" if array.largest_difference is None else f"{array.largest_difference:.3g}"
     index = ",".join(map(str, array.place or ()))
     values = [f"{float(value):.6g}" for value in array.values]
-    return [*kinds, f"{array.differing:,}", largest, index, *values, array.name]
+    return [*kinds, f"{array.differing:,}", largest, index, *values]

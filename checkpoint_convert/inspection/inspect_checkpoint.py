@@ -18,6 +18,9 @@ from foundation.plain_text import table_text
 from foundation.progress import Meter, progress
 from foundation.sizes import require_workers
 
+COUNTS = {"zeros": "zeros", "NaN": "nan", "Inf": "inf"}
+"""Columns with numbers of values, and the fields that hold them."""
+
 
 @dataclass(frozen=True)
 class Statistics:
@@ -175,16 +178,18 @@ def _array_report(name: str, array: StoredArray, md5: bool, workers: int, meter:
 
 
 def format_checkpoint_report(report: CheckpointReport) -> str:
-    """Return a table for people, one array per line."""
-    head = ("shape", "dtype", "chunks", "min", "max", "mean", "sd", "zeros", "NaN", "Inf", "array")
+    """Return a table for people, the figures of an array below its name; counts that are 0 everywhere are left out."""
+    counts = {title: name for title, name in COUNTS.items() if getattr(report, name)}
+    head = ("", "shape", "dtype", "chunks", "min", "max", "mean", "sd", *counts)
     rows = []
     for array in report.arrays:
-        figures = ["-" if value is None else f"{value:.4g}" for value in (array.min, array.max, array.mean, array.sd)]
-        form = [shape_text(array.shape), array.dtype, shape_text(array.chunks)]
-        rows.append([*form, *figures, str(array.zeros), str(array.nan), str(array.inf), array.name])
+        figures = ["-" if value is None else f"{value:.3g}" for value in (array.min, array.max, array.mean, array.sd)]
+        form = ["", shape_text(array.shape), array.dtype, shape_text(array.chunks)]
+        rows.append([*form, *figures, *(f"{getattr(array, name):,}" for name in counts.values())])
+    names = {number: array.name for number, array in enumerate(report.arrays)}
     lines = [
         f"{report.path}: {report.format}, {len(report.arrays)} arrays",
-        table_text(head, rows, right=range(len(head) - 1)),
+        table_text(head, rows, captions=names),
         *(f"  md5 {array.md5}  {array.name}" for array in report.arrays if array.md5 is not None),
         *(
             f"  {array.name}: {array.missing_chunks} chunks have no file; its values were not read"

@@ -79,10 +79,10 @@ DOWNLOAD_LISTS = {
 }
 """Lists of MD5 sums that come along in a downloaded folder (docs/facts/llama31_8b.md 9.11)."""
 HOW_TO_GET_IN = (
-    f"({BUCKET} answers 403 to most. MLCommons has a downloader for the rest, as of July 2026. It needs bash, wget and "
+    f"{BUCKET} answers 403 to most. MLCommons has a downloader for the rest, as of July 2026. It needs bash, wget and "
     "cloudflared, asks you to sign in with a browser, and may install cloudflared by sudo: run it yourself, in the "
     "folder that is to hold the file. Compare the download with the NAME.md5 that comes along (python -m checksums "
-    "verify), unpack it, and pass --from FOLDER.)"
+    "verify), unpack it, and pass --from FOLDER."
 )
 
 

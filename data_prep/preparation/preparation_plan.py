@@ -14,7 +14,7 @@ from data_prep.preparation.artifacts import ARTIFACTS
 from foundation.cli import JsonOption
 from foundation.errors import InputError
 from foundation.plain_text import folded, table_text
-from foundation.sizes import duration, require_workers
+from foundation.sizes import about, require_workers
 
 BenchmarkName = Literal["gpt3_175b", "llama31_8b"]
 
@@ -171,9 +171,9 @@ def format_plans(data: DataSizes, plans: Sequence[PreparationPlan], rates: Mappi
     total = ["total", f"{data.tokens / 1e9:.0f}e9 tokens"]
     for plan in plans:
         titles += [f"{plan.nodes} node{'s' if plan.nodes > 1 else ''} of {plan.cores} cores", "limited by"]
-        total += [duration(plan.seconds), ""]
+        total += [about(plan.seconds), ""]
     rows = [
-        [steps[0].name, steps[0].work, *(text for step in steps for text in (duration(step.seconds), step.limit))]
+        [steps[0].name, steps[0].work, *(text for step in steps for text in (about(step.seconds), step.limit))]
         for steps in zip(*(plan.stages for plan in plans), strict=True)
     ]
     table = table_text(titles, [*rows, total], right=())

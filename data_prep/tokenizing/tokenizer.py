@@ -43,6 +43,7 @@ VOCAB_SIZE = 50257
 TRAINING_VERSION = 1
 """Version of the training's input and options beyond those in its recipe (``Recipe.bytes_version``)."""
 LARGEST_MODEL = 1 << 28
+MEND = "give the benchmark's, or the file that train-tokenizer wrote"
 DOCUMENTS = 5_000_000
 LARGEST_ID = 1 << 24
 """Largest id of a tokenizer.json, and most pieces to train."""
@@ -70,18 +71,18 @@ class Tokenizer:
         if not path.is_file():
             raise InputError(f"{path}: no such tokenizer model")
         if not path.stat().st_size:
-            raise InputError(f"{path}: not a SentencePiece model (it is empty)")
+            raise InputError(f"{path}: not a SentencePiece model (it is empty); {MEND}")
         if path.stat().st_size > LARGEST_MODEL:
             raise InputError(f"{path}: {path.stat().st_size:,} bytes, more than any SentencePiece model has")
         require_intact(path)
         self.path = path
         try:
             self._model = sentencepiece.SentencePieceProcessor(model_proto=path.read_bytes())
-            if not self._model.get_piece_size():
-                raise RuntimeError("it has no pieces")
-        except (RuntimeError, OSError) as error:
-            raise InputError(f"{path}: not a SentencePiece model ({error})") from error
+        except (RuntimeError, OSError) as error:  # its text names lines of SentencePiece's own source
+            raise InputError(f"{path}: not a SentencePiece model; {MEND}") from error
         self.vocab_size: int = self._model.get_piece_size()
+        if not self.vocab_size:
+            raise InputError(f"{path}: not a SentencePiece model (it has no pieces); {MEND}")
 
     @property
     def serialized(self) -> bytes:

@@ -33,7 +33,8 @@ def option_values(words: Sequence[str], options: Iterable[Option]) -> dict[tuple
         flag = name.replace("_", "-")
         option = by_flag.get(flag)
         if option is None:
-            close = difflib.get_close_matches(flag, by_flag, 1)
+            begins = [name for name in by_flag if len(flag) > 3 and name.startswith(flag)]
+            close = begins or difflib.get_close_matches(flag, by_flag, 1)
             raise InputError(f"unknown option {name}{f'; did you mean {close[0]}?' if close else ''} {SEE}")
         if option.hint is bool:
             if equals:

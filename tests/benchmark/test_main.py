@@ -65,12 +65,26 @@ def test_help_of_schedule_lists_the_options_that_it_reads(capsys: pytest.Capture
     assert len(re.findall(r"^  --", shown, re.MULTILINE)) == 12
 
 
-def test_help_and_version_need_no_pytorch() -> None:
-    words = (["--help"], ["--version"], ["train", "--help"], ["plan", "--help-all"])
-    code = f"import sys; sys.modules['torch'] = None; from benchmark.__main__ import main; print([*map(main, {words})])"
+def test_help_and_refusals_need_no_pytorch() -> None:
+    """They come before the seconds that PyTorch takes to import."""
+    shown = ("--help", "--version", "train --help", "plan --help-all")
+    refused = ["train rehearsal", "evaluate rehearsal", "replay nowhere --steps 1:2", "rehearse --package --seed 3"]
+    refused += ["plan gpt3_175b --calibration nowhere", "describe-system --output README.md", "slice gpt3_175b"]
+    code = f"""
+import sys
+sys.modules["torch"] = None
+from benchmark.__main__ import main
+from foundation.errors import InputError
+print([main(line.split()) for line in {shown}])
+for line in {refused}:
+    try:
+        print(main(line.split()))
+    except InputError:
+        print("refused")
+"""
     done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.endswith("[0, 0, 0, 0]\n")
+    assert done.stdout.endswith("[0, 0, 0, 0]\n" + len(refused) * "refused\n")
 
 
 def test_program_prints_its_help() -> None:

@@ -32,6 +32,12 @@ def test_a_row_wider_than_the_screen_goes_on_in_lines_below(monkeypatch: pytest.
         "      z",
         "     ?",
     ]
+    assert table_text(["n", "reason"], [["10", f"{'word ' * 8}"], ["9", "none"]], right=(0,)).split("\n") == [
+        " n  reason",
+        "10  word word word word word word word",
+        "    word",
+        " 9  none",
+    ]
     text = f"label   {'word ' * 8}\n  - {'word ' * 8}\n\n/{'path/' * 10} short"
     assert folded(text).split("\n") == [
         "label   word word word word word word",

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from foundation.errors import InputError
-from foundation.sizes import duration, parse_bytes, require_array, require_between, require_workers, significant
+from foundation.sizes import about, duration, parse_bytes, require_array, require_between, require_workers, significant
 
 
 @pytest.mark.parametrize(
@@ -62,20 +62,20 @@ def test_shapes_that_arrays_have(shape: list[object]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"),
+    ("seconds", "text", "estimate"),
     [
-        (-5, "0.00 s"),
-        (0.5, "0.50 s"),
-        (59.99, "59.99 s"),
-        (60, "1 min 0 s"),
-        (3460.4, "57 min 40 s"),
-        (3599.6, "1 h 0 min"),
-        (4321, "1 h 12 min"),
-        (5_000_000, "1,388 h 53 min"),
+        (-5, "0.00 s", "0 s"),
+        (0.5, "0.50 s", "0 s"),
+        (58.99, "58.99 s", "59 s"),
+        (60, "1 min 0 s", "1 min 0 s"),
+        (3460.4, "57 min 40 s", "57 min 40 s"),
+        (3599.6, "1 h 0 min", "1 h 0 min"),
+        (4321, "1 h 12 min", "1 h 12 min"),
+        (5_000_000, "1,388 h 53 min", "1,388 h 53 min"),
     ],
 )
-def test_durations(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
+def test_durations(seconds: float, text: str, estimate: str) -> None:
+    assert (duration(seconds), about(seconds)) == (text, estimate)
 
 
 @pytest.mark.parametrize(

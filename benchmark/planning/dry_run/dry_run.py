@@ -22,6 +22,7 @@ from benchmark.planning.dry_run.examine_rank import examine, layers_of_rank
 from benchmark.planning.dry_run.rank_report import RankReport, messages_of_step
 from benchmark.planning.fake_device.device_rules import DeviceFault, UnknownQuestion
 from foundation.errors import InputError
+from foundation.plain_text import counted, folded
 
 RESERVE = 0.1
 """Share of the device's memory that is left for memory that the dry run does not count."""
@@ -128,9 +129,8 @@ def format_dry_run(result: DryRun, system: System, micro_batches: int) -> str:
     """Return the reports of a dry run as text; ``micro_batches``: those of a step of the run."""
     lines = [
         f"{system.name}: {system.num_devices} devices = pipeline {system.pipeline_parallel} x data "
-        f"{system.data_parallel} ({system.replicas} replicas) x tensor {system.tensor_parallel}; micro-batch "
-        f"{system.micro_batch_size}, {micro_batches} micro-batches per step, "
-        f"recompute {system.recompute}"
+        f"{system.data_parallel} ({counted(system.replicas, 'replica')}) x tensor {system.tensor_parallel}; "
+        f"micro-batch {system.micro_batch_size}, {micro_batches} micro-batches per step, recompute {system.recompute}"
     ]
     for report in result.reports:
         fewer, more = report.counted
@@ -148,7 +148,7 @@ def format_dry_run(result: DryRun, system: System, micro_batches: int) -> str:
         lines += [*_kernel_lines(report), *_message_lines(micro_batches, report)]
         for wait in report.host_waits:
             lines.append(f"  the host waits once a step: {wait.what} at {wait.where}")
-    return "\n".join(lines)
+    return folded("\n".join(lines))
 
 
 def _growth(report: RankReport) -> str:
@@ -161,21 +161,23 @@ def _growth(report: RankReport) -> str:
 
 def _kernel_lines(report: RankReport) -> Iterator[str]:
     """Yield the kernels by kind, for one micro-batch and for the work that comes once a step."""
-    yield f"  {'kernels':<24}{'per micro-batch':>22}{'moved, GB':>12}{'once a step':>14}{'moved, GB':>12}"
+    yield f"  {'kernels':<16}{'per micro-batch':>16}{'GB moved':>12}{'once a step':>14}{'GB moved':>12}"
     per_step = {kernel.kind: kernel for kernel in report.per_step.kernels}
     per_micro_batch = {kernel.kind: kernel for kernel in report.per_micro_batch.kernels}
     for kind in dict.fromkeys((*per_micro_batch, *per_step)):
-        yield f"    {kind:<22}" + "".join(
+        yield f"    {kind:<14}" + "".join(
             f"{kernel.calls:>{width}}{kernel.bytes / 1e9:12.3f}"
             if (kernel := kernels.get(kind))
             else f"{'':>{width + 12}}"
-            for kernels, width in ((per_micro_batch, 22), (per_step, 14))
+            for kernels, width in ((per_micro_batch, 16), (per_step, 14))
         )
+    if any(kernel.calls < 0 for kernel in per_step.values()):
+        yield "    less than 0 once a step: the first micro-batch of a step has fewer than the others"
 
 
 def _message_lines(micro_batches: int, report: RankReport) -> Iterator[str]:
     """Yield the messages by kind and axis, and the work that the stream has queued when it waits for them."""
-    yield f"  {'messages':<24}{'axis':<22}{'calls/step':>10}{'GiB/step':>11}{'exposed':>9}{'TFLOP beside':>14}"
+    yield f"  {'messages':<18}{'axis':<10}{'calls/step':>12}{'GiB/step':>12}{'exposed':>10}{'TFLOP beside':>14}"
     for message in messages_of_step(report.per_micro_batch, report.per_step, micro_batches).values():
         size, tflop = message.bytes / 2**30, message.flops_beside / 1e12
-        yield f"    {message.kind:<24}{message.axis:<22}{message.calls:>10}{size:11.3f}{message.alone:>9}{tflop:14.3f}"
+        yield f"    {message.kind:<16}{message.axis:<10}{message.calls:>12}{size:12.3f}{message.alone:>10}{tflop:14.3f}"

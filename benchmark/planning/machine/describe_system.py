@@ -9,7 +9,6 @@ from benchmark.config.accelerators import accelerator_named
 from benchmark.config.description_fields import FIELDS, marked_fields
 from benchmark.config.system_config import SUFFIX, System, system_text
 from benchmark.planning.machine import hardware
-from foundation.errors import InputError
 from foundation.outputs.publish import write_text
 
 LSBLK = ("lsblk", "--json", "--bytes", "--nodeps", "--output", "NAME,TYPE,SIZE,ROTA,TRAN")
@@ -19,10 +18,8 @@ def describe_system(output: Path | None = None) -> str:
     """Return the description of this machine as JSON. With ``output``, write it there and return the fields that are
     left for a person; a file that ends in .toml gets the hardware part of a system instead, for ``--system``.
 
-    Raises InputError if ``output`` exists.
+    The command refuses an ``output`` that exists.
     """
-    if output is not None and output.exists():
-        raise InputError(f"{output}: exists, perhaps filled in by hand; choose another --output or delete it")
     if output is not None and output.suffix == SUFFIX:
         write_text(output, hardware_toml())
         return f"{output}: for --system; add nodes and the layout"

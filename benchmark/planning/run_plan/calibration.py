@@ -17,6 +17,7 @@ import msgspec
 
 from benchmark.config.benchmarks import BENCHMARKS
 from benchmark.config.number_formats import Precision
+from benchmark.config.system_config import System
 from benchmark.planning.step_model.machine_constants import Constant, Rates
 from benchmark.planning.step_model.memory_formula import ACCUMULATOR_BYTES
 from benchmark.planning.step_model.operation_times import attention_s, matmul_s
@@ -212,6 +213,17 @@ def read_calibration(path: Path) -> Calibration:
         raise InputError(f"{path}: {error.strerror or error}; {mend}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path}: {error}; {mend}") from None
+
+
+def calibration_of(system: System, path: Path) -> Calibration:
+    """Read the file; also raise InputError if its rates are not those of the system's accelerator."""
+    measured = read_calibration(path)
+    if measured.accelerator != system.accelerator:
+        raise InputError(
+            f"{path}: measured on {measured.accelerator or measured.device}, but system {system.name} has "
+            f"{system.accelerator or 'CPUs'}; choose another --system, or omit --calibration"
+        )
+    return measured
 
 
 def calibrated_rates(rates: Rates, measured: Calibration) -> Rates:

@@ -4,14 +4,13 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from benchmark.config.benchmarks import BENCHMARKS
 from benchmark.config.number_formats import Precision
 from benchmark.config.system_config import System
 from benchmark.config.systems import LAYOUTS, SYSTEMS, system_called
 from benchmark.planning.dry_run.dry_run import dry_run
-from benchmark.planning.run_plan.calibration import Calibration, calibrated_rates, read_calibration
+from benchmark.planning.run_plan.calibration import Calibration, calibrated_rates
 from benchmark.planning.run_plan.plan_options import PlannedRun, PlanOptions, require_possible
 from benchmark.planning.run_plan.plan_text import format_run_plan, format_search
 from benchmark.planning.run_plan.run_plan import RunPlan, make_plan
@@ -46,18 +45,18 @@ def print_plan(
     *,
     as_json: bool,
     verbose: bool = False,
-    calibration: Path | None = None,
+    calibration: Calibration | None = None,
     published: Sequence[str] = (),
 ) -> int:
     """Print a plan.
 
-    ``calibration``: file with a slice's rates that replace the table's constants. ``published``: the published scores
+    ``calibration``: a slice's rates, which replace the table's constants. ``published``: the published scores
     on as many such devices, fastest first. Raises CheckFailed, after printing, if the run does not fit in memory, and
     InputError for bad options.
     """
     require_possible(run, options)  # complains before the seconds of the dry run
     benchmark, system = run.benchmark, run.system
-    rates = planned_rates(system, options, _measured(system, calibration))
+    rates = planned_rates(system, options, calibration)
     examined = None
     if options.stack == "ours":
         _progress("running a step of each kind of rank on tensors without memory …")
@@ -80,7 +79,9 @@ def print_plan(
     return 0
 
 
-def print_search(run: PlannedRun, options: PlanOptions, *, as_json: bool, calibration: Path | None = None) -> int:
+def print_search(
+    run: PlannedRun, options: PlanOptions, *, as_json: bool, calibration: Calibration | None = None
+) -> int:
     """Print a search of layouts. Raises InputError if no layout can run or the device is not known."""
     if run.precision not in TIMED_FORMATS:
         formats = " or ".join(TIMED_FORMATS)
@@ -89,7 +90,7 @@ def print_search(run: PlannedRun, options: PlanOptions, *, as_json: bool, calibr
     systems = candidates(run.system, run.benchmark.model.num_layers)
     if any(cannot_run(run, system) is None for system in systems):
         require_possible(run, options)
-    rates = planned_rates(run.system, options, _measured(run.system, calibration))
+    rates = planned_rates(run.system, options, calibration)
     if rates is None:
         names = ", ".join(committed_constants().accelerators)
         raise InputError(f"--search: no constants of {run.system.accelerator}; --accelerator may be {names}")
@@ -136,16 +137,3 @@ def planned_rates(system: System, options: PlanOptions, measured: Calibration | 
         raise InputError(f"calibration of {system.accelerator or 'a device'}: constants exist only for {names}")
     rates = table.rates(system.accelerator, options.stack, network_gbit_s=options.network_gbit_s)
     return rates if measured is None else calibrated_rates(rates, measured)
-
-
-def _measured(system: System, path: Path | None) -> Calibration | None:
-    """Return the rates in a file, which must be those of the system's accelerator."""
-    if path is None:
-        return None
-    measured = read_calibration(path)
-    if measured.accelerator != system.accelerator:
-        raise InputError(
-            f"{path}: measured on {measured.accelerator or measured.device}, but system {system.name} has "
-            f"{system.accelerator or 'CPUs'}; choose another --system, or omit --calibration"
-        )
-    return measured

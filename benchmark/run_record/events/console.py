@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchmark.run_record.events.event import Event
-from foundation.sizes import duration, significant
+from foundation.sizes import about, significant
 
 RED, PLAIN = "\x1b[31m", "\x1b[0m"
 
@@ -54,8 +54,8 @@ class Console:
         )
         return (
             f"step {fields['steps']}  {share:.0%}  loss {fields['loss']:.4f}  norm {fields['grad_norm']:.3f}  "
-            f"lr {fields['learning_rate']:.2e}  {fields['step_s']:.3g} s  {fields['tokens_per_s']:,.0f} tokens/s  "
-            + ("SKIPPED: not finite" if fields["skipped"] else speed)
+            f"lr {fields['learning_rate']:.2e}  {significant(fields['step_s'], 3)} s  "
+            f"{fields['tokens_per_s']:,.0f} tokens/s  " + ("SKIPPED: not finite" if fields["skipped"] else speed)
         )
 
     def _print(self, event: Event, line: str, *, wrong: bool = False) -> None:
@@ -71,7 +71,7 @@ def _expected(eta: Mapping[str, Any]) -> str:
     """Describe the note ``eta`` with its interval, in one line."""
     tokens, low, high = (eta[f"target_tokens{end}"] for end in ("", "_low", "_high"))
     between = f" ({low:,} to {high:,})" if low < high else ""
-    seconds, low_s, high_s = (duration(eta[f"seconds{end}"]) for end in ("", "_low", "_high"))
+    seconds, low_s, high_s = (about(eta[f"seconds{end}"]) for end in ("", "_low", "_high"))
     between_s = f" ({low_s} to {high_s})" if low_s != high_s else ""
     missed = eta["target"] is not None and not eta["reaches_target"]
     goal = "target not expected before the end of training" if missed else f"{_goal(eta)} expected"

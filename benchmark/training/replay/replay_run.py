@@ -4,7 +4,6 @@ Nothing in the run's folder is executed. Only the model, the data and the files 
 are bounded before memory is taken; checkpoints are read without their pickle.
 """
 
-import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -14,6 +13,7 @@ from typing import Any
 import msgspec
 
 from benchmark.config.benchmark_config import Benchmark
+from benchmark.config.field_checks import step_range
 from benchmark.config.number_formats import Precision
 from benchmark.config.run_config import RunConfig
 from benchmark.config.run_sections import DataOptions
@@ -145,7 +145,7 @@ def replay(options: ReplayOptions) -> ReplayResult | None:
     Raises InputError if the input gives no result. Recorded values that do not hold are faults of the result.
     """
     environment = read_environment()
-    first, last = _parse_steps(options.steps)
+    first, last = step_range(options.steps)
     chain = read_chain(options.run_dir / EVIDENCE_FILE)
     faults, notes = broken_links(chain, _log_of(options)), gaps(chain)
     counting = chain.counting()
@@ -192,15 +192,6 @@ def _log_of(options: ReplayOptions) -> Path:
     if len(logs) != 1 or not logs[0].is_file():
         raise InputError(f"{options.log or options.run_dir}: no MLPerf log, or several; give the run's with --log")
     return logs[0]
-
-
-def _parse_steps(text: str) -> tuple[int, int]:
-    """Parse ``FIRST:LAST``. Raises InputError for any other text."""
-    match = re.fullmatch(r"([0-9]{1,9}):([0-9]{1,9})", text)
-    first, last = (int(match[1]), int(match[2])) if match else (1, 0)
-    if first > last:
-        raise InputError(f"steps {text!r:.40}: expected FIRST:LAST, such as 176:192; change --steps")
-    return first, last
 
 
 def _start_of(run_dir: Path, counting: Sequence[Link], first: int, last: int) -> int:

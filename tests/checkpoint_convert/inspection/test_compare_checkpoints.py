@@ -53,7 +53,7 @@ def test_conversion_is_the_source_value_by_value(dtype: str, paxml: Path, megatr
 def test_counters_are_no_difference(paxml: Path, tmp_path: Path) -> None:
     done = run("compare", write_paxml(tmp_path / "without", tiny_values(), step=None), paxml)
     assert done.returncode == 0, done.stderr
-    assert "Adam's step: not told and 4000" in done.stdout
+    assert "Adam's step: not known and 4000" in done.stdout
 
 
 def test_any_box_is_megatrons(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmark.commands.judge_commands import DescribeSystemCommand
 from benchmark.config.description_fields import FIELDS, MARK, marked_fields
 from benchmark.planning.machine.describe_system import describe_system, describe_this_machine
 from foundation.errors import InputError
@@ -29,7 +30,7 @@ def test_description_of_this_machine_has_every_field_and_says_which_are_left(tmp
     assert cores >= len(os.sched_getaffinity(0))
     assert description["framework"].startswith("PyTorch ")
     with pytest.raises(InputError, match="exists, perhaps filled in by hand; choose another --output or delete it"):
-        describe_system(output)
+        DescribeSystemCommand(output).run()
 
 
 def test_machine_with_gpus_and_without_other_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ STEP = {
     "memory_gib": 60.0,
     "skipped": False,
 }
-STEP_LINE = "step 4  4%  loss 2.7500  norm 0.250  lr 2.00e-05  1.5 s  2,097,152 tokens/s  MFU 40.4%"
+STEP_LINE = "step 4  4%  loss 2.7500  norm 0.250  lr 2.00e-05  1.50 s  2,097,152 tokens/s  MFU 40.4%"
 
 
 def lines_of(console_events: list[Event], capsys: pytest.CaptureFixture[str], log_interval: int = 1) -> list[str]:
