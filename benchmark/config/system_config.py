@@ -85,9 +85,9 @@ class System:
     cudnn_attention: bool = True
     """BF16 attention by cuDNN's kernel where it runs and is right, else by FlashAttention's. `--no-cudnn-attention` is
     the way back if cuDNN's kernel fails during a run."""
-    fp8_weight_gradients: bool = False
-    """Whether an FP8 run makes weight gradients by FP8 products, which are faster, but take transposes, and sums by
-    another kernel; if not, by BF16 products. By plans BF16 is faster (docs/planning.md)."""
+    fp8_weight_gradients: bool = True
+    """Weight gradients of an FP8 run by FP8 products, which take transposes, and sums by another kernel. By plans they
+    are faster than BF16 products where the transposes' kernels are compiled (docs/notes/fp8.md)."""
     warm_up_steps: int = 0
     """Steps on made-up tokens before the clock starts, and an evaluation on them. Connections and kernels are slow the
     first time; these steps make them and change nothing."""

@@ -177,7 +177,7 @@ def parsed_options() -> argparse.Namespace:
     parser.add_argument("--microseconds", type=int, default=300, help="that a message takes at least")
     parser.add_argument("--recompute", choices=get_args(Recompute), help="by default the system's")
     parser.add_argument("--precision", default="bf16", choices=get_args(Precision))
-    parser.add_argument("--fp8-weight-gradients", action="store_true")
+    parser.add_argument("--no-fp8-weight-gradients", dest="fp8_weight_gradients", action="store_false")
     parser.add_argument("--no-compiled-kernels", action="store_true")
     parser.add_argument("--logits-mib", type=int, nargs="+", help="MiB of logits whose products are made at once")
     parser.add_argument("--dry-run", action="store_true", help="on tensors without memory: does it run? No times")

@@ -52,8 +52,8 @@ class SliceOptions:
     precision: Precision = "bf16"
     """Number format of the step, as of `train`. fp8: as bf16, with FP8 in the linear layers of the blocks; products are
     then timed in the formats that they have there, and MFU is of the FP8 peak."""
-    fp8_weight_gradients: bool = False
-    """Make weight gradients of an FP8 step by FP8 products too; if not, by BF16 products."""
+    fp8_weight_gradients: bool = True
+    """Weight gradients of an FP8 step by FP8 products, not by BF16 products."""
     compiled_kernels: bool = True
     """Compile fused kernels on a GPU, as `train` does."""
     device: Literal["cuda", "cpu"] = "cuda"

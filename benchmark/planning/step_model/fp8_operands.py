@@ -86,11 +86,9 @@ def _compiled(work: Workload) -> bool:
 
 
 def sums_of_products(work: Workload, weights: int) -> tuple[float, float]:
-    """Return the bytes that a weight gradient's product moves besides its operands and a BF16 result, and those of the
-    kernel that adds its FP32 result to the sums; a step's first micro-batch adds nothing."""
-    micro_batches = work.layout.micro_batches
-    added = 3 * ACCUMULATOR_BYTES * weights * (micro_batches - 1) / micro_batches
-    return (ACCUMULATOR_BYTES - 2) * weights, added
+    """Return the bytes that a weight gradient's product moves besides its operands and its BF16 result, and those of
+    the kernel that adds the result to the FP32 sums; a step's first micro-batch reads none."""
+    return 0.0, (2 + (2 - 1 / work.layout.micro_batches) * ACCUMULATOR_BYTES) * weights
 
 
 def update_bytes(work: Workload) -> float:
