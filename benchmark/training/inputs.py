@@ -10,14 +10,17 @@ import numpy.typing as npt
 
 from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.run_sections import DataOptions
+from benchmark.run_record.small_files import warn
 from data_prep.sample_order.token_windows import (
     BlendedDataset,
+    DocumentPart,
     SingleDataset,
     TokenWindows,
     open_token_windows,
     parse_data_path,
 )
 from data_prep.token_files.indexed_dataset import IndexedDataset, bin_path
+from data_prep.token_files.same_tokenizer import unknown_tokenizers
 from data_prep.token_files.token_check import token_problem
 from foundation.errors import InputError
 from foundation.outputs.digest import md5_samples
@@ -44,6 +47,8 @@ def require_inputs(data: DataOptions, benchmark: Benchmark, *, trains: bool = Tr
             continue
         if not data_path:
             raise InputError(f"--{name}-data-path is missing: one dataset prefix, or weights and prefixes in turn")
+        for line in unknown_tokenizers(_prefixes(data_path)):
+            warn(line)
         for prefix in _prefixes(data_path):
             manifest = require_intact(prefix)
             made_for = manifest.options.get("vocab_size") if manifest else None
@@ -157,7 +162,7 @@ class FirstSequences:
     def window(self, sample: int) -> npt.NDArray[np.int64]:
         return self.dataset.window(self._shuffled_sample(sample))
 
-    def documents(self, sample: int) -> str:
+    def documents(self, sample: int) -> list[DocumentPart]:
         return self.dataset.documents(self._shuffled_sample(sample))
 
     def _shuffled_sample(self, sample: int) -> int:

@@ -3,14 +3,22 @@
 import dataclasses
 import json
 import math
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from data_prep.sample_order.token_windows import PADDING, TokenWindows, open_token_windows, parse_data_path
-from data_prep.sample_order.training_orders import TRAINING_ORDERS
+from data_prep.sample_order.token_windows import (
+    PADDING,
+    TokenWindows,
+    open_token_windows,
+    parse_data_path,
+    require_vocabulary,
+)
+from data_prep.sample_order.training_orders import TRAINING_ORDERS, TrainingOrder
+from data_prep.token_files.same_tokenizer import unknown_tokenizers
 from data_prep.tokenizing.tokenizer import AnyTokenizer, open_tokenizer
 from foundation.cli import JsonOption, choose
 from foundation.errors import InputError
@@ -38,11 +46,13 @@ def chosen_samples(windows: TokenWindows, first: int, count: int | None, num_sam
     return range(first, first + count)
 
 
-def write_samples(windows: TokenWindows, samples: range, width: int, output: Path) -> tuple[int, int]:
+def write_samples(
+    windows: TokenWindows, samples: range, width: int, output: Path, vocab_size: int | None = None
+) -> tuple[int, int]:
     """Write int64 [count, width] to ``output``, where ``width`` is the tokens per sample; return that shape.
 
     Missing tokens at the end of the evaluation set are -1. Raises InputError if ``output`` exists and is no ``.npy``
-    file.
+    file, and for a token beyond the vocabulary.
     """
     require_same_kind(output, "--output", "a .npy file", lambda head: head.startswith(NPY))
     shape = (len(samples), width)
@@ -54,7 +64,10 @@ def write_samples(windows: TokenWindows, samples: range, width: int, output: Pat
     ):
         np.lib.format.write_array_header_1_0(file, header)
         for sample in samples:
-            file.write(windows.window(sample).astype("<i8").data)
+            window = windows.window(sample)
+            if vocab_size is not None:
+                require_vocabulary(windows, sample, window, vocab_size)
+            file.write(window.astype("<i8").data)
             advance(1)
     return shape
 
@@ -69,6 +82,10 @@ def sample_text(windows: TokenWindows, sample: int, model: AnyTokenizer) -> tupl
             "the dataset was made with another tokenizer"
         )
     return len(tokens), model.decode(tokens.tolist())
+
+
+def _documents_text(windows: TokenWindows, sample: int) -> str:
+    return "; ".join(map(str, windows.documents(sample)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,18 +130,21 @@ class SamplesCommand(JsonOption):
 
     def run(self) -> None:
         if self.benchmark is not None:
-            dataclasses.replace(self, benchmark=None, **self._of_step(self.benchmark)).run()
+            order = TRAINING_ORDERS[choose(self.benchmark, TRAINING_ORDERS, "benchmark")]
+            dataclasses.replace(self, benchmark=None, **self._of_step(order))._run(order.vocab_size)
             return
+        self._run()
+
+    def _run(self, vocab_size: int | None = None) -> None:
         if self.step != 1 or self.global_batch_size is not None:
             raise InputError("--step and --global-batch-size are those of a run: name its --benchmark")
         if self.seq_length is None or self.num_samples is None:
             option = "--seq-length" if self.seq_length is None else "--num-samples"
             raise InputError(f"{option} is missing: give it, or --benchmark with one of {', '.join(TRAINING_ORDERS)}")
-        self._write(self.seq_length, self.num_samples, self.first or 0)
+        self._write(self.seq_length, self.num_samples, self.first or 0, vocab_size)
 
-    def _of_step(self, benchmark: str) -> dict[str, Any]:
+    def _of_step(self, order: TrainingOrder) -> dict[str, Any]:
         """Return the options of a step of a benchmark, where they are not given."""
-        order = TRAINING_ORDERS[choose(benchmark, TRAINING_ORDERS, "benchmark")]
         size = order.global_batch_size if self.global_batch_size is None else self.global_batch_size
         require_between(size, 1, math.inf, "--global-batch-size")
         require_between(self.step, 1, math.inf, "--step")
@@ -142,10 +162,11 @@ class SamplesCommand(JsonOption):
             "global_batch_size": None,
         }
 
-    def _write(self, sequence_length: int, num_samples: int, first: int) -> None:
+    def _write(self, sequence_length: int, num_samples: int, first: int, vocab_size: int | None) -> None:
         model = None if self.tokenizer is None else open_tokenizer(self.tokenizer)
-        for prefix in parse_data_path(self.data_path)[1]:
-            require_intact(Path(prefix))
+        prefixes = [Path(prefix) for prefix in parse_data_path(self.data_path)[1]]
+        for prefix in prefixes:
+            require_intact(prefix)
         windows = open_token_windows(
             self.data_path,
             sequence_length=sequence_length,
@@ -154,19 +175,21 @@ class SamplesCommand(JsonOption):
             plus_one=self.plus_one,
             shuffle_documents=self.shuffle_documents,
         )
+        for line in unknown_tokenizers(prefixes):
+            print(line, file=sys.stderr)
         samples = chosen_samples(windows, first, self.count, num_samples)
-        shape = write_samples(windows, samples, sequence_length + int(self.plus_one), self.output)
+        shape = write_samples(windows, samples, sequence_length + int(self.plus_one), self.output, vocab_size)
         if self.json:
             result: dict[str, object] = {"output": str(self.output), "shape": shape}
             if self.documents:
-                result["documents"] = [windows.documents(sample) for sample in samples]
+                result["documents"] = [_documents_text(windows, sample) for sample in samples]
             if model is not None:
                 result["texts"] = [sample_text(windows, sample, model)[1] for sample in samples]
             print(json.dumps(result))
             return
         if self.documents:
             for sample in samples:
-                print(f"sample {sample}: {windows.documents(sample)}")
+                print(f"sample {sample}: {_documents_text(windows, sample)}")
         print(f"{self.output}: int64 {list(shape)}")
         if model is not None:
             for sample in samples:

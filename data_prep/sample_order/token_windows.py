@@ -33,6 +33,21 @@ LONGEST_SEQUENCE = 1 << 24
 """Longest sequence, a thousand times that of models in use; a sample of that length takes 128 MiB."""
 
 
+@dataclass(frozen=True)
+class DocumentPart:
+    """Consecutive tokens of a document that a sample holds."""
+
+    prefix: Path
+    document: int
+    """Number from 0, in the order in which preprocess read the lines."""
+    begin: int
+    end: int
+    """First token, and the end (exclusive)."""
+
+    def __str__(self) -> str:
+        return f"{self.prefix} document {self.document} tokens {self.begin} to {self.end - 1}"
+
+
 class TokenWindows(Protocol):
     """The samples that training reads: ``len()`` of them, each a window of tokens."""
 
@@ -42,12 +57,24 @@ class TokenWindows(Protocol):
         """Return the tokens of one sample, [sequence_length (+1)], padded on the right with -1."""
         ...
 
-    def documents(self, sample: int) -> str:
-        """Describe the parts of documents that a sample is made of, in order.
-
-        Documents are numbered from 0, in the order in which preprocess read the lines.
-        """
+    def documents(self, sample: int) -> list[DocumentPart]:
+        """Return the parts of documents that a sample is made of, in order, without empty ones."""
         ...
+
+
+def require_vocabulary(windows: TokenWindows, sample: int, window: npt.NDArray[np.int64], vocab_size: int) -> None:
+    """Raise InputError if the ``window`` of a sample holds a token id that is not below ``vocab_size``."""
+    if window.max() < vocab_size:
+        return
+    position = before = int((window >= vocab_size).argmax())
+    for part in windows.documents(sample):
+        if before < part.end - part.begin:
+            raise InputError(
+                f"{part.prefix}: document {part.document} holds token {window[position]}, but the model's vocabulary "
+                f"has {vocab_size} (sample {sample}); the data was tokenised for another model, or is damaged"
+            )
+        before -= part.end - part.begin
+    raise AssertionError(f"token {position} of sample {sample} is of no document")
 
 
 @dataclass(frozen=True)
@@ -67,17 +94,19 @@ class SingleDataset:
         filled = 0
         for document, begin, end in self._parts(sample):
             part = self.tokens.tokens(document, begin, end)
+            if (least := int(part.min(initial=0))) < 0:
+                raise InputError(f"{self.tokens.prefix}: document {document} holds token {least}; it is damaged")
             window[filled : filled + len(part)] = part
             filled += len(part)
         return window
 
-    def documents(self, sample: int) -> str:
-        descriptions = []
-        for document, begin, end in self._parts(sample):
-            end = min(end, int(self.tokens.sizes[document]))
-            if end > begin:
-                descriptions.append(f"{self.tokens.prefix} document {document} tokens {begin} to {end - 1}")
-        return "; ".join(descriptions)
+    def documents(self, sample: int) -> list[DocumentPart]:
+        sizes = self.tokens.sizes
+        parts = [
+            DocumentPart(self.tokens.prefix, document, begin, min(end, int(sizes[document])))
+            for document, begin, end in self._parts(sample)
+        ]
+        return [part for part in parts if part.end > part.begin]
 
     def _parts(self, sample: int) -> list[tuple[int, int, int]]:
         """Return document, first token and end (exclusive) for each document that a sample covers.
@@ -126,7 +155,7 @@ class BlendedDataset:
         part, item = self._locate(sample)
         return part.window(item)
 
-    def documents(self, sample: int) -> str:
+    def documents(self, sample: int) -> list[DocumentPart]:
         part, item = self._locate(sample)
         return part.documents(item)
 

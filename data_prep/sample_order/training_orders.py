@@ -7,6 +7,8 @@ from dataclasses import dataclass
 class TrainingOrder:
     """The windows that a benchmark's training reads, and the first of them."""
 
+    vocab_size: int
+    """Ids are below it."""
     sequence_length: int
     global_batch_size: int
     """The benchmark's usual number of samples per step."""
@@ -26,9 +28,9 @@ class TrainingOrder:
 
 
 TRAINING_ORDERS = {
-    "gpt3_175b": TrainingOrder(2048, 1536, num_samples=20_000_000, start_samples=4000 * 1536),
-    "rehearsal": TrainingOrder(128, 16, num_samples=20_000_000 // 96, start_samples=4000 * 16),
-    "llama31_8b": TrainingOrder(8192, 16, num_steps=1_200_000, plus_one=True, shuffle_documents=True),
-    "rehearsal_llama": TrainingOrder(128, 16, num_samples=8192, plus_one=True, shuffle_documents=True),
+    "gpt3_175b": TrainingOrder(50257, 2048, 1536, num_samples=20_000_000, start_samples=4000 * 1536),
+    "rehearsal": TrainingOrder(1000, 128, 16, num_samples=20_000_000 // 96, start_samples=4000 * 16),
+    "llama31_8b": TrainingOrder(128256, 8192, 16, num_steps=1_200_000, plus_one=True, shuffle_documents=True),
+    "rehearsal_llama": TrainingOrder(1000, 128, 16, num_samples=8192, plus_one=True, shuffle_documents=True),
 }
 """By name of the benchmark. Sources: docs/facts/reference.md b.1, b.6; docs/facts/llama31_8b.md 9.1, 9.6."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from data_prep.token_files.indexed_dataset import IndexedDataset, bin_path, token_dtype
 from data_prep.token_files.token_check import token_problem
 from foundation.errors import InputError
-from foundation.outputs.manifest import read_manifest
+from foundation.outputs.manifest import Manifest, read_manifest
 
 ID_OPTIONS = {"vocab_size": "vocabulary", "append_eod": "end-of-document setting", "tokenizer": "tokenizer"}
 """Options of preprocess that determine ids, and their names in messages."""
@@ -22,8 +22,8 @@ def require_same_tokenizer(prefixes: Sequence[Path]) -> None:
     first_options: dict[str, tuple[object, Path]] = {}
     undescribed: list[IndexedDataset] = []
     for prefix in prefixes:
-        dataset, manifest = IndexedDataset(prefix, any_size=True), read_manifest(prefix)
-        if manifest is None or "vocab_size" not in manifest.options:
+        dataset, manifest = IndexedDataset(prefix, any_size=True), _tokenizer_manifest(prefix)
+        if manifest is None:
             undescribed.append(dataset)
             continue
         for name, title in ID_OPTIONS.items():
@@ -44,3 +44,20 @@ def require_same_tokenizer(prefixes: Sequence[Path]) -> None:
             problem = f"{dataset.prefix}: ids of {dataset.dtype.name}, not {token_dtype(vocab_size).name}"
         if problem:
             raise InputError(f"{problem}; mixed with {described}, whose vocabulary has {vocab_size} tokens")
+
+
+def unknown_tokenizers(prefixes: Sequence[Path]) -> list[str]:
+    """Return a line for each dataset of a blend whose tokenizer no manifest names, if that of another one is known."""
+    described = {prefix: manifest for prefix in prefixes if (manifest := _tokenizer_manifest(prefix))}
+    return [
+        f"{prefix}: no manifest names its tokenizer and vocabulary; it is mixed with {next(iter(described))}, whose "
+        f"vocabulary has {next(iter(described.values())).options['vocab_size']} tokens"
+        for prefix in dict.fromkeys(prefixes)
+        if described and prefix not in described
+    ]
+
+
+def _tokenizer_manifest(prefix: Path) -> Manifest | None:
+    """Return the manifest of a dataset if it names the vocabulary."""
+    manifest = read_manifest(prefix)
+    return manifest if manifest is not None and "vocab_size" in manifest.options else None

@@ -69,7 +69,9 @@ def measure(folder: Path, kind: str) -> None:
     peak = int(status.partition("VmHWM:")[2].split()[0]) / 2**20
     print(f"{seconds:8.2f} s  in all, the lengths' digests included; {len(windows):,} samples; peak {peak:.2f} GiB")
     middle = len(windows) // 2
-    digest = hashlib.md5("\n".join(windows.documents(middle + sample) for sample in range(64)).encode())
+    digest = hashlib.md5(
+        "\n".join("; ".join(map(str, windows.documents(middle + sample))) for sample in range(64)).encode()
+    )
     started = time.perf_counter()
     for sample in range(middle, middle + 64):
         windows.window(sample)

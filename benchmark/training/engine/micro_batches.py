@@ -11,8 +11,7 @@ import torch
 
 from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.system_config import System
-from data_prep.sample_order.token_windows import PADDING, TokenWindows
-from foundation.errors import InputError
+from data_prep.sample_order.token_windows import PADDING, TokenWindows, require_vocabulary
 from model.passes.chunk_pass import MicroBatch
 
 TokenIds = npt.NDArray[np.int64]
@@ -69,12 +68,10 @@ def read_micro_batch(
     In the reference, padding must not outnumber the samples, and a padding sample of a blend can count after all
     (docs/facts/reference.md j.17); here neither holds. Raises InputError for a token outside the vocabulary.
     """
-    rows = np.stack([windows.window(int(abs(sample)) % len(windows)) for sample in ids])
-    if rows.max() >= vocab_size:
-        raise InputError(
-            f"samples {ids.min()} to {ids.max()} hold token {rows.max()}, but the model's vocabulary has {vocab_size}; "
-            "the data was tokenised for another model"
-        )
+    samples = np.abs(ids) % len(windows)
+    rows = np.stack([windows.window(int(sample)) for sample in samples])
+    for sample, row in zip(samples.tolist(), rows, strict=True):
+        require_vocabulary(windows, sample, row, vocab_size)
     batch = micro_batch(rows, ids < 0, labels_last=labels_last)
     return batch.pinned() if pinned else batch
 

@@ -45,7 +45,7 @@ def test_a_folder_stands_for_the_benchmarks_datasets() -> None:
 @pytest.mark.parametrize("name", TRAINING_ORDERS)
 def test_samples_shows_the_order_that_the_run_reads(name: str) -> None:
     benchmark, order = BENCHMARKS[name], TRAINING_ORDERS[name]
-    assert benchmark.model.seq_length == order.sequence_length
+    assert (benchmark.model.vocab_size, benchmark.model.seq_length) == (order.vocab_size, order.sequence_length)
     assert benchmark.global_batch_size == order.global_batch_size
     assert benchmark.start_samples == order.start_samples
     assert (benchmark.labels_last_token, benchmark.shuffle_documents) == (order.plus_one, order.shuffle_documents)

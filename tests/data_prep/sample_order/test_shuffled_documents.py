@@ -203,7 +203,7 @@ def test_positions_beyond_32_bits_are_numbered(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_step_of_a_benchmark(tmp_path: Path) -> None:
-    write_dataset(tmp_path / "x", [300, 11, 60, 140])
+    write_dataset(tmp_path / "x", [300, 11, 60, 140], vocab_size=1000)
     data = ["--data-path", tmp_path / "x", "--seed", 5]
     by_name = ["--benchmark", "rehearsal_llama", "--step", 2, "--output", tmp_path / "step.npy", *data]
     assert command("data_prep", "samples", *by_name, "--json").returncode == 0

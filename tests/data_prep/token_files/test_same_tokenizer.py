@@ -1,5 +1,6 @@
 """Blends of datasets that do not belong together."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from data_prep.preprocessing.preprocess import preprocess
 from data_prep.preprocessing.token_part import Reading
 from data_prep.sample_order.token_windows import open_token_windows
+from data_prep.token_files.same_tokenizer import unknown_tokenizers
 from data_prep.tokenizing.tokenizer import train_tokenizer
 from foundation.errors import InputError
 from foundation.outputs.manifest import manifest_path
@@ -44,5 +46,10 @@ def test_datasets_of_different_tokenizers_are_not_blended(corpus: Path, corpus_t
     with pytest.raises(InputError, match="foreign"):
         blended("foreign", "0")
     blended("0", "1", "fitting")
+    (line,) = unknown_tokenizers([tmp_path / name for name in ("fitting", "0", "1", "fitting")])
+    assert re.fullmatch(
+        r"\S*fitting: no manifest names .*; it is mixed with \S*0, whose vocabulary has 500 tokens", line
+    )
     manifest_path(tmp_path / "0").unlink()
     blended("foreign", "wide", "0")  # nothing is known of any
+    assert not unknown_tokenizers([tmp_path / "foreign", tmp_path / "0"])

@@ -79,10 +79,12 @@ def test_padding_may_outnumber_the_samples(tmp_path: Path) -> None:
 
 
 def test_tokens_of_another_vocabulary_are_refused(tmp_path: Path) -> None:
-    tokens = write_dataset(tmp_path / "x", [40], vocab_size=200)
+    tokens = write_dataset(tmp_path / "x", [15, 25], vocab_size=200)
     windows = open_token_windows([str(tmp_path / "x")], sequence_length=40, num_samples=1, seed=1)
-    with pytest.raises(InputError, match=f"hold token {tokens.max()}, but the model's vocabulary has 100"):
-        read_micro_batch(windows, np.array([0]), 100)
+    position = int((tokens >= 150).argmax())
+    complaint = f"x: document {int(position >= 15)} holds token {tokens[position]}, but the model's vocabulary has 150"
+    with pytest.raises(InputError, match=complaint):
+        read_micro_batch(windows, np.array([0]), 150)
 
 
 @pytest.mark.slow
