@@ -57,6 +57,8 @@ def run_command(command: Callable[[], int | None]) -> NoReturn:
         if error.errno is None:
             raise
         where = _file_in_hand(error)
+        if where and isinstance(error, NotADirectoryError):
+            where += "".join(f": {path} is a file" for path in Path(where).parents if path.is_file())
         status = _print_error(f"{where}: {error.strerror}" if where else f"{error.strerror}", 2)
     sys.exit(status)
 

@@ -149,6 +149,7 @@ class RemoteFiles(SourceFiles):
         super().__init__(folder.address)
         self._folder, self._md5 = folder, md5
         self._denied: dict[str, DeniedObject] = {}
+        self._denial_printed = False
 
     def ask(self, names: Iterable[str]) -> None:
         """Look for files. Stores that do not list their objects deny those that do not exist: once another object of
@@ -157,10 +158,11 @@ class RemoteFiles(SourceFiles):
         super().ask(names)
         if self._denied and not any(self.facts.values()):
             raise min(self._denied.items())[1]
-        if self._denied:
+        if self._denied and not self._denial_printed:
+            self._denial_printed = True
             print(
-                f"{self.folder}: access to {len(self._denied):,} objects is denied, first {min(self._denied)}; they "
-                "count as missing, because the server may not say which objects exist",
+                f"{self.folder}: access to objects is denied, first {min(self._denied)}; they count as missing, "
+                "because the server may not say which objects exist",
                 file=sys.stderr,
             )
 

@@ -25,6 +25,7 @@ from foundation.file_formats.json_files import as_json, read_json
 from foundation.file_formats.md5_list import read_list
 from foundation.outputs.digest import md5_file, md5_samples, md5_text
 from foundation.outputs.publish import sibling, walked, write_text
+from foundation.plain_text import counted
 from foundation.regular_files import kind_of
 
 ASKED_AT_ONCE = 16
@@ -204,7 +205,7 @@ def record_problem(path: Path, record: Record) -> str | None:
     present = record_of(path, record.name, None)
     if (present.files, present.bytes) != (record.files, record.bytes):
         return (
-            f"{path}: {present.files:,} files of {present.bytes:,} bytes instead of {record.files:,} of "
+            f"{path}: {counted(present.files, 'file')} of {present.bytes:,} bytes instead of {record.files:,} of "
             f"{record.bytes:,}{_named_files(path, record)}"
         )
     if record.md5 is not None and present.bytes <= SMALL_BYTES and path.is_file() and md5_file(path) != record.md5:
@@ -213,12 +214,12 @@ def record_problem(path: Path, record: Record) -> str | None:
 
 
 def _named_files(folder: Path, record: Record) -> str:
-    """Name the files that a folder has more or less than the list of its sums, if that list lies next to it."""
+    """Name files that only the folder has, or only the list of its sums, if that list lies next to it."""
     sums = sibling(folder, ".md5")
     if not folder.is_dir() or not sums.is_file() or md5_file(sums) != record.md5:
         return ""
     listed, existing = read_list(sums).keys(), {name for name, _ in files_below(folder)}
-    kinds = [("more", sorted(existing - listed)), ("missing", sorted(listed - existing))]
+    kinds = [("unexpected", sorted(existing - listed)), ("missing", sorted(listed - existing))]
     return "".join(f"; {kind}: {', '.join(names[:NAMED])}" for kind, names in kinds if names)
 
 

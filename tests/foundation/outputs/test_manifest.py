@@ -87,7 +87,7 @@ def test_damage_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"out\.txt: its MD5 is another, out\.txt\.manifest\.json says otherwise"):
         require_intact(output)
     output.write_text("ou")
-    with pytest.raises(InputError, match=r"out\.txt: 1 files of 2 bytes instead of 1 of 3"):
+    with pytest.raises(InputError, match=r"out\.txt: 1 file of 2 bytes instead of 1 of 3"):
         require_intact(output)
     output.unlink()
     with pytest.raises(InputError, match=r"out\.txt: missing"):
@@ -134,11 +134,11 @@ def test_files_that_a_folder_has_more_or_less_are_named(tmp_path: Path) -> None:
     recipe = Recipe("copy", {}, [])
     write_manifest(folder, made_by(recipe, [record_of(folder, "out", md5_text(sums))], wall_s=1.0))
     (folder / "d").write_text("d")
-    with pytest.raises(InputError, match=r"4 files of 4 bytes instead of 3 of 3; more: d, out.*says"):
+    with pytest.raises(InputError, match=r"4 files of 4 bytes instead of 3 of 3; unexpected: d, out.*says"):
         require_intact(folder)
     (folder / "a").unlink()
     (folder / "b").unlink()
-    with pytest.raises(InputError, match="2 files of 2 bytes instead of 3 of 3; more: d; missing: a, b, out"):
+    with pytest.raises(InputError, match="2 files of 2 bytes instead of 3 of 3; unexpected: d; missing: a, b, out"):
         require_intact(folder)
 
 
