@@ -44,6 +44,7 @@ class Accelerator:
 UNSOURCED = "from memory"
 B200_PAGE = "glennklockwood.com/garden/processors/B200, after NVIDIA's architecture brief"
 ML_ENGINEERING = "ml-engineering, compute/accelerator/README.md"
+AMD = "docs/facts/peers.md 1.0; compute units, operations and clock by AMD"
 GOOGLE = "docs.cloud.google.com/tpu/docs"
 ACCELERATORS = {
     "GB300": Accelerator(
@@ -73,6 +74,8 @@ ACCELERATORS = {
     "H100 SXM": Accelerator(r"H100", 989.4, "docs/facts/peers.md 1.0; ml-engineering", memory_gb=80),
     "A100-80GB": Accelerator(r"A100.*80", 312.0, "docs/facts/peers.md 1.0; ml-engineering", None, 80, False),
     "A100": Accelerator(r"A100", 312.0, "docs/facts/peers.md 1.0; ml-engineering", None, 40, False),
+    "MI355X": Accelerator(r"MI355X", 2516.6, AMD, memory_gb=288),
+    "MI350X": Accelerator(r"MI350X", 2306.9, AMD, memory_gb=288),
     "Gaudi 2": Accelerator(r"Gaudi\W*(?:\(R\))?\s*2", 432.0, f"{UNSOURCED}; docs/facts/peers.md 1.0"),
     "TPU v5p": Accelerator(r"TPU.?v5p", 459.0, "docs/facts/peers.md 1.0; MaxText's documents", has_fp8=False),
     "TPU v5e": Accelerator(r"TPU.?v5e", 197.0, f"{GOOGLE}/v5e", has_fp8=False),

@@ -25,7 +25,7 @@ SHOWN = (
     ("score_minutes", "score", "{:.2f}"),
     ("tokens_per_s_per_accelerator", "tokens/s each", "{:,.0f}"),
     ("mfu", "MFU", "{:.1%}"),
-    ("peak_format", "of peak", "{}"),
+    ("peak_format", "format", "{}"),
     ("verdict", "verdict", "{}"),
     ("errors", "errors", "{}"),
     ("warnings", "questions", "{}"),
