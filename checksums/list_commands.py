@@ -2,6 +2,8 @@
 
 import json
 import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from foundation.cli import JsonOption
 from foundation.file_formats.md5_list import begins_list, format_list, read_list
 from foundation.options.option_marks import Positional
 from foundation.outputs.publish import published_file, require_same_kind
-from foundation.plain_text import counted
+from foundation.plain_text import counted, folded
 
 EXTRA_NAMED = 5
 
@@ -86,8 +88,8 @@ class VerifyListCommand(JsonOption):
         counts = f"{len(result.changed)} changed, {len(result.missing)} missing"
         extra = f"; {len(result.extra):,} not in the list" if result.extra else ""
         if result.holds and result.extra:
-            extra += f": {', '.join(map(_unlisted, result.extra[:EXTRA_NAMED]))}"
-            extra += ", …" * (len(result.extra) > EXTRA_NAMED)
+            names = list(_unlisted(result.extra))
+            extra += ":\n" + folded(f"  {', '.join(names[:EXTRA_NAMED])}{', …' * (len(names) > EXTRA_NAMED)}")
         may_differ = f", {len(result.may_differ)} may differ" if result.may_differ else ""
         print(f"{self.folder}: {_matching(len(result.matching))}, {counts}{may_differ}{extra}")
 
@@ -96,6 +98,10 @@ def _matching(count: int) -> str:
     return f"{counted(count, 'file')} {'matches' if count == 1 else 'match'}"
 
 
-def _unlisted(name: str) -> str:
-    """Return the name of a file that the list does not have, with the reason if it is known."""
-    return f"{name} (its bytes depend on PyTorch's version)" if Path(name).name == COMMON else name
+def _unlisted(names: Sequence[str]) -> Iterator[str]:
+    """Yield the names of files that the list lacks, with the reason if it is known; the files of a folder as one."""
+    for first, count in Counter(name.partition("/")[0] for name in names).items():
+        if first not in names:
+            yield f"{first}/ ({counted(count, 'file')})"
+        else:
+            yield f"{first} (its bytes depend on PyTorch's version)" if first == COMMON else first

@@ -133,6 +133,8 @@ class RunConfig:
         )
         rates = benchmark.optimizer
         yield f"learning rate {rates.lr:g} to {rates.min_lr:g}, warm-up of {rates.lr_warmup_samples:,} samples"
-        yield f"data {' '.join(data.train_data_path)}, evaluated on {' '.join(data.valid_data_path)}, seed {seed}"
-        default = "of the run itself" if benchmark.start_iterations else "none, or of the run itself"
-        yield f"checkpoint {data.checkpoint or default}, run folder {self.run_dir}"
+        yield f"training data {' '.join(data.train_data_path)}"
+        yield f"validation data {' '.join(data.valid_data_path)}"
+        default = "of the run itself" if benchmark.start_iterations else "none but the run's own"
+        yield f"checkpoint {data.checkpoint or default}"
+        yield f"run folder {self.run_dir}, seed {seed}"

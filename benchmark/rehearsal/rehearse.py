@@ -15,7 +15,7 @@ from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.field_checks import require_seed
 from benchmark.config.number_formats import DEFAULT_PRECISION, NUMBER_FORMATS, Precision
 from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS
-from benchmark.judging.review.verdict import Review, review
+from benchmark.judging.review.verdict import Review, SubjectReview, review
 from benchmark.launch.one_machine import run_here
 from benchmark.run_record.checkpoint_list import whole_checkpoints
 from benchmark.run_record.file_names import result_path, summary_path
@@ -24,6 +24,7 @@ from foundation.child_processes import require_free_port, run_module
 from foundation.errors import InputError
 from foundation.git import REPOSITORY
 from foundation.outputs.lock import only_one_in
+from foundation.plain_text import counted, folded
 
 CORPUS_SEED = 1
 CHECKPOINT_SEED = 1
@@ -236,6 +237,9 @@ class _Rehearsal:
         target = self.benchmark.target_log_perplexity if self.c4_path is None else None
         met = summary["status"] == "success" and target is not None
         reached = f"target {target} reached" if met else "trained" if target is None else summary["status"]
+        subject = None if verdict is None else verdict.subjects[0]
+        minutes = None if subject is None else subject.runs[0].minutes  # as the report says it
+        seconds = summary["run_s"] if minutes is None else 60 * minutes
         perplexities = [evaluation["log_perplexity"] for evaluation in summary["evaluations"]]
         entropy = unigram_entropy(self.validation)
         speed = f"{summary['tokens_per_s']:,.0f} tokens/s in {NUMBER_FORMATS[self.precision].title}"
@@ -244,25 +248,28 @@ class _Rehearsal:
             "log perplexity": f"{perplexities[-1]:.4f} (unigram entropy of the validation tokens: {entropy:.4f})",
             "throughput": f"{speed}, evaluations and checkpoints included",
             "first loss": f"{summary['first_loss_s']:.1f} s after the processes started",
-            "seed": f"{summary['seed']}, restarts: {summary['restarts']}",
-            "review": "not judged: no target for this text" if verdict is None else _words_for(verdict),
+            "seed": f"{summary['seed']}, {counted(summary['restarts'], 'restart')}",
+            "review": "not judged: no target for this text" if subject is None else _words_for(subject),
             "stages": ", ".join(f"{title} {seconds:.1f} s" for title, seconds in self.seconds.items()),
             "run": f"{run_dir}: {', '.join(sorted(path.name for path in run_dir.iterdir() if path.is_file()))}",
             "inputs": f"{self.work}: {', '.join(self._inputs())}, each with its manifest",
         }
         print(
             f"\n=== {reached} after {summary['trained_tokens']:,} tokens ({summary['trained_samples']:,} samples) "
-            f"in {summary['run_s']:.1f} s ==="
+            f"in {seconds:.1f} s ==="
         )
         for title, text in lines.items():
-            print(f"  {title:15} {text}")
+            print(folded(f"  {title:15} {text}"))
 
 
-def _words_for(verdict: Review) -> str:
-    subject = verdict.subjects[0]
+def _words_for(subject: SubjectReview) -> str:
     tools = ", ".join(f"{check.tool} {check.outcome}" for check in subject.checks)
-    findings = f"{len(subject.of('error'))} errors and {len(subject.of('warning'))} warnings of our own rules"
-    return f"{'PASS' if verdict.passed else 'FAIL'} (official: {tools}, ruleset {subject.ruleset}; {findings})"
+    errors, warnings = subject.of("error"), subject.of("warning")
+    findings = f"{counted(len(errors), 'error')} and {counted(len(warnings), 'warning')} of our own rules"
+    reasons = "".join(
+        f"; {finding.severity}: {finding.observed}, expected: {finding.expected}" for finding in (*errors, *warnings)
+    )
+    return f"{'PASS' if subject.passed else 'FAIL'} (official: {tools}, ruleset {subject.ruleset}; {findings}){reasons}"
 
 
 def unigram_entropy(prefix: Path) -> float:

@@ -120,7 +120,7 @@ def _resumed_state(
     origin = restore_state(state, run_dir, config.data.checkpoint, point)
     if world.rank == 0:
         fulfil_request(run_dir, point, environment.launch)
-    log.events.note("message", f"{origin}, seed {point.progress.seed}")
+    log.events.note("message", origin)
     return state
 
 

@@ -22,6 +22,7 @@ from data_prep.token_files.indexed_dataset import IndexedDataset, idx_path
 from data_prep.tokenizing.tokenizer import AnyTokenizer, open_tokenizer
 from foundation.errors import CheckFailed, InputError
 from foundation.outputs.manifest import require_intact
+from foundation.plain_text import folded
 from foundation.progress import progress
 
 PERCENTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99)
@@ -175,7 +176,8 @@ def format_dataset_report(report: Report) -> str:
             "  text        {text_bytes_per_token:.3f} bytes per token "
             "({decoded_documents:,} documents decoded)".format(**report["vocabulary"])
         )
-    return "\n".join(lines)
+    heading, *figures = lines
+    return "\n".join((heading, *map(folded, figures)))  # a path is not folded
 
 
 def _format_tokens(token_rows: list[Report], total: int) -> str:

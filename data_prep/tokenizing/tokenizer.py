@@ -277,5 +277,7 @@ class TrainTokenizerCommand(InputOptions):
         )
         self.tell(
             {"output": str(self.output), "made": is_new, "vocab_size": self.vocab_size},
-            f"{self.output}: {self.vocab_size} pieces" if is_new else f"{self.output}: already made from these inputs",
+            f"{self.output}: {self.vocab_size:,} pieces"
+            if is_new
+            else f"{self.output}: already made from these inputs",
         )

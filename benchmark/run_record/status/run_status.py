@@ -68,6 +68,7 @@ class RunStatus:
     step_s: float | None
     """Median seconds of the last steps."""
     tokens_per_s: float | None
+    """Tokens per second of such a step."""
     mfu: float | None
     """Share of the peak in the run's number format."""
     precision: str | None

@@ -22,7 +22,7 @@ from benchmark.run_record.status.status_reading import read_status
 from benchmark.run_record.status.wall_time import MEANINGS
 from foundation.errors import InputError
 from foundation.plain_text import folded, shortened, table_text
-from foundation.sizes import duration
+from foundation.sizes import duration, significant
 
 NOTHING = "-"
 FOLLOW_S = 5.0
@@ -135,7 +135,7 @@ def _cells(run: RunStatus, name: str = "") -> tuple[str, ...]:
         shortened(run.state, 20),
         NOTHING if run.step is None else f"{run.step}{of}",
         NOTHING if run.loss is None else f"{run.loss:.4f}",
-        NOTHING if run.step_s is None else f"{run.step_s:.3g}",
+        NOTHING if run.step_s is None else significant(run.step_s, 3),
         share(run.mfu),
         NOTHING if run.checkpoint is None else str(run.checkpoint),
         str(len(run.attempts)),

@@ -43,6 +43,7 @@ from benchmark.training.observers.evidence import input_digests
 from benchmark.training.replay.replayed_run import Stretch, replay_on_ranks
 from benchmark.training.same_run import input_identities
 from foundation.errors import InputError
+from foundation.plain_text import counted
 from model.architectures import ARCHITECTURES
 from model.decoder_sizes import DecoderSizes
 
@@ -116,7 +117,7 @@ class ReplayResult:
         if self.start is not None:
             origin = f"the checkpoint after {self.start} steps" if self.start else "the initial checkpoint"
             precision = f"with tolerances ({printable(self.why_not_exact)})" if self.why_not_exact else "to the bit"
-            work = f"{self.compared_steps} steps again from {origin}, {precision}"
+            work = f"{counted(self.compared_steps, 'step')} trained again from {origin} and compared {precision}"
         lines = [f"{self.run_dir}: steps {self.first} to {self.last}: {work}: {verdict}"]
         lines += [f"  note: {printable(note)}" for note in self.notes]
         lines += [f"  {fault.text()}" for fault in self.deviations[:MOST_LINES]]

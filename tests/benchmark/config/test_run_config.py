@@ -196,6 +196,8 @@ def test_banner_says_what_is_trained_on_what_and_from_where() -> None:
         "dgxh100_n64: 64 x 8 H100 SXM, tensor parallel 4, pipeline parallel 8 x 6, data parallel 16, "
         "micro-batch size 2",
         "learning rate 2e-05 to 2e-06, warm-up of 407,040 samples",
-        "data 0.5 a 0.5 b, evaluated on v, seed 17",
-        "checkpoint ckpt, run folder runs/1",
+        "training data 0.5 a 0.5 b",
+        "validation data v",
+        "checkpoint ckpt",
+        "run folder runs/1, seed 17",
     ]

@@ -23,6 +23,7 @@ from typing import Any
 from benchmark.judging.review.official import tool_server
 from benchmark.judging.review.official.stored_runs import StoredRuns
 from benchmark.judging.review.official.tool_server import LATE, PROBE, ServedTask
+from foundation.plain_text import counted
 
 ROOT = Path(__file__).parents[4]
 """Folder of this project's packages."""
@@ -99,7 +100,7 @@ class ToolProcess:
     def account(self) -> str:
         """Return in one line what the tools could not reach, and how many were not asked again."""
         count = self.stored.reused
-        reused = f"{count} outcome{'s' * (count > 1)} of the same bytes by earlier reviews" if count else ""
+        reused = f"{counted(count, 'outcome')} taken from earlier reviews of the same bytes" if count else ""
         return "; ".join(filter(None, (self.sandbox if self._process is not None else "", reused)))
 
     @cached_property

@@ -60,7 +60,8 @@ def replayed(honest_run: Path) -> Chain:
         patch.setattr(replay_module, "replay_on_ranks", keeping)
         result = replayed_here(honest_run)
     assert result.text() == (
-        f"{honest_run}: steps 2 to 6: 4 steps again from the checkpoint after 2 steps, to the bit: every link holds"
+        f"{honest_run}: steps 2 to 6: 4 steps trained again from the checkpoint after 2 steps and compared to the bit: "
+        "every link holds"
     )
     return chains[0]
 

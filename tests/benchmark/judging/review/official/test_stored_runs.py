@@ -28,7 +28,7 @@ def test_a_review_of_the_same_bytes_asks_no_tool_again(tmp_path: Path, monkeypat
     again = review(paths, "4.1.0")
     assert [outcome for _, outcome, *_ in told(first)] == ["failed", "passed", "passed"]
     assert told(again) == told(first)
-    assert "no network" in first.sandbox and again.sandbox == "3 outcomes of the same bytes by earlier reviews"
+    assert "no network" in first.sandbox and again.sandbox == "3 outcomes taken from earlier reviews of the same bytes"
     moved = tmp_path / "elsewhere"
     (tmp_path / "a").rename(moved)
     found = review([moved / paths[0].name], "4.1.0")
