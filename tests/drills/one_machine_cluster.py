@@ -102,10 +102,11 @@ class OneMachineCluster(SlurmCluster):
     def start_daemon(self, node: str) -> None:
         self.run("slurmd", "-N", node, "-f", self.folder / "slurm.conf")
 
-    def cut_power(self, node: str) -> None:
-        """The daemon ends, and those of its job steps, and their processes."""
+    def cut_power(self, node: str, pause_s: float = 0.0) -> None:
+        """The daemon ends, and those of its job steps, and their processes. ``pause_s``: seconds between two of them."""
         self._end(f"slurmd-{node}")
         for process in _processes_with(f"SLURMD_NODENAME={node}", f"SLURM_CONF={self.folder}/slurm.conf"):
+            time.sleep(pause_s)
             with contextlib.suppress(OSError):
                 parent = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
                 if Path(f"/proc/{parent}/comm").read_text().startswith("slurmstepd"):

@@ -48,7 +48,7 @@ class PresentCluster(SlurmCluster):
     def start_daemon(self, node: str) -> None:
         self._do("start_daemon", node=node)
 
-    def cut_power(self, node: str) -> None:
+    def cut_power(self, node: str, pause_s: float = 0.0) -> None:
         self._do("cut_power", node=node)
 
     def give_power(self, node: str) -> None:

@@ -101,9 +101,9 @@ def _wait_until_idle(drill: SlurmDrill, node: str) -> None:
     drill.wait(lambda: drill.cluster.states()[node] == "idle", f"node {node} idle again")
 
 
-def _lose_power(position: int, drill: SlurmDrill, _: str) -> None:
+def _lose_power(position: int, drill: SlurmDrill, _: str, pause_s: float = 0.0) -> None:
     """Cut the power of the job's node at this position."""
-    drill.cluster.cut_power(drill.nodes[position])
+    drill.cluster.cut_power(drill.nodes[position], pause_s)
 
 
 def _give_power(position: int, drill: SlurmDrill, _: str) -> None:
@@ -284,6 +284,8 @@ SLURM_FAULTS: dict[str, SlurmFault] = {
     ),
     # the node on which the job's script runs: Slurm itself requeues the job
     "first-node": SlurmFault(partial(_lose_power, 0), partial(_give_power, 0)),
+    # an srun is killed before its child, which kills the step of an srun that was killed
+    "first-node-slowly": SlurmFault(partial(_lose_power, 0, pause_s=0.7), partial(_give_power, 0)),
     # nothing happens to a run on a node that is drained; it is left out by the next start
     "drained": SlurmFault(
         _drain,
