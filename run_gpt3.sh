@@ -6,7 +6,6 @@
 #SBATCH --requeue
 #SBATCH --no-kill
 #SBATCH --open-mode=append
-#SBATCH --signal=B:USR2@900
 #
 # GPT-3 training benchmark, and Llama 3.1 8B by the same harness.
 #
@@ -44,11 +43,12 @@ if [[ -n ${SLURM_JOB_ID:-} ]]; then
 else
   REPOSITORY=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 fi
-# Print the first path through which somebody other than this user and root may change the code in folder $1. A folder
-# above it with the sticky bit, such as /tmp, is safe. benchmark/launch/slurm/code_trust.py decides in the same way.
+# Print the first path through which somebody other than this user and root may change the code in folder $1; fail if the
+# disk does not say. A folder above it with the sticky bit, such as /tmp, is safe.
 writable_by_others() {
-  local folder=$1 private=-1 members
-  if [[ $(realpath "$folder") != "$folder" ]]; then
+  local folder=$1 private=-1 members path
+  path=$(realpath "$folder") || return
+  if [[ $path != "$folder" ]]; then
     echo "$folder"
     return
   fi
@@ -57,20 +57,23 @@ writable_by_others() {
     [[ -z $members || $members == "$(id -un)" ]] && private=$(id -g)
   fi
   local others=(! -uid "$EUID" ! -uid 0) written=(-perm /002 -o -perm /020 ! -gid "$private")
-  find "$folder" \( "${others[@]}" -o "${written[@]}" -o ! -type f ! -type d \) -print -quit 2>/dev/null || echo "$folder"
+  find "$folder" \( "${others[@]}" -o "${written[@]}" -o ! -type f ! -type d \) -print -quit || return
   while [[ $folder != / ]]; do
     folder=$(dirname "$folder")
-    find "$folder" -maxdepth 0 \( "${others[@]}" -o ! -perm -1000 \( "${written[@]}" \) \) -print 2>/dev/null ||
-      echo "$folder"
+    find "$folder" -maxdepth 0 \( "${others[@]}" -o ! -perm -1000 \( "${written[@]}" \) \) -print || return
   done
 }
+if [[ ${1:-} == --writable-by-others ]]; then # for benchmark/launch/slurm/snapshot.py
+  writable_by_others "$2"
+  exit
+fi
 
 # A run goes on with the code it began with, which is in its folder, unless somebody else may have changed that.
 CODE=$REPOSITORY
 if [[ -n ${SLURM_JOB_ID:-} && $# -ge 3 && -f $1/snapshot/code/environment.sh ]] &&
   [[ ${NEW_SNAPSHOT:-0} != 1 || ${SLURM_RESTART_COUNT:-0} != 0 ]]; then
   CODE=$(realpath "$1")/snapshot/code
-  writable=$(writable_by_others "$CODE")
+  writable=$(writable_by_others "$CODE") || writable=${writable:-$CODE}
   if [[ -n $writable ]]; then
     printf 'warning: others may write %q, so %q does not run; the code of %q does\n' \
       "${writable%%$'\n'*}" "$CODE" "$REPOSITORY" >&2

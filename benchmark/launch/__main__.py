@@ -52,8 +52,7 @@ def run_here_by(arguments: Sequence[str]) -> None:
 
 
 def options_problem(command: Sequence[str]) -> tuple[int, str]:
-    """Return the exit status of the check of options, and its line about options that every process would refuse, or
-    about missing packages."""
+    """Return the exit status of the check of options, and its line about bad options or missing packages."""
     script = Path(__file__).parents[1] / "commands" / "interpreter_check.py"
     words = [sys.executable, str(script), "options", *command]
     check = subprocess.run(words, stdout=subprocess.PIPE, check=False)
@@ -63,8 +62,7 @@ def options_problem(command: Sequence[str]) -> tuple[int, str]:
 
 
 def job_here(options: JobOptions) -> tuple[list[str], int]:
-    """Return the command of the job on this machine's devices, without its --run-dir, and their number. Raises Refused
-    for a job that cannot run here."""
+    """Return the command of the job on this machine, without --run-dir, and the number of devices. Raises Refused."""
     if options.container != "none":
         raise Refused(
             f"{options.container}: without Slurm the job runs on this machine and in no container; say none, or sbatch"
@@ -82,8 +80,7 @@ def job_here(options: JobOptions) -> tuple[list[str], int]:
 
 
 def require_possible_job(options: JobOptions) -> None:
-    """Raise Refused for a job that would be refused once the packages are there, by this interpreter, which may lack
-    them."""
+    """Raise Refused for a job that would be refused once the packages are there, which this interpreter may lack."""
     if options.dry_run:
         return  # print_preview does it
     options = replace(options, python=sys.executable, unasked_fp32=False)
@@ -103,8 +100,7 @@ def require_possible_job(options: JobOptions) -> None:
 
 
 def print_preview(options: JobOptions) -> int:
-    """Print the line that would start the run's processes: here, or in a job of Slurm where this machine cannot or the
-    container is an image; return the exit status. Raises Refused for what the run would refuse."""
+    """Print the line that would start the run's processes, here or in a job; return the exit status. Raises Refused."""
     why_not_here = ""
     if "SLURM_JOB_ID" not in os.environ and options.container == "none":
         try:

@@ -32,14 +32,11 @@ from benchmark.run_record.small_files import Answer, StoppedWaiting, wait_for
 
 SHOWN_LINES = 20
 PAUSES_S = (0.0, 1.0, 5.0, 20.0)
-"""Pauses before the next attempt, by the number of attempts in a row that saved nothing new: a disk or a network that
-is away for a while must not use up all attempts."""
+"""Pauses before the next attempt, by the number of attempts in a row that saved nothing new: a disk that is away for a
+while must not use up all attempts."""
 DISK_S = 1800.0
 """Seconds that a folder that could be used before may give errors."""
-WRONG_FOLDER = (
-    *(errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.EACCES, errno.EROFS, errno.ELOOP, errno.ENAMETOOLONG),
-    errno.EINVAL,
-)
+WRONG_FOLDER = frozenset("ENOENT ENOTDIR EEXIST EACCES EROFS ELOOP ENAMETOOLONG EINVAL".split())
 """Errors that say that a folder cannot be made or used; any other error may pass."""
 
 
@@ -82,8 +79,7 @@ class RunMachines:
         return 0.0
 
     def prepare(self) -> None:
-        """Do all that comes before the first attempt, once this launcher holds the run. Raises Refused, and the errors
-        of :func:`patiently`."""
+        """Do all that comes before the first attempt. Raises Refused, and the errors of :func:`patiently`."""
 
     def environment(self, attempt: str, launch: str) -> dict[str, Any]:
         """Return the variables by which the processes learn their attempt, their launch and their holder."""
@@ -91,10 +87,7 @@ class RunMachines:
         return {"ATTEMPT": attempt, "LAUNCH_ID": launch, "LAUNCHED_S": f"{time.time():.3f}", **token}
 
     def choose(self, exclude: tuple[str, ...]) -> Decision | None:
-        """Choose the machines of the next attempt, preferring those not in ``exclude``.
-
-        Returns the decision to hand back if there are too few machines.
-        """
+        """Choose the machines of the next attempt, those in ``exclude`` last; return a decision if they are too few."""
         return None
 
     def start(self, attempt: str, log: Path) -> int:
@@ -105,9 +98,9 @@ class RunMachines:
         """Return, after an attempt, the number of spare hosts and the names of hosts that are down."""
         return 0, ()
 
-    def may_start_again(self) -> bool:
-        """Return whether there is time for another attempt."""
-        return True
+    def time_is_up(self) -> bool:
+        """Return whether there is no time for another attempt."""
+        return False
 
 
 def say(text: str) -> None:
@@ -117,11 +110,9 @@ def say(text: str) -> None:
 
 
 def keep_running(run_dir: Path, machines: RunMachines) -> Decision:
-    """Start attempts until no more is to be started; return the last decision. Prints a line for each failed
-    attempt.
+    """Start attempts until no more is to be started; return the last decision. Prints a line for each failed attempt.
 
-    Raises Refused if the run has ended or another launcher holds it, and if a new folder cannot be made. A run folder
-    that gives no answer for DISK_S sends the run back to the queue.
+    Raises Refused if the run has ended or another launcher holds it, and if a new folder cannot be made.
     """
     try:
         with _holding(run_dir, machines) as lease:
@@ -135,7 +126,7 @@ def keep_running(run_dir: Path, machines: RunMachines) -> Decision:
             machines.prepare()
             return _attempts(run_dir, machines, lease)
     except StoppedWaiting:
-        return Decision("requeue", INTERRUPTED, f"stopped by {machines.ordered}")
+        return _stopped(machines)
     except OSError as error:
         reason = f"{error.filename}: {error.strerror} for {DISK_S / 60:g} minutes; back to the queue"
     except LeaseLost as loss:
@@ -160,12 +151,11 @@ def _holding(run_dir: Path, machines: RunMachines) -> Iterator[HeldLease]:
 
 
 def _in_folder(run_dir: Path, act: Callable[[], Answer]) -> Answer:
-    """Call ``act``. Raises Refused for a new folder that cannot be used, and OSError for an error that may pass and for
-    a folder that holds or may hold a run."""
+    """Call ``act``. Raises Refused for a new folder that cannot be used, and the OSError otherwise."""
     try:
         return act()
     except OSError as error:
-        if error.errno in WRONG_FOLDER and _held_no_run(run_dir):
+        if errno.errorcode.get(error.errno or 0) in WRONG_FOLDER and _held_no_run(run_dir):
             raise Refused(f"{error.filename}: {error.strerror}; choose another folder for the run") from None
         raise
 
@@ -179,8 +169,7 @@ def _held_no_run(run_dir: Path) -> bool:
 
 
 def _take(run_dir: Path, lease: HeldLease, machines: RunMachines) -> None:
-    """Take the lease once nobody else holds the run. A holder that renews its lease is waited for as long as the
-    machines have patience."""
+    """Take the lease; wait for a holder that renews its own as long as the machines have patience."""
 
     def is_free(rival: Lease | None) -> bool:
         return rival is None or machines.is_predecessor(rival)
@@ -224,7 +213,7 @@ def _attempts(run_dir: Path, machines: RunMachines, lease: HeldLease) -> Decisio
             say(f"error: {decision.reason}")
         else:
             say(f"attempt {attempt}: {decision.reason}")
-        if decision.action == "again" and (machines.ordered or not machines.may_start_again()):
+        if decision.action == "again" and (machines.ordered or machines.time_is_up()):
             return Decision("requeue", INTERRUPTED, decision.reason, decision.exclude)
         if decision.action != "again":
             return decision
@@ -233,10 +222,7 @@ def _attempts(run_dir: Path, machines: RunMachines, lease: HeldLease) -> Decisio
 
 
 def _settle(run_dir: Path, ended: AttemptOutcome) -> tuple[Decision, int | None]:
-    """Decide, record the decision in the attempt's folder, and return it with the newest checkpoint's steps.
-
-    Raises OSError.
-    """
+    """Decide, record the decision, and return it with the newest checkpoint's steps. Raises OSError."""
     complete_run(run_dir)
     decision = decide(run_dir, ended)
     end = AttemptEnding(time.time(), ended.status, decision.action, decision.reason, decision.exclude)
@@ -254,10 +240,9 @@ def note_stop(run_dir: Path) -> None:
 
 
 def _asked_before(run_dir: Path, machines: RunMachines) -> Decision | None:
-    """Return the decision to stop before the next attempt begins, because of an order or the file ``exit``; else
-    None."""
+    """Return the decision to start no attempt, because of an order or the file ``exit``; else None."""
     if machines.ordered:
-        return Decision("requeue", INTERRUPTED, f"stopped by {machines.ordered}")
+        return _stopped(machines)
     asked = run_dir / EXIT_REQUEST
     if asked.exists():
         say(f"not started: {asked} is there (and is removed now)")
@@ -267,10 +252,9 @@ def _asked_before(run_dir: Path, machines: RunMachines) -> Decision | None:
 
 
 def patiently(act: Callable[[], Answer], machines: RunMachines) -> Answer:
-    """Call ``act``, which uses the run's folder; while the disk gives an error or the lease is not renewed, wait and
-    try again.
+    """Call ``act``, which uses the run's folder, again while the disk gives an error or the lease is not renewed.
 
-    Raises StoppedWaiting if an order to stop came before the disk was back, the OSError after DISK_S, and LeaseLost.
+    Raises StoppedWaiting if an order to stop came or the time was up first, the OSError after DISK_S, and LeaseLost.
     """
 
     def act_as_holder() -> Answer:
@@ -278,14 +262,17 @@ def patiently(act: Callable[[], Answer], machines: RunMachines) -> Answer:
             machines.lease.require()
         return act()
 
-    return wait_for(act_as_holder, DISK_S, say, is_ordered=lambda: machines.ordered, answers=())
+    return wait_for(
+        act_as_holder, DISK_S, say, is_ordered=lambda: machines.ordered or machines.time_is_up(), answers=()
+    )
+
+
+def _stopped(machines: RunMachines) -> Decision:
+    return Decision("requeue", INTERRUPTED, f"stopped by {machines.ordered or 'the end of its time'}")
 
 
 def _what_matters(log: Path) -> str:
-    """Return the lines to show for an attempt whose failure nobody explained.
-
-    They are the errors about bad input, each once, or else the last lines of the log.
-    """
+    """Return the lines to show for an unexplained failure: errors about bad input, or else the log's last lines."""
     try:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError as error:

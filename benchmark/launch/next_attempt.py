@@ -1,8 +1,4 @@
-"""Decide what to do when an attempt at a run has ended: nothing, start again, hand back to the queue, or give up.
-
-A run is given up when starting again cannot help: bad input; the same error twice at the same step; no progress in
-several attempts. One line gives the reason: host, rank, step and the first error.
-"""
+"""Decide what to do when an attempt at a run has ended: nothing, start again, hand back to the queue, or give up."""
 
 from __future__ import annotations
 
@@ -26,8 +22,8 @@ NO_PROGRESS = 5
 OWN_FAULTS = ("exception", "check", "out of memory")
 """Kinds of incidents that have the same cause if they occur again at the same step."""
 HARDWARE_FAULTS = ("device", "killed", "hang", "disk")
-"""Kinds of incidents after which the machine is left out, if there are spare ones: a device's at once, others at the
-second time."""
+"""Kinds of incidents after which a machine is left out, if there are spare ones: others than a device's the second
+time."""
 
 
 @dataclass(frozen=True)
@@ -123,11 +119,8 @@ def of_ended_run(end_status: str) -> Decision:
 
 
 def _until(run_dir: Path, attempt: str) -> list[PastAttempt]:
-    """Return the attempt and the NO_PROGRESS ones before it.
-
-    Later ones belong to another job and do not count. Neither do attempts up to one after which the run was given up or
-    stopped: a person has started it again.
-    """
+    """Return the attempt and the NO_PROGRESS ones before it, but none up to one after which the run was given up or
+    stopped: a person has started it again. Later ones belong to another job."""
     latest = attempt_path(run_dir, attempt)
     folders = all_attempts(run_dir)
     earlier = folders[: folders.index(latest)] if latest in folders else []
@@ -137,18 +130,15 @@ def _until(run_dir: Path, attempt: str) -> list[PastAttempt]:
 
 
 def _interrupted(note: StopNote | None, outcome: AttemptOutcome) -> Decision:
-    """Decide after an interruption: back to the queue, unless a person asked for the end or nobody asked for
-    anything."""
+    """Decide after an interruption: back to the queue, unless a person asked for the end, or nobody for anything."""
     order = outcome.ordered or ("a signal" if note is None else note.by)
     state = "stopped, and not saved" if note is not None and not note.saved else "saved and stopped"
     if note is not None and note.by == "exit trigger":
         return Decision("stop", INTERRUPTED, f"{state}, as the file 'exit' in the run folder asked")
     if note is not None and note.by == "signal SIGTERM" and not outcome.ordered and outcome.spare_hosts >= 0:
         lost = f"; {_lost(outcome)}" if outcome.down_hosts else ""
-        cause = (
-            f"{state}: the processes got SIGTERM, but this job got none, as when srun loses a part of its step{lost}"
-        )
-        return Decision("again", INTERRUPTED, f"{cause}; starting again", outcome.down_hosts)
+        cause = "the processes got SIGTERM, but this job got none, as when srun loses a part of its step"
+        return Decision("again", INTERRUPTED, f"{state}: {cause}{lost}; starting again", outcome.down_hosts)
     return Decision(ENDINGS["interrupted"].action, INTERRUPTED, f"{state}: {order}")
 
 
@@ -170,11 +160,8 @@ def _words(attempt: PastAttempt, outcome: AttemptOutcome) -> str:
 
 
 def _was_accepted(attempts: Sequence[PastAttempt], outcome: AttemptOutcome) -> bool:
-    """Return whether the attempt that this launcher started before began to train.
-
-    If it did, its input was good, and a refusal now may pass, for example of a folder that cannot be written for a
-    while: the run is tried once more.
-    """
+    """Return whether the attempt that this launcher started before began to train: its input was good, and a refusal
+    now may pass, as of a folder that cannot be written for a while."""
     if not outcome.follows or len(attempts) < 2:
         return False
     previous = attempts[-2]

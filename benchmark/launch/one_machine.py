@@ -61,8 +61,7 @@ class OneMachine(RunMachines):
                 self._running = []
 
     def _wait(self) -> int:
-        """Wait for the end; return the first failed process's exit status in a shell's form, or 0 if none failed.
-        If the lease is lost, nothing is waited for."""
+        """Wait for the end, or for the loss of the lease; return the first failure's exit status in a shell's form."""
         failed, failed_s = 0, 0.0
         while True:
             codes = [process.poll() for process in self._running]
@@ -75,8 +74,7 @@ class OneMachine(RunMachines):
 
     @contextmanager
     def taking_orders(self) -> Iterator[None]:
-        """Save and stop at Ctrl-C, SIGTERM and a closed terminal; kill at a second Ctrl-C. Under nohup
-        the terminal may close."""
+        """Save and stop at Ctrl-C, SIGTERM and a closed terminal (not under nohup); kill at a second Ctrl-C."""
         is_nohup = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
         obeyed = [number for number in ORDERS if number != signal.SIGHUP or not is_nohup]
         earlier_handlers = {number: signal.signal(number, self._order) for number in obeyed}
@@ -100,8 +98,7 @@ class OneMachine(RunMachines):
 def run_here(run_dir: Path, command: Sequence[str], *, processes: int, port: int | None = None) -> Decision:
     """Run ``python -m benchmark COMMAND --run-dir RUN_DIR`` in several processes of this machine until it has ended.
 
-    Returns the last decision, with status 130 after Ctrl-C. Nothing is left of a run whose input was refused before it
-    began, so that its folder does not count among those of runs.
+    Returns the last decision, with status 130 after Ctrl-C. Nothing is left of a run whose input was refused.
     Raises InputError for a port in use, and for a folder in which a run has ended or is running.
     """
     arguments = ["benchmark", *command, "--run-dir", str(run_dir)]

@@ -103,7 +103,7 @@ class OneMachineCluster(SlurmCluster):
         self.run("slurmd", "-N", node, "-f", self.folder / "slurm.conf")
 
     def cut_power(self, node: str, pause_s: float = 0.0) -> None:
-        """The daemon ends, and those of its job steps, and their processes. ``pause_s``: seconds between two of them."""
+        """The daemon ends, and those of its job steps, and their processes, with ``pause_s`` seconds between them."""
         self._end(f"slurmd-{node}")
         for process in _processes_with(f"SLURMD_NODENAME={node}", f"SLURM_CONF={self.folder}/slurm.conf"):
             time.sleep(pause_s)

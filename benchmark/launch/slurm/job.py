@@ -18,15 +18,13 @@ from typing import Any
 
 from benchmark.launch.keep_running import DISK_S, Refused, RunMachines, keep_running, note_stop, patiently, say
 from benchmark.launch.next_attempt import INTERRUPTED, Decision
-from benchmark.launch.slurm.end_signs import ALARM_S, patience_s
 from benchmark.launch.slurm.job_options import GPT3, JobOptions, require_paths
-from benchmark.launch.slurm.job_steps import INTERPRETER_S, JobSteps, UnfitInterpreter
+from benchmark.launch.slurm.job_steps import ALARM_S, INTERPRETER_S, JobSteps, UnfitInterpreter, patience_s
 from benchmark.launch.slurm.nodes import (
     Nodes,
     host_names,
     job_fields,
     seconds_left,
-    seconds_run,
     submitted_s,
     with_answer,
 )
@@ -39,10 +37,6 @@ LOOK_S = 1.0
 """Seconds between looks at the attempt's alarm."""
 ASK_S = 60.0
 """Seconds between questions about the job's time."""
-SLURMS_WARNING_S = (890, 1020)
-"""Slurm's own warning (--signal=B:USR2@900) comes 15 to 16 minutes before the end, and at most a minute earlier."""
-EARLY_WARNING_S = 90
-"""Most seconds after the start until that warning for a job with less time than it says."""
 STEP_START_S = 900.0
 """Most seconds in which srun starts a process; with an image, which the nodes may fetch, INTERPRETER_S."""
 TO_BE_REQUEUED_S = 300
@@ -64,20 +58,16 @@ class SlurmJob(RunMachines):
         self.script = f"{self.number}-{self.restarts}-{folder.name}"
         """Name of the job's script, with which the tokens of its launchers begin."""
         self._started = 10 * (int(os.environ.get("LAUNCHES", "1")) - 1)
-        """Attempts of this job so far. A launcher that follows a killed one counts ten for each launcher before it."""
+        """Attempts of this job so far, by which ports differ: ten for each launcher that was killed."""
         self.goes_on = self.restarts != "0" or self._started > 0
-        self._is_warned = False
-        """Whether Slurm's warning came."""
         self.nodes = Nodes(self.number, [], lambda: self.ordered)
-        self._excluded: list[str] = []
-        """Nodes to leave out for what happened on them."""
+        self._excluded: list[str] = []  # nodes to leave out for a fault on them
         self._used: list[str] = []
         self._srun: subprocess.Popen[bytes] | None = None
         self._step_is_over = False
-        """Whether Slurm has no step of an attempt any more, as of the latest question."""
+        """Whether Slurm had no step of an attempt at the latest question."""
         self._sentinels: subprocess.Popen[bytes] | None = None
-        self._watched: list[str] = []
-        """Nodes with a sentinel."""
+        self._watched: list[str] = []  # nodes with a sentinel
 
     @property
     def token(self) -> str:
@@ -144,12 +134,8 @@ class SlurmJob(RunMachines):
         return len(self.nodes.up) - self.steps.nodes_of_run - suspects, tuple(self.nodes.down)
 
     def time_is_up(self) -> bool:
-        """Return whether less than the margin is left."""
         seconds = seconds_left(self.number)
         return seconds is not None and seconds <= 60 * self.options.margin_minutes
-
-    def may_start_again(self) -> bool:
-        return not self.time_is_up()
 
     def _keep_sentinels(self) -> None:
         """Have a sentinel on every node that is up: together they end the job if its launcher is lost."""
@@ -162,9 +148,8 @@ class SlurmJob(RunMachines):
             earlier.terminate()
 
     def _notice_end(self) -> bool:
-        """Stop this launcher if Slurm has ended this job or started it again elsewhere, although its script lives, as
-        when the daemon of the script's node does not answer. Returns whether it is so. Without an answer the job goes
-        on."""
+        """Return whether Slurm has ended this job or started it elsewhere although its script lives, as on a node whose
+        daemon is dead; stop this launcher then."""
         fields = job_fields(self.number)
         is_here = fields.get("Restarts", self.restarts) == self.restarts or fields.get("JobState") == "COMPLETING"
         if is_here and fields.get("JobState") not in OVER_STATES:
@@ -175,8 +160,7 @@ class SlurmJob(RunMachines):
         return True
 
     def _each_minute(self) -> None:
-        """Keep the sentinels, and ask the run to save and stop if the job is over, its time is up, or the disk was away
-        for too long."""
+        """Keep the sentinels; ask the run to stop if the job is over, its time is up, or the disk was away too long."""
         self._step_is_over = self.nodes.steps() == []
         unrenewed_s = 0.0 if self.lease is None else self.lease.unrenewed_s()
         if self._notice_end():
@@ -192,8 +176,7 @@ class SlurmJob(RunMachines):
             self._keep_sentinels()
 
     def start(self, attempt: str, log: Path) -> int:
-        """Start the processes and wait for their end; ask them to stop when time is up, and end an srun that does not
-        see its end."""
+        """Start the processes and wait for their end; end an srun that does not see it."""
         say(f"attempt {attempt}: {' '.join(self._used)}")
         self.may_leave_ranks = False
         with patiently(lambda: log.open("ab"), self) as errors:
@@ -255,24 +238,9 @@ class SlurmJob(RunMachines):
             self._on_usr2()  # it came before
 
     def _on_usr2(self) -> None:
-        """Ask the run to save and stop: for Slurm, some time before the job's end, or for a person."""
-        seconds, margin_s = seconds_left(self.number), 60 * self.options.margin_minutes
-        if seconds is not None and margin_s < seconds and self._is_slurms_warning(seconds):
-            warning = f"SIGUSR2 {seconds} s before the end is Slurm's warning"
-            say(f"{warning}: the run goes on until {margin_s} s are left")
-            return
         self.ordered = self.ordered or "SIGUSR2"
         say("SIGUSR2: asking the run to save and stop")
         self._signal(signal.SIGUSR2)
-
-    def _is_slurms_warning(self, seconds: int) -> bool:
-        """Return whether a SIGUSR2, so many seconds before the job's end, is Slurm's warning, which comes once."""
-        earliest_s, latest_s = SLURMS_WARNING_S
-        if self._is_warned or seconds > latest_s:
-            return False
-        run_s = seconds_run(self.number) if seconds < earliest_s else None
-        self._is_warned = seconds >= earliest_s or (run_s is not None and run_s <= EARLY_WARNING_S)
-        return self._is_warned
 
     def _on_term(self) -> None:
         self.ordered = "SIGTERM"
@@ -300,13 +268,8 @@ def run_job(options: JobOptions) -> int:
         job.end()
 
 
-BOOKED_NODES = {GPT3: 64}
-"""Nodes that run_gpt3.sh books, by benchmark, where nothing can say how many its system has."""
-
-
 def preview(options: JobOptions) -> JobSteps:
-    """Return the steps of a job that has as many nodes as it asks for, or else as its system has; check the options by
-    the interpreter at hand. Raises Refused for what the run would refuse."""
+    """Return the steps of a job of as many nodes as it asks for or its system has. Raises Refused as the run would."""
     require_paths(options)
     # An old python3 cannot check them, nor a system's file without packages, as where they are in an image.
     environment = str(options.repository / ".venv" / "bin" / "python")
@@ -320,7 +283,7 @@ def preview(options: JobOptions) -> JobSteps:
         except UnfitInterpreter as unfit:
             problem = unfit
     print(f"the options are not checked: {problem}", file=sys.stderr)
-    steps.nodes_of_run = steps.nodes_of_run or BOOKED_NODES.get(options.benchmark, 1)
+    steps.nodes_of_run = steps.nodes_of_run or (64 if options.benchmark == GPT3 else 1)  # as run_gpt3.sh books
     return steps
 
 

@@ -55,9 +55,9 @@ class JobOptions:
     nodes: int | None = None
     margin_minutes: int = 15
     chain: bool = False
-    chain_options: tuple[str, ...] = ()
+    chain_options: Sequence[str] = ()
     new_snapshot: bool = False
-    snapshot_files: tuple[str, ...] = ()
+    snapshot_files: Sequence[str] = ()
     cpu_bind: str = "none"
     address: str | None = None
     port: int | None = None
@@ -125,11 +125,8 @@ def precision_named(text: str) -> str:
     return text
 
 
-def words(text: str) -> tuple[str, ...]:
-    return tuple(text.split())
-
-
 COUNT = whole_number(1, MOST)
+FORMATS = "; ".join(f"{name}: {row.meaning}" for name, row in NUMBER_FORMATS.items())
 VARIABLES = (
     JobVariable(
         "COM_DIR",
@@ -146,7 +143,7 @@ VARIABLES = (
     ),
     JobVariable(
         "EXTERNAL_TRAINING_ITERATIONS",
-        "steps the initial checkpoint was trained for",
+        "training steps of that checkpoint",
         "benchmark's: 4000",
         "--start-iterations",
         COUNT,
@@ -155,34 +152,17 @@ VARIABLES = (
         "EXTERNAL_GBS", "... at this global batch size", "benchmark's: 1536", "--start-global-batch-size", COUNT
     ),
     JobVariable(
-        "USE_BF16",
-        "true: BF16 with FP32 master weights; false: FP32",
-        "gpt3_175b: false, with a warning; other benchmarks: true",
-        parse=true_or_false,
+        "USE_BF16", "true: BF16 with FP32 master weights; false: FP32", "true; gpt3_175b: false", parse=true_or_false
     ),
-    JobVariable(
-        "PRECISION",
-        "; ".join(f"{name}: {row.meaning}" for name, row in NUMBER_FORMATS.items()),
-        "what USE_BF16 says",
-        "--precision",
-        precision_named,
-    ),
+    JobVariable("PRECISION", FORMATS, "what USE_BF16 says", "--precision", precision_named),
     JobVariable(
         "GBS", "global batch size in samples", "benchmark's: 1536; Llama 3.1: 16", "--global-batch-size", COUNT
     ),
     JobVariable(
-        "LR",
-        "peak learning rate; GPT-3: set it with MIN_LR",
-        "benchmark's: 2.0e-5; Llama 3.1: of the batch size's reference point",
-        "--lr",
-        above_zero,
+        "LR", "peak learning rate; GPT-3: with MIN_LR", "2.0e-5; Llama 3.1: by its batch size", "--lr", above_zero
     ),
     JobVariable(
-        "MIN_LR",
-        "final learning rate; GPT-3: set it with LR",
-        "benchmark's: 2.0e-6; Llama 3.1: a tenth of LR",
-        "--min-lr",
-        above_zero,
+        "MIN_LR", "final learning rate; GPT-3: with LR", "2.0e-6; Llama 3.1: a tenth of LR", "--min-lr", above_zero
     ),
     JobVariable(
         "SEED", "seed of the data order", "drawn from the system's randomness", "--seed", whole_number(0, 2**32 - 1)
@@ -190,53 +170,34 @@ VARIABLES = (
     JobVariable("BENCHMARK", "name in benchmark/config/benchmarks.py", GPT3, "benchmark"),
     JobVariable("SYSTEM", "name in benchmark/config/systems.py", "the benchmark's", "--system"),
     JobVariable(
-        "NODES",
-        "nodes the run takes, the job's others are spare",
-        "all; up to an eighth more nodes than SYSTEM has are spare",
-        "nodes",
-        COUNT,
+        "NODES", "nodes of the run, others are spare", "all; up to an eighth beyond SYSTEM are spare", "nodes", COUNT
     ),
     JobVariable(
-        "COMMAND",
-        "train; evaluate: log perplexity of the initial checkpoint; preflight: check nodes",
-        "train",
-        "command",
+        "COMMAND", "evaluate: log perplexity of the initial checkpoint; preflight: check nodes", "train", "command"
     ),
+    JobVariable("TRAIN_OPTIONS", "more options of COMMAND, separated by spaces; paths absolute", parse=str.split),
     JobVariable(
-        "TRAIN_OPTIONS",
-        'more options for "python -m benchmark COMMAND", separated by spaces; paths absolute',
-        parse=words,
-    ),
-    JobVariable(
-        "EXIT_MARGIN_MINUTES",
-        "stop and save this long before the job's time is up",
-        "15",
-        "margin_minutes",
-        whole_number(0, MOST),
+        "EXIT_MARGIN_MINUTES", "save and stop before the job's end", "15", "margin_minutes", whole_number(0, MOST)
     ),
     JobVariable("CHAIN", "1: while this job runs, the next one waits in the queue", "0", "chain", is_one),
     JobVariable(
-        "CHAIN_OPTIONS", "more options of sbatch for that one, separated by spaces", "", "chain_options", words
+        "CHAIN_OPTIONS", "more options of sbatch for that one, separated by spaces", "", "chain_options", str.split
     ),
     JobVariable(
         "NEW_SNAPSHOT", "1: run the code as it is now, not as it was when the run began", "0", "new_snapshot", is_one
     ),
     JobVariable(
         "SNAPSHOT_FILES",
-        "files that git does not track and the run needs, relative to the repository, separated by spaces",
+        "untracked files that the run needs, separated by spaces",
         "",
         "snapshot_files",
-        words,
+        str.split,
     ),
     JobVariable("CPU_BIND", "srun --cpu-bind", "none: each process keeps to the cores near its GPU", "cpu_bind"),
     JobVariable("CUDA_DEVICE_MAX_CONNECTIONS", "hardware queues of a GPU", "1; on Blackwell unset"),
     JobVariable("MASTER_ADDR", "where the processes meet", "the first node", "address"),
     JobVariable(
-        "MASTER_PORT",
-        "port where the processes meet",
-        "20000 + a number by job and attempt",
-        "port",
-        whole_number(1, 65535),
+        "MASTER_PORT", "port where they meet", "20000 + a number by job and attempt", "port", whole_number(1, 65535)
     ),
     JobVariable("DRY_RUN", "1: print what would run, and do nothing", "0", "dry_run", is_one),
 )

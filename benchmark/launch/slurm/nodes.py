@@ -31,8 +31,7 @@ AGAIN_S, GONE_AGAIN_S = 30.0, 10.0
 
 
 def srun_per_node(nodes: Sequence[str]) -> list[str]:
-    """Return the srun of a step with a process on each of the nodes, which it shares with the remains of earlier steps:
-    a step on a lost node does not end."""
+    """Return the srun of a step with a process on each node, beside earlier steps: one on a lost node does not end."""
     words = ["srun", "--overlap", "--no-kill=off", "--ntasks-per-node=1"]
     return [*words, f"--nodes={len(nodes)}", f"--ntasks={len(nodes)}", f"--nodelist={','.join(nodes)}"]
 
@@ -65,10 +64,7 @@ class NoAnswer(OSError):
 
 
 def with_answer(question: Callable[[], Answer], command: str, is_ordered: Callable[[], object]) -> Answer:
-    """Return the answer of Slurm's controller, which is waited for at most SLURM_S, unless an order to stop comes.
-
-    ``command``: of Slurm, for people. Raises StoppedWaiting then, and NoAnswer after SLURM_S.
-    """
+    """Return the answer of Slurm's controller to ``command``. Raises NoAnswer after SLURM_S, and StoppedWaiting."""
 
     def ask_again() -> Answer:
         if answer := question():
@@ -90,22 +86,13 @@ def _fields(answer: str) -> dict[str, str]:
 
 
 def seconds_left(job: str) -> int | None:
-    """Return the seconds until the job's time limit as it is now (it may have been extended); None without a limit or
-    answer."""
-    answer = ask("squeue", "--noheader", "--job", job, "--format=%L")
-    return 0 if answer == "INVALID" else _seconds(answer)  # it is over, and Slurm grants a little more
-
-
-def seconds_run(job: str) -> int | None:
-    """Return the seconds since Slurm started the job; None without an answer."""
-    return _seconds(ask("squeue", "--noheader", "--job", job, "--format=%M"))
-
-
-def _seconds(text: str) -> int | None:
-    """Return the seconds of a time in Slurm's form, such as 1-02:03:04; None for another text."""
-    if not re.fullmatch(r"(\d+-)?(\d+:){0,2}\d+", text):
+    """Return the seconds until the job's time limit as it is now; None without a limit or an answer."""
+    answer = ask("squeue", "--noheader", "--job", job, "--format=%L")  # such as 1-02:03:04
+    if answer == "INVALID":
+        return 0  # it is over, and Slurm grants a little more
+    if not re.fullmatch(r"(\d+-)?(\d+:){0,2}\d+", answer):
         return None
-    days, _, clock = text.rpartition("-")
+    days, _, clock = answer.rpartition("-")
     total = 0
     for part in clock.split(":"):
         total = 60 * total + int(part)
@@ -113,8 +100,7 @@ def _seconds(text: str) -> int | None:
 
 
 def submitted_s(job: str) -> float | None:
-    """Return the time when the job was submitted or requeued, in seconds since the epoch; None if Slurm does not
-    say."""
+    """Return the time when the job was submitted or requeued; None if Slurm does not say."""
     try:
         return time.mktime(time.strptime(job_fields(job).get("SubmitTime", ""), "%Y-%m-%dT%H:%M:%S"))
     except ValueError:
@@ -136,11 +122,8 @@ class Nodes:
         self.down: list[str] = []
 
     def look(self, *, probe: bool) -> None:
-        """Sort the nodes into ``up`` and ``down``; with ``probe``, also check that they run a process.
-
-        A probe that failed while Slurm gave no answers says nothing: it is made again. Raises StoppedWaiting, and
-        NoAnswer after SLURM_S.
-        """
+        """Sort the nodes into ``up`` and ``down``; with ``probe``, check that they run a process, again if Slurm was
+        away meanwhile. Raises the errors of :func:`with_answer`."""
         fields = job_with_answer(self._job, self._is_ordered)
         allocated = host_names(fields.get("NodeList", ""))  # a node that failed leaves the job
         bad = {node for node, state in self._states().items() if BAD_STATE.search(state)}
@@ -154,8 +137,7 @@ class Nodes:
         self.down = [node for node in self.names if node not in self.up]
 
     def _states(self) -> dict[str, str]:
-        """Return the nodes' states in sinfo's words. A controller that was just started does not know them: it is asked
-        again for at most REGISTER_S."""
+        """Return the nodes' states in sinfo's words. A controller that was just started is asked again."""
         deadline = time.monotonic() + REGISTER_S
         while True:
             words = ("--noheader", "--Node", f"--nodes={','.join(self.names)}", "--format=%N %T")

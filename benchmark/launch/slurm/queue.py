@@ -49,8 +49,7 @@ def waiting_job(job: str, run_dir: Path) -> str | None:
 
 
 def queue_next_job(job: str, run_dir: Path, script: Sequence[str], options: Sequence[str]) -> None:
-    """Queue a job behind this one, unless one waits. ``script``: the command to run; ``options``: more options of
-    sbatch."""
+    """Queue a job for ``script`` behind this one, unless one waits. ``options``: more options of sbatch."""
     name = chain_name(run_dir)
     if not is_done("scontrol", "update", f"JobId={job}", f"JobName={name}"):
         say(f"warning: the job cannot be renamed to {name}: no job is queued behind it")
@@ -93,8 +92,7 @@ def cancel_waiting(job: str, run_dir: Path) -> None:
 
 
 def go_on_later(job: str, run_dir: Path, excluded: Sequence[str], is_ordered: Callable[[], object]) -> Successor:
-    """Hand the run to the waiting job, or this job to the queue, and return in which of them the run goes on. "this
-    job": Slurm is about to end this instance of it.
+    """Hand the run to the waiting job, or this job to the queue, and return in which of them the run goes on.
 
     ``is_ordered``: whether Slurm ends this job already. Slurm's controller is waited for.
     """

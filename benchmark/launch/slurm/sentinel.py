@@ -25,8 +25,7 @@ from benchmark.run_record.lease import JOB_S, SENTINEL, HeldLease, read_lease
 LOOK_S = JOB_S / 12
 """Seconds between looks: 256 nodes read the lease 26 times a second."""
 AWAY_S = 3 * DISK_S
-"""Seconds without an answer of the disk after which the job goes back to the queue: a launcher that lives asks the run
-to save after DISK_S, and waits for as long again at the attempt's end."""
+"""Seconds without an answer of the disk after which the job is requeued: a launcher that lives does so earlier."""
 STAGGER_S = 0.1
 """Seconds by which a node's sentinel acts after that of the node before it."""
 TAIL_BYTES = 1000
@@ -74,8 +73,7 @@ class Sentinel:
         return fields.get("JobState") == "PENDING" or fields.get("Restarts", self._restarts) != self._restarts
 
     def _lost_its_script(self) -> bool:
-        """Return whether the job, which Slurm ends now, ends because its script was killed, and a launcher holds the
-        run."""
+        """Return whether Slurm ends the job because its script was killed, while a launcher held the run."""
         try:
             lease = read_lease(self._run_dir)
         except OSError:
@@ -94,8 +92,7 @@ class Sentinel:
             time.sleep(LOOK_S)
 
     def _note(self, text: str) -> None:
-        """Append a line to the job's log, which has lost its writer, unless another node's sentinel was first, and note
-        how the attempt ended."""
+        """Note the attempt's end, and append a line to the job's log, unless another node's sentinel was first."""
         path = job_log(self._run_dir, self._job)
         with suppress(OSError):
             attempts = all_attempts(self._run_dir)

@@ -10,6 +10,7 @@ The copy holds the files that git tracks and those of SNAPSHOT_FILES, because ot
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -19,7 +20,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmark.launch.keep_running import Refused, say
-from benchmark.launch.slurm.code_trust import distrust
 from benchmark.run_record.file_names import code_folder, snapshot_folder
 
 MOST_BYTES = 1 << 20
@@ -31,14 +31,13 @@ MOST_NAMED = 5
 PACKAGES = ("benchmark", "checkpoint_convert", "checksums", "data_prep", "foundation", "model")
 TOP_FILES = ("run_gpt3.sh", "environment.sh", "pyproject.toml", "requirements.lock", "requirements-dev.lock")
 SUFFIXES = frozenset(".py .typed .json .toml .csv .yaml .j2 .js .css .md .md5 .log".split())
-"""Suffixes of the packages' files. With PACKAGES and TOP_FILES they name the code where git is missing."""
+"""With these suffixes of the packages' files, the code where git is missing."""
 
 
 def run_from_snapshot(repository: Path, run_dir: Path, *, new: bool, more_files: Sequence[str] = ()) -> Path:
-    """Return the folder of the code to run: the run's copy, or the repository if others may write the copy.
-
-    The copy is made if there is none or a ``new`` one is wanted. ``more_files``: untracked files that belong to the
-    code, relative to the repository. Raises Refused, and OSError if the disk gives an error: the same call goes on.
+    """Return the folder of the code to run: the run's copy, which is made first if there is none or for a ``new`` one,
+    or the repository if others may write the copy. ``more_files``: untracked files of the code, relative to the
+    repository. Raises Refused, and OSError if the disk gives an error: the same call goes on.
     """
     snapshot, code, commit_now = snapshot_folder(run_dir), code_folder(run_dir), _commit(repository)
     if new and code.is_dir():
@@ -53,9 +52,9 @@ def run_from_snapshot(repository: Path, run_dir: Path, *, new: bool, more_files:
             _copy_code(repository, code, commit_now, more_files)
     commit_file = code / ".commit"
     commit = commit_file.read_text(encoding="utf-8").strip() if commit_file.is_file() else ""
-    reason = distrust(code)
-    if reason is not None:
-        say(f"code: {repository}, commit {commit_now or 'unknown'}; the run's copy does not run, for {reason}")
+    if writable := _writable_by_others(code):
+        others = f"others may write {writable}"
+        say(f"code: {repository}, commit {commit_now or 'unknown'}; the run's copy does not run, for {others}")
         if commit != commit_now:
             say(f"code: the run began with commit {commit or 'unknown'}, which is not what runs")
         return repository
@@ -63,6 +62,16 @@ def run_from_snapshot(repository: Path, run_dir: Path, *, new: bool, more_files:
     if commit_now and commit_now != commit:
         say(f"code: the checkout is at {commit_now} by now, which is not what runs; NEW_SNAPSHOT=1 takes it")
     return code
+
+
+def _writable_by_others(code: Path) -> str:
+    """Return a path through which others may change the code; empty without one. run_gpt3.sh decides. Raises OSError if
+    the disk does not say."""
+    words = ["bash", str(Path(__file__).parents[3] / "run_gpt3.sh"), "--writable-by-others", str(code)]
+    check = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
+    if check.returncode:
+        raise OSError(errno.EIO, "its owners and modes cannot be read", str(code))
+    return os.fsdecode(check.stdout).partition("\n")[0]
 
 
 @contextmanager
@@ -83,7 +92,7 @@ def _copy_code(repository: Path, code: Path, commit: str, more_files: Sequence[s
     for name in more_files:
         if root not in (repository / name).resolve().parents or not (repository / name).is_file():
             raise Refused(f"SNAPSHOT_FILES: {name}: expected a file in {repository}")
-    for name in [*(_tracked_files(repository) if commit else _files_without_git(repository)), *more_files]:
+    for name in [*(_git_names(repository, "--cached") if commit else _files_without_git(repository)), *more_files]:
         source, copy = (repository / name).resolve(), partial / name
         if root in source.parents and source.is_file() and source.stat().st_size < MOST_BYTES:
             copy.parent.mkdir(parents=True, exist_ok=True)
@@ -100,16 +109,12 @@ def _copy_code(repository: Path, code: Path, commit: str, more_files: Sequence[s
         say(f"code: files that git does not track are not copied: {names}; {mend}")
 
 
-def _tracked_files(repository: Path) -> list[str]:
-    return _git_names(repository, "--cached")
-
-
 def _git_names(repository: Path, *options: str) -> list[str]:
     return [os.fsdecode(name) for name in _git(repository, "ls-files", "-z", *options).split(b"\0") if name]
 
 
 def _files_without_git(repository: Path) -> Iterator[str]:
-    """Yield the code's files in a checkout without git, by the names of packages and the suffixes of files."""
+    """Yield the code's files in a checkout without git."""
     yield from TOP_FILES
     for package in PACKAGES:
         for folder, folders, files in os.walk(repository / package):
@@ -121,7 +126,7 @@ def _files_without_git(repository: Path) -> Iterator[str]:
 def _commit(repository: Path) -> str:
     """Return the commit as in foundation/git.py; empty without git, and in a checkout of other code, which tracks no
     file of the repository."""
-    if not _tracked_files(repository):
+    if not _git_names(repository, "--cached"):
         return ""
     return _git(repository, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*").decode().strip()
 

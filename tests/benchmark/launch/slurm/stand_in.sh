@@ -4,7 +4,6 @@
 #
 #   state, restarts, exit_code      of the job (scontrol show job)
 #   requeue_status                  exit status of scontrol requeue, which otherwise ends the job
-#   run         time since the job's start (squeue %M)
 #   left        time left of the job (squeue %L)       states      lines "NODE STATE" (sinfo)
 #   nodes       nodes the job has now                  silent      nodes on which nothing runs
 #   statuses    exit status of each attempt in turn    during      commands to run during each attempt
@@ -37,7 +36,6 @@ incident() { # incident KIND HOST: what a process of this attempt leaves
 case "$name $*" in
   "squeue "*--steps*) ;;
   "squeue "*%L*) cat "$answers/left" ;;
-  "squeue "*%M*) cat "$answers/run" ;;
   "squeue "*PENDING*) cat "$answers/waiting" 2>/dev/null ;;
   "scontrol show hostnames "*) tr ',' '\n' <<<"$3" ;;
   "scontrol --oneliner show job "*)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.launch.slurm.code_trust import distrust
 from tests.benchmark.launch.slurm.stand_in_job import Job
 
 NOBODY = 65534
@@ -87,9 +86,10 @@ def test_code_that_others_may_write_does_not_run(
     assert f"so {code} does not run; the code of {checkout} does" in output
     assert f"{code}/" not in "".join(begun.calls("srun")[1:])
     if dry_run == "0":
-        assert f"code: {checkout}, commit unknown; the run's copy does not run, for {begun.log_dir}"[:90] in done.stdout
+        assert (
+            f"code: {checkout}, commit unknown; the run's copy does not run, for others may write "[:90] in done.stdout
+        )
         assert len(begun.attempts()) == 2
-    assert distrust(code) is not None
 
 
 def test_code_of_a_private_folder_runs(begun: Job) -> None:
@@ -99,7 +99,6 @@ def test_code_of_a_private_folder_runs(begun: Job) -> None:
     done = begun.run(SLURM_RESTART_COUNT="1")
     assert done.returncode == 0, done.stderr
     assert "the copy in bash" in done.stdout and "the copy in Python" in done.stdout
-    assert distrust(begun.log_dir / "snapshot" / "code") is None
 
 
 def test_run_begun_in_a_shared_folder_takes_the_repository(job: Job) -> None:
@@ -107,7 +106,7 @@ def test_run_begun_in_a_shared_folder_takes_the_repository(job: Job) -> None:
     job.log_dir.chmod(0o777)
     done = job.run()
     assert done.returncode == 0, done.stderr
-    assert f"the run's copy does not run, for {job.log_dir} can be written by everybody" in done.stdout
+    assert f"the run's copy does not run, for others may write {job.log_dir}" in done.stdout
     assert (job.log_dir / "snapshot" / "code" / "environment.sh").is_file()
     assert job.log_dir.stat().st_mode & 0o777 == 0o777  # a folder that exists keeps its mode
 
