@@ -103,11 +103,14 @@ class JobSteps:
         return subprocess.Popen([*srun, *words], cwd=self.code, **streams)
 
     def start_sentinels(self, nodes: Sequence[str], script: str) -> subprocess.Popen[bytes]:
-        """Start a sentinel on each of the nodes. ``script``: beginning of the tokens of this job's launchers."""
+        """Start a sentinel on each of the nodes. ``script``: beginning of the tokens of this job's launchers.
+
+        Their srun has a session of its own: the kernel hangs up those of a killed script if a process there is stopped.
+        """
         where = [f"--nodes={len(nodes)}", f"--ntasks={len(nodes)}", f"--nodelist={','.join(nodes)}"]
         words = [sys.executable, "-m", "benchmark.launch.slurm.sentinel", str(self._options.run_dir), script]
         options = ["--overlap", "--ntasks-per-node=1", "--no-kill", "--kill-on-bad-exit=0", "--job-name=sentinel"]
-        srun = subprocess.Popen(["srun", *options, *where, *words], cwd=self.code, **SILENT)
+        srun = subprocess.Popen(["srun", *options, *where, *words], cwd=self.code, start_new_session=True, **SILENT)
         threading.Thread(target=end_shepherd, args=(srun,), daemon=True).start()
         return srun
 

@@ -39,14 +39,18 @@ class Sentinel:
     def __init__(self, job: str, run_dir: Path, script: str, host: str) -> None:
         self._job, self._run_dir, self._script = job, run_dir, script
         self._lease = HeldLease(run_dir, f"{SENTINEL}job {job}", JOB_S, f"{script}-sentinel-{host}")
-        self._restarts, self._is_ending = os.environ.get("SLURM_RESTART_COUNT", "0"), False
+        self._restarts = os.environ.get("SLURM_RESTART_COUNT", "0")
 
     def watch(self) -> None:
         """Watch until the job has been sent to the queue, or ends for another reason."""
-        signal.signal(signal.SIGTERM, lambda *_: self._end())
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         answered_s = time.monotonic()
-        while not self._is_ending and time.monotonic() - answered_s < AWAY_S:
-            time.sleep(LOOK_S)
+        while time.monotonic() - answered_s < AWAY_S:
+            if signal.sigtimedwait({signal.SIGTERM}, LOOK_S) is not None:
+                time.sleep(min(STAGGER_S * int(os.environ.get("SLURM_PROCID", "0")), LOOK_S))
+                if not self._lost_its_script():
+                    return
+                break
             if self._lease.watch.silent_s >= JOB_S - 2 * LOOK_S:  # it is about to be taken
                 fields = job_fields(self._job)
                 if fields and self._is_over(fields):
@@ -59,14 +63,7 @@ class Sentinel:
                 if self._lease.try_to_take(lambda _: False):
                     break
                 answered_s = time.monotonic()
-        if self._is_ending:
-            time.sleep(min(STAGGER_S * int(os.environ.get("SLURM_PROCID", "0")), LOOK_S))
-            if not self._lost_its_script():
-                return
         self._send_on()
-
-    def _end(self) -> None:
-        self._is_ending = True
 
     def _is_over(self, fields: Mapping[str, str]) -> bool:
         """Return whether Slurm has sent the job to the queue or started it again: this instance of it is over."""

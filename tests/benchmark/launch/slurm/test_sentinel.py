@@ -43,8 +43,8 @@ def wait(reached: Callable[[], object]) -> None:
 
 
 def handles_sigterm(process: int) -> bool:
-    caught = re.search(r"SigCgt:\t(\w+)", Path(f"/proc/{process}/status").read_text())
-    return caught is not None and bool(int(caught[1], 16) >> (signal.SIGTERM - 1) & 1)
+    blocked = re.search(r"SigBlk:\t(\w+)", Path(f"/proc/{process}/status").read_text())
+    return blocked is not None and bool(int(blocked[1], 16) >> (signal.SIGTERM - 1) & 1)
 
 
 def calls(job: Job, phrase: str) -> list[str]:
