@@ -86,7 +86,7 @@ def evidence(results: ResultSet) -> Iterator[Deviation]:
             observed = f"evidence that is not read: {error}".replace(f"{folder}/", "")
             yield Deviation(path, None, observed, "nothing", "unread")
             continue
-        for fault in faults[:MOST_TOLD]:
+        for fault in faults[:MOST_TOLD] if chain.links else ():  # a full disk leaves an empty file
             where = "" if fault.step is None else f"step {fault.step}: "
             yield Deviation(path, fault.line, f"{where}{fault.what}: {fault.recorded}", fault.found)
         if digest is not None and chain.problem is None and chain.by_digest(str(digest.value)) is None:
@@ -100,7 +100,9 @@ def _changed_files(folder: Path, chain: Chain) -> Iterator[Deviation]:
     """Ask about a configuration, or identities of inputs, beside the chain that none of its beginnings has."""
     begins = [link.record for link in chain.links if isinstance(link.record, BeginRecord)]
     config, inputs = _json_object(folder / CONFIG_FILE), _json_object(folder / INPUTS_FILE)
-    if begins and config and not any(_agree(begin.config, config) for begin in begins):
+    written, data = is_regular(folder / CONFIG_FILE), config.get("data")
+    config |= {"seed": data["seed"]} if isinstance(data, dict) and "seed" in data else {}
+    if begins and written and not any(config and _agree(begin.config, config) for begin in begins):
         yield Deviation(
             folder / CONFIG_FILE, None, "a configuration that the evidence does not have", "its own", "edited"
         )
