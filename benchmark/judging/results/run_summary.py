@@ -216,8 +216,8 @@ class RunSummary:
 
     @property
     def breaks_off(self) -> bool:
-        """Return whether the log ends within the run, as that of a killed job: it has no run_stop."""
-        return bool(self.log.all("run_start")) and not self.log.all("run_stop")
+        """Return whether the log ends within the run or its initialisation, as that of a killed job."""
+        return bool(self.log.events) and not self.log.all("run_stop")
 
     @property
     def trained_tokens(self) -> float | None:

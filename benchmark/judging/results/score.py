@@ -155,7 +155,8 @@ def middle_run(runs: Sequence[Timed]) -> Timed | None:
 def run_score(run: RunSummary) -> RunScore:
     """Return the figures of one run."""
     share = None
-    if run.evaluation_s is not None and run.run_ms:
+    timed = run.run_ms is not None and run.run_ms > 0
+    if run.evaluation_s is not None and run.run_ms and timed:
         share = run.evaluation_s / (run.run_ms / 1000)
     steps = [entry.value for entry in run.step_seconds]
     values = [evaluation.log_perplexity for evaluation in run.evaluations if evaluation.log_perplexity is not None]
@@ -168,7 +169,7 @@ def run_score(run: RunSummary) -> RunScore:
         evaluations=len(run.evaluations),
         last_log_perplexity=values[-1] if values else None,
         init_s=run.init_s,
-        init_share=None if run.init_s is None or not run.run_ms else run.init_s / (run.init_s + run.run_ms / 1000),
+        init_share=run.init_s / (run.init_s + run.run_ms / 1000) if run.init_s and run.run_ms and timed else None,
         tokens_per_s=run.tokens_per_s,
         step_s=statistics.median(steps) if steps else None,
         evaluation_share=share,

@@ -20,7 +20,7 @@ AT_LEAST_ONE = (
 )  # fmt: skip
 UNFINISHED = ("eval_accuracy", "block_stop")
 """Keys that the log of an aborted run need not have."""
-AT_THE_END = (*UNFINISHED, "run_stop", "train_samples")
+AT_THE_END = (*UNFINISHED, "run_start", "block_start", "run_stop", "train_samples")
 """Keys that the log of a killed run need not have; set_rules.py counts it as failed."""
 MOST_SHOWN = 60
 """Largest number of characters shown of a value."""
@@ -100,6 +100,8 @@ def present(run: Run) -> Iterator[Deviation]:
     if not log.events:
         return  # said by readable
     last, init_stop = log.events[-1].line, log.first("init_stop")
+    if run.breaks_off and init_stop is None:
+        return
     optional = AT_THE_END if run.breaks_off else UNFINISHED if run.was_aborted else ()
     for names in (*((key,) for key in (*run.rules.configuration, *EVENTS_ONCE)), *AT_LEAST_ONE):
         if not any(map(log.all, names)) and names[0] not in optional:

@@ -44,6 +44,10 @@ def _killed(log: Log) -> None:
     log.records = log.records[: log.place("eval_accuracy", len(log.values) // 2) + 1]
 
 
+def _killed_at(log: Log, key: str) -> None:
+    log.records = log.records[: log.place(key)]
+
+
 def _clock_set_back(log: Log) -> None:
     """Set the clock back by more than a block, within a block."""
     log.shift(log.place("block_start", 8) + 1, -3 * (log.time("eval_accuracy", 4) - log.time("eval_accuracy", 3)))
@@ -226,6 +230,8 @@ TRIALS: tuple[tuple[str, tuple[str, ...], Change], ...] = (
     ("second run aborted in a block, all of its tokens counted", ("steps",), run(1, _aborted_in_block)),
     ("first run aborted before its first evaluation", (), run(0, _aborted_before_any)),
     ("second run killed, without run_stop", (), run(1, _killed)),
+    ("second run killed at run_start", (), run(1, lambda log: _killed_at(log, "epoch_start"))),
+    ("second run killed while it was initialised", (), run(1, lambda log: _killed_at(log, "init_stop"))),
     ("the clock set back by three blocks", (), run(1, _clock_set_back)),
     ("one run that did not converge within its longest time", (), run(1, _never_converged)),
     ("checkpoints written every fourth block, a few seconds each", (), each(_checkpoints)),
