@@ -56,16 +56,15 @@ def _boxes(folder: Path, metadata: Metadata) -> dict[Any, bytes]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("boxes_here", [5000, 0], ids=["here", "in a process"])
 @pytest.mark.parametrize(
-    "system",
+    ("system", "boxes_here"),
     [
-        system_of(1),
-        system_of(4, replicas=2, tensor_parallel=2),
-        system_of(4, pipeline_parallel=2, replicas=2),
-        system_of(3),
+        (system_of(1), 5000),
+        (system_of(4, replicas=2, tensor_parallel=2), 0),  # the same index, by a process of its own
+        (system_of(4, pipeline_parallel=2, replicas=2), 5000),
+        (system_of(3), 5000),
     ],
-    ids=["one rank", "replicas, tensor", "pipeline, replicas", "uneven"],
+    ids=["one rank", "replicas, tensor, in a process", "pipeline, replicas", "uneven"],
 )
 def test_boxes_are_those_of_dcp(system: System, boxes_here: int, inputs: Inputs, tmp_path: Path) -> None:
     config = inputs.config(tmp_path / "run", system=system)
@@ -99,15 +98,22 @@ def _box(name: str, row: int) -> ShardBox:
     return ShardBox(name, (2, 3), "float32", (row, 0), (1, 3), 0, 12)
 
 
-@pytest.mark.parametrize("boxes_here", [5000, 0])
+@pytest.mark.parametrize(
+    ("boxes_here", "rows", "error", "values"),
+    [(5000, (0,), ValueError, 3), (5000, (1, 1), ValueError, 6), (0, (0,), ChildProcessError, 3)],
+)
 def test_boxes_that_do_not_fill_a_tensor_are_an_error(
-    boxes_here: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    boxes_here: int,
+    rows: tuple[int, ...],
+    error: type[Exception],
+    values: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(shard_index, "BOXES_HERE", boxes_here)
-    for rows, values in (((0,), 3), ((1, 1), 6)):
-        shards = [_shard(f"__{rank}_0.distcp", [_box("w", row)]) for rank, row in enumerate(rows)]
-        with pytest.raises((ValueError, ChildProcessError), match=f"w: its boxes hold {values} of 6 values"):
-            write_index(tmp_path, [1] * len(rows), shards)
+    shards = [_shard(f"__{rank}_0.distcp", [_box("w", row)]) for rank, row in enumerate(rows)]
+    with pytest.raises(error, match=f"w: its boxes hold {values} of 6 values"):
+        write_index(tmp_path, [1] * len(rows), shards)
     assert not (tmp_path / ".metadata").exists()
 
 
