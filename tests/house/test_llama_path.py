@@ -11,8 +11,8 @@ from benchmark.commands.command_table import parse
 from benchmark.commands.run_commands import TrainCommand
 from benchmark.config.run_config import RunConfig
 from benchmark.judging.results.subjects import SubmissionPackage
-from tests.house.page_walk import STANDS_IN, make_checkout, make_program, walk
-from tests.house.readme_stand_in import require_inputs
+from tests.house.page_walk import make_checkout, make_program, walk
+from tests.house.readme_stand_in import MADE_UP_RUN, require_inputs
 from tests.house.test_papers import command_blocks
 from tests.support import REPOSITORY, command
 
@@ -24,7 +24,7 @@ line=$(DRY_RUN=1 {REPOSITORY}/run_gpt3.sh "$@") || exit
 echo "$line" >>../lines
 eval "words=($line)"
 # a run of the loop has a number; it is made up
-if [[ ${{TRAIN_OPTIONS:-}} == *--result-number* ]]; then "$REAL_PYTHON" {STANDS_IN} run "${{words[@]}}"; fi
+if [[ ${{TRAIN_OPTIONS:-}} == *--result-number* ]]; then python {MADE_UP_RUN} "${{words[@]}}"; fi
 """
 SBATCH = f"""
 [[ $1 == --nodes=* ]] || exit 1

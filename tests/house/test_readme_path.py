@@ -10,7 +10,7 @@ import pytest
 
 from tests.benchmark.launch.slurm.stand_in_job import COMMANDS, STAND_IN
 from tests.house.page_walk import STANDS_IN, make_checkout, walk
-from tests.house.readme_stand_in import require_inputs
+from tests.house.readme_stand_in import MADE_UP_RUN, require_inputs
 from tests.house.test_papers import command_blocks
 from tests.support import REPOSITORY, command
 
@@ -62,10 +62,10 @@ def walk_readme(folder: Path, small_inputs: Path) -> "subprocess.CompletedProces
         "interpreter": "nodes 64\ndevice cuda",
         "interpreter_status": "0",
         "statuses": "0",
-        "during": f'"$REAL_PYTHON" {STANDS_IN} run "$@" || exit 1',
+        "during": f'python {MADE_UP_RUN} "$@" || exit 1',
     }.items():
         (answers / name).write_text(f"{text}\n")
-    sbatch = {"sbatch": f'exec {sys.executable} {STANDS_IN} sbatch "$@"'}
+    sbatch = {"sbatch": f'exec {sys.executable} {STANDS_IN} "$@"'}
     return walk(folder, checkout, ["cd checkout\n", *BLOCKS], sbatch, {"STAND_IN": str(answers), "DRY_RUN": "1"})
 
 

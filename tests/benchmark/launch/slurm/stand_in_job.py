@@ -15,10 +15,9 @@ COMMANDS = ("srun", "squeue", "scontrol", "sinfo", "sbatch", "scancel", "python3
 
 
 def lean_checkout(folder: Path) -> Path:
-    """Make a checkout without git of the files that the launcher needs."""
+    """Make a checkout without git of the files that the launcher needs, and of their bytecode."""
     for room in ("launch", "run_record"):
-        no_caches = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(REPOSITORY / "benchmark" / room, folder / "benchmark" / room, ignore=no_caches)
+        shutil.copytree(REPOSITORY / "benchmark" / room, folder / "benchmark" / room)
     (folder / "benchmark" / "config").mkdir()
     modules = ("__init__", "config/__init__", "config/number_formats")
     for name in ("run_gpt3.sh", "environment.sh", *(f"benchmark/{module}.py" for module in modules)):
@@ -35,7 +34,7 @@ class Job:
     def __post_init__(self) -> None:
         self.script = REPOSITORY / "run_gpt3.sh"
         self.answers, self.log_dir = self.folder / "answers", self.folder / "log"
-        (self.folder / "bin").mkdir()
+        (self.folder / "bin").mkdir(parents=True)
         self.answers.mkdir()
         for name in COMMANDS:
             (self.folder / "bin" / name).symlink_to(STAND_IN)

@@ -58,9 +58,10 @@ SPOILT: list[tuple[str, Callable[[Path], None]]] = [
 ]
 
 
-@pytest.fixture
-def begun(job: Job) -> Job:
-    """A run whose copy of the code says so when bash or Python reads it."""
+@pytest.fixture(scope="module")
+def first_job(tmp_path_factory: pytest.TempPathFactory) -> tuple[Job, Path]:
+    """A run whose copy of the code says so when bash or Python reads it, and a copy of all its files."""
+    job = Job(tmp_path_factory.mktemp("trust") / "job")
     job.log_dir = job.folder / "team" / "log"
     assert job.run().returncode == 0
     code = job.log_dir / "snapshot" / "code"
@@ -69,11 +70,25 @@ def begun(job: Job) -> Job:
     with (code / "benchmark" / "launch" / "__init__.py").open("a") as script:
         script.write("\nprint('the copy in Python')\n")
     job.begin_again()
+    return job, shutil.copytree(job.folder, job.folder.with_name("copy"), symlinks=True)
+
+
+@pytest.fixture
+def begun(first_job: tuple[Job, Path]) -> Job:
+    """The run as it was after its first job, at the same place."""
+    job, copy = first_job
+    shutil.rmtree(job.folder)
+    shutil.copytree(copy, job.folder, symlinks=True)
     return job
 
 
-@pytest.mark.parametrize(("name", "spoil"), SPOILT, ids=[f"{name}-{index}" for index, (name, _) in enumerate(SPOILT)])
-@pytest.mark.parametrize("dry_run", ["1", "0"])
+CASES = [(name, spoil, "1") for name, spoil in SPOILT] + [(*SPOILT[number], "0") for number in (1, 3, 5, 8, 11, 14)]
+"""A dry run decides for each as a job does, in bash; a job decides again in Python, as ``distrust`` here for each."""
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil", "dry_run"), CASES, ids=[f"{name}-{number}" for number, (name, *_) in enumerate(CASES)]
+)
 def test_code_that_others_may_write_does_not_run(
     begun: Job, name: str, spoil: Callable[[Path], None], dry_run: str
 ) -> None:
