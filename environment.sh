@@ -58,7 +58,11 @@ install_lock() {
   echo "Installing ${lock##*/} into ${environment##*/} (once)"
   [[ $version ]] || at_hand=$("$interpreter" -c "$TORCH_AT_HAND" 2>/dev/null || true)
   build=${TORCH_BUILD:-$(nvidia-smi -L >/dev/null 2>&1 && echo cuda || echo cpu)}
-  "$interpreter" -m venv "$environment"
+  if ! "$interpreter" -m venv "$environment"; then
+    rm -f "$packages"
+    echo "error: $environment cannot be made; use a copy of this folder that you can write, or activate an environment of your own that has ${lock##*/}" >&2
+    return 2
+  fi
   if [[ ${at_hand:-} ]]; then
     echo "  PyTorch: the one in $at_hand"
     echo "$at_hand" >"$("$environment/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torch_at_hand.pth"
@@ -78,9 +82,10 @@ install_lock() {
   if ! shown "${installer[@]}" --requirement "$packages" $torch; then
     rm -f "$packages"
     cat >&2 <<MESSAGE
-error: the packages could not be installed; the lines above say why. On a machine without a network, bring them along:
-error: python3 -m pip download --requirement ${lock##*/} --dest wheels    (elsewhere, with the same Python)
-error: $environment/bin/python -m pip install --no-index --find-links wheels --requirement ${lock##*/}
+error: the packages could not be installed; the lines above say why. Without a network, fetch them elsewhere by the
+first of these commands, with the same version of Python, bring the folder wheels along, and install them by the second:
+  python3 -m pip download --requirement ${lock##*/} --dest wheels
+  $environment/bin/python -m pip install --no-index --find-links wheels --requirement ${lock##*/}
 MESSAGE
     return 2
   fi
@@ -95,8 +100,11 @@ if [*map(int, torch.__version__.split(".")[:2])] >= [2, 11]:
 '
 PYTORCH_CPU_INDEX=https://download.pytorch.org/whl/cpu
 
-# shown COMMAND...: run an installer; show what it downloads, with sizes, and its errors
+# shown COMMAND...: run an installer; show what it downloads, with sizes, and its errors, each once
 shown() {
-  PIP_RETRIES=${PIP_RETRIES:-2} PIP_PROGRESS_BAR=off "$@" 2>&1 | grep -v 'dependency resolver' | { grep --line-buffered -E '^ *(Downloading|Installed|Successfully installed|ERROR|error)' || true; }
+  PIP_RETRIES=${PIP_RETRIES:-2} PIP_PROGRESS_BAR=off "$@" 2>&1 | grep --line-buffered -v 'dependency resolver' |
+    sed -uE "s/^WARNING: Retrying .* broken by .*(\[Errno [^]]*\] |OSError\(')([^')]*).*/  no connection: \\2/" |
+    { grep --line-buffered -E '^ *(Downloading|Installed|Successfully installed|no connection|Caused by|ERROR|error)' || true; } |
+    awk '!shown[$0]++ { print; fflush() }'
   return "${PIPESTATUS[0]}"
 }

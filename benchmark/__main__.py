@@ -1,5 +1,7 @@
 """Run, evaluate and review the benchmark."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Sequence
 from typing import NoReturn

@@ -1,5 +1,7 @@
 """Convert the benchmark's checkpoint."""
 
+from __future__ import annotations
+
 from typing import NoReturn
 
 from foundation.errors import run_command

@@ -1,5 +1,7 @@
 """MD5 manifests of datasets and checkpoints."""
 
+from __future__ import annotations
+
 from typing import NoReturn
 
 from foundation.errors import run_command

@@ -1,5 +1,7 @@
 """Prepare token windows from C4's shards."""
 
+from __future__ import annotations
+
 import importlib
 import sys
 from typing import NoReturn

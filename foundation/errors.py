@@ -3,6 +3,8 @@
 Any other exception is a bug of ours and keeps its traceback.
 """
 
+from __future__ import annotations  # an old Python gets as far as run_command, which says so
+
 import faulthandler
 import os
 import sys
@@ -12,6 +14,8 @@ from pathlib import Path
 from typing import NoReturn
 
 SHOWN_PROBLEMS = 3
+OLDEST_PYTHON = (3, 11)
+REMEDY = "activate the environment that ./run_gpt3.sh makes (. .venv/bin/activate)"
 
 
 class InputError(Exception):
@@ -33,6 +37,9 @@ def run_command(command: Callable[[], int | None]) -> NoReturn:
     Exit status: 2 for :class:`InputError`, for files that cannot be read or written, and for a required package that is
     not installed, 1 for :class:`CheckFailed`, 130 for Ctrl-C, as shells expect.
     """
+    if sys.version_info < OLDEST_PYTHON:
+        version = ".".join(map(str, sys.version_info[:2]))
+        sys.exit(_print_error(f"{sys.executable} is Python {version}; Python 3.11 or newer is needed: {REMEDY}", 2))
     if not faulthandler.is_enabled():  # a crash in native code names the Python line
         faulthandler.enable(all_threads=False)
     for stream in (sys.stdout, sys.stderr):
@@ -87,8 +94,8 @@ def _lacking_packages() -> str:
         raise  # called from an except clause
     more = f" and {len(problems) - SHOWN_PROBLEMS} more" if len(problems) > SHOWN_PROBLEMS else ""
     return (
-        f"{sys.executable} lacks {'; '.join(problems[:SHOWN_PROBLEMS])}{more}: activate the environment "
-        "that ./run_gpt3.sh makes (. .venv/bin/activate), or pip install --requirement requirements.lock"
+        f"{sys.executable} lacks {'; '.join(problems[:SHOWN_PROBLEMS])}{more}: {REMEDY}, or pip install "
+        "--requirement requirements.lock"
     )
 
 

@@ -13,7 +13,7 @@ from tests.support import REPOSITORY
 INTERPRETER = f"""#!/bin/bash
 # stands in for an interpreter without packages; PyTorch is at hand where TORCH_FOLDER is set
 if [[ $1 == -m && $2 == venv ]]; then
-  mkdir -p "$3/bin" && cp "$0" "$3/bin/python"
+  [[ -z $READ_ONLY ]] && mkdir -p "$3/bin" && cp "$0" "$3/bin/python"
 elif [[ $1 == -m && $2 == pip ]]; then
   echo "${{*:3}}" >>"$CALLS"
   [[ "$*" != *"$REFUSED"* ]]
@@ -131,3 +131,10 @@ def test_without_a_network_it_says_what_to_bring(checkout: Path) -> None:
     assert process.returncode == 2
     assert "pip download --requirement requirements.lock --dest wheels" in process.stderr
     assert "pip install --no-index --find-links wheels --requirement requirements.lock" in process.stderr
+
+
+def test_in_a_folder_that_cannot_be_written_it_says_so(checkout: Path) -> None:
+    process = find_python(checkout, READ_ONLY="1")
+    assert process.returncode == 2
+    assert f"error: {checkout}/.venv cannot be made; use a copy of this folder that you can write" in process.stderr
+    assert pip_calls(checkout) == []

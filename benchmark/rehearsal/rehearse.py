@@ -71,7 +71,10 @@ def rehearse(
         work = work.with_name(f"{work.name}-c4-{name}")
     if work.exists() and not work.is_dir():
         raise InputError(f"--work-dir {work_dir}: a file; expected a folder")
-    work.mkdir(parents=True, exist_ok=True)
+    try:
+        work.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"--work-dir {work_dir}: {error.strerror}; choose another WORK_DIR") from error
     try:
         with only_one_in(work, "choose another WORK_DIR"):
             return _Rehearsal(benchmark, work, work_dir, c4_path, seed, master_port, precision).run()

@@ -34,6 +34,17 @@ def test_errors_are_one_line_and_a_status(
     assert capsys.readouterr().err == message
 
 
+def test_an_old_python_is_refused_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("foundation.errors.OLDEST_PYTHON", (9, 9))
+    with pytest.raises(SystemExit) as leaving:
+        run_command(lambda: 0)
+    message = capsys.readouterr().err
+    assert leaving.value.code == 2
+    assert message.startswith(f"error: {sys.executable} is Python 3.") and message.endswith("(. .venv/bin/activate)\n")
+
+
 def test_what_a_file_is_called_does_not_reach_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     def run() -> None:
         raise InputError("\x1b[31mred\udcff\u202e.txt: no such file")
