@@ -188,5 +188,5 @@ class SlurmDrill:
         self.cluster.signal(node, self.run_dir, role, number)
 
     def ask_to_stop(self, job: str) -> None:
-        """Send SIGUSR2 to the job, as Slurm does before the end (--signal=B:USR2@900)."""
+        """Send SIGUSR2 to the job, as a person does."""
         self.cluster.run("scancel", "--batch", "--signal=USR2", job)
