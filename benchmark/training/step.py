@@ -86,6 +86,7 @@ class StepResult:
     """For a skipped step, the values that were not finite and their places."""
 
 
+@torch.no_grad()
 def train_step(
     state: TrainState,
     batches: Sequence[MicroBatch],
