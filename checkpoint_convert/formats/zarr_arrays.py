@@ -192,8 +192,8 @@ def _unpack(file: BinaryIO, chunk: Values) -> None:
         if done > len(data):
             break
         data[done - len(block) : done] = block
-    if done != len(data) or not unpacker.eof:
-        raise ValueError(f"it does not unpack to {len(data)} bytes")
+    if done != len(data) or not unpacker.eof or unpacker.unused_data or file.read(1):
+        raise ValueError(f"it does not unpack to {len(data)} bytes, or more bytes follow")
 
 
 def create_array(

@@ -61,8 +61,13 @@ def test_any_box_of_any_chunks(compressor: str | None, dtype: str, separator: st
 def test_chunks_of_the_wrong_size_are_refused(packed: bool, tmp_path: Path) -> None:
     values = random_values()
     path = write(tmp_path, values, compressor={"id": "gzip", "level": 1} if packed else None, chunks=list(SHAPE))
-    for data in (values.tobytes()[:-4], values.tobytes() + b"more", b""):
-        (path / "0.0.0").write_bytes(gzip.compress(data) if packed else data)
+    sizes = (values.tobytes()[:-4], values.tobytes() + b"more", b"")
+    trailers = (b"more", bytes(300_000), gzip.compress(b""))
+    for content in (
+        *(gzip.compress(data) if packed else data for data in sizes),
+        *((gzip.compress(values.tobytes()) if packed else values.tobytes()) + trailer for trailer in trailers),
+    ):
+        (path / "0.0.0").write_bytes(content)
         with pytest.raises(InputError, match=r"a: chunk 0\.0\.0 cannot be read \(it (does not unpack to|has \d+ by)"):
             zarr_array(path).read((slice(0, 1), slice(0, 1), slice(0, 1)))
     (path / "0.0.0").write_bytes(b"\x1f\x8bdamaged")
