@@ -71,6 +71,8 @@ def attention_heads(folder: Path, hidden: int, option: int | None) -> int:
     The manifest's inputs are not followed: other files may now lie at their paths. Raises InputError if no source gives
     the number, the sources contradict each other, or the number does not divide ``hidden``.
     """
+    if read_manifest(folder) is None:
+        folder = folder.resolve()  # the files beside a link's target
     benchmark, manifest = benchmark_of_run(folder), read_manifest(folder)
     recorded = {**manifest.facts, **manifest.options}.get("heads") if manifest else None
     if benchmark is not None:

@@ -82,12 +82,15 @@ class Recipe:
             )
         if len(self.inputs) != len(former.inputs):
             differences.append(f"there are {len(self.inputs):,} inputs, not {len(former.inputs):,}")
-        differences += [
+        input_differences = [
             difference
             for source, recorded in zip(self.inputs, former.inputs, strict=False)
             if (difference := _input_difference(source, recorded))
         ]
-        return differences
+        identities = [sorted(source.identity for source in recipe.inputs) for recipe in (self, former)]
+        if input_differences and identities[0] == identities[1]:
+            input_differences = ["the same inputs are in another order"]
+        return differences + input_differences
 
 
 def _input_difference(source: Source, recorded: Source) -> str | None:

@@ -115,6 +115,10 @@ def test_heads_of_the_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             attention_heads(checkpoint, 36, heads)
     write_record(checkpoint, {"heads": 4}, [])
     assert attention_heads(checkpoint, 36, None) == attention_heads(checkpoint, 36, 4) == 4
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "link").symlink_to(tmp_path / "ckpt")
+    (tmp_path / "ckpt").mkdir(exist_ok=True)
+    assert attention_heads(tmp_path / "elsewhere" / "link", 12288, None) == 4
     with pytest.raises(InputError, match=r"--heads 6: .* was made by a model of 4 heads; leave --heads out"):
         attention_heads(checkpoint, 36, 6)
     write_record(checkpoint, {"heads": "four"}, [])

@@ -60,6 +60,12 @@ def test_a_recipe_that_differs_says_how(change: dict[str, object], told: str, tm
     assert re.match(told, difference)
 
 
+def test_inputs_in_another_order_are_named_as_such() -> None:
+    inputs = [Source(name, 1, 5, f"md5:{name}") for name in "abc"]
+    (difference,) = Recipe("copy", {}, inputs[::-1]).differences(Recipe("copy", {}, inputs))
+    assert difference == "the same inputs are in another order"
+
+
 @pytest.mark.parametrize("size", [10, 3 << 20], ids=["small", "large"])
 @pytest.mark.parametrize("folder", [False, True], ids=["file", "folder"])
 def test_an_input_is_told_by_its_content(size: int, folder: bool, tmp_path: Path) -> None:
