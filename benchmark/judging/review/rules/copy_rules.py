@@ -39,6 +39,8 @@ SAME_CURVE = 1e-5
 """Standard deviation left after one curve is fitted to the other, below which they are the same: a tenth of the least
 between honest runs."""
 STRETCHED = (0.5, 2.0)
+ROUNDED = range(3, 7)
+"""Decimals to which a copy may be rounded."""
 FEWEST_INTERVALS = 10
 SAME_TIMES = 0.02
 """Median distance of two runs' times between evaluations, relative to their spread, below which they are the same;
@@ -220,6 +222,8 @@ def likeness(trace: Trace, original: Trace) -> str:
     with np.errstate(all="ignore"):  # values of strangers overflow and are no numbers
         if _same_curve(trace.values, original.values):
             return "its curve, shifted or scaled"
+        if _fewer_decimals(trace.values, original.values) or _fewer_decimals(original.values, trace.values):
+            return "its values, to fewer decimals"
         if _same_times(trace.seconds, original.seconds):
             return "its times between evaluations, as they are or scaled"
     return ""
@@ -233,6 +237,14 @@ def _same_curve(values: Sequence[float], originals: Sequence[float]) -> bool:
     curve, original = curve - curve.mean(), original - original.mean()
     slope = float(curve @ original / (curve @ curve))  # no number of a constant curve, which is like none
     return STRETCHED[0] < slope < STRETCHED[1] and float((original - slope * curve).std()) < SAME_CURVE
+
+
+def _fewer_decimals(values: Sequence[float], originals: Sequence[float]) -> bool:
+    """Return whether all values are the originals to so many decimals as no two honest runs share in all values."""
+    pairs = list(zip(values, originals, strict=False))
+    if len(pairs) < FEWEST_VALUES or abs(pairs[0][0] - pairs[0][1]) > 0.1 ** ROUNDED[0]:
+        return False
+    return any(all(round(original, digits) == value for value, original in pairs) for digits in ROUNDED)
 
 
 def _same_times(times: Sequence[float], originals: Sequence[float]) -> bool:

@@ -63,8 +63,8 @@ def values(run: Run) -> Iterator[Deviation]:
         if run.tokens_at(event) is None:
             observed = f"eval_accuracy with {key} {event.metadata.get(key)!r:.40}"
             yield at(run, event, observed, f"metadata {key}: {run.rules.unit} trained since the {since}")
-        if event.number is None:
-            yield at(run, event, f"eval_accuracy {event.value!r:.60}", "a finite number")
+        if event.number is None or event.number < 0:
+            yield at(run, event, f"eval_accuracy {event.value!r:.60}", "a finite number, at least 0")
 
 
 def meets_target(run: Run) -> Iterator[Deviation]:

@@ -22,7 +22,7 @@ from benchmark.judging.results.run_summary import (
     TimedBlock,
     Tracked,
 )
-from benchmark.judging.results.score import LINEAR_KEY, score
+from benchmark.judging.results.score import LINEAR_KEY, Score, score
 from benchmark.judging.results.subjects import ResultSet
 from benchmark.judging.review.findings import Deviation, Run, at
 from benchmark.judging.review.rules.clock_rules import steady_blocks
@@ -69,12 +69,22 @@ def peak(results: ResultSet) -> Iterator[Deviation]:
     """Check blocks against the peak of the described devices, in the fastest format that they can train in. A peak
     without a source gives questions; devices with unknown peak are held only to very wide limits."""
     scored = score(results)
-    model = accelerator_named(scored.accelerator or "")
     if results.system is not None and scored.accelerators and scored.accelerator and not scored.peak_tflops:
         words = f"accelerator_model_name {scored.accelerator!r:.60}, whose peak is not known here"
         location = results.system.path, results.system.line("accelerator_model_name")
         yield Deviation(*location, words, "one of benchmark/config/accelerators.py", "unknown accelerator")
-    for run in results.runs if results.judged.official else ():
+    if not results.judged.official:
+        return
+    speeds = [*_odd_speeds(results, scored)]
+    yield from speeds
+    if all(deviation.case in ("slow", "disclosed") for deviation in speeds):
+        yield from _score_faster_than_peak(results, scored)
+
+
+def _odd_speeds(results: ResultSet, scored: Score) -> Iterator[Deviation]:
+    """Check the usual blocks of each run, and its fastest."""
+    model = accelerator_named(scored.accelerator or "")
+    for run in results.runs:
         usual, stop = usual_tokens_per_s(run), run.log.first("run_stop")
         if usual is None:
             continue
@@ -103,6 +113,21 @@ def peak(results: ResultSet) -> Iterator[Deviation]:
             published = f"published results have {100 * limits.published_mfu:.0f} % and more"
             expected = f"at least {limits.lowest_mfu:.0%}; {published}"
             yield at(run, stop, f"{usual / most:.1%} {of}", expected, "slow")
+
+
+def _score_faster_than_peak(results: ResultSet, scored: Score) -> Iterator[Deviation]:
+    """Check the score itself: clocks that were set back in several runs make it shorter than the blocks are."""
+    minutes, stop = scored.measured_minutes, results.runs[0].log.first("run_stop") if results.runs else None
+    if minutes is None:
+        return
+    model, most = accelerator_named(scored.accelerator or ""), FASTEST_SYSTEM
+    if model is not None and scored.accelerators:
+        most = scored.accelerators * ACCELERATORS[model].fastest_tflops(results.judged.limits.narrowest_bits) * 1e12
+    flops = statistics.median(run.trained_tokens or 0 for run in results.runs) * results.judged.flops_per_token
+    if flops > most * 60 * minutes:
+        case = "unsourced peak" if model is not None and not ACCELERATORS[model].sourced else ""
+        observed = f"runs of {minutes:,.2f} minutes in the mean"
+        yield at(results.runs[0], stop, observed, f"at least {flops / most / 60:,.2f}, at the devices' peak", case)
 
 
 def disclosed_bits(run: Run) -> int:

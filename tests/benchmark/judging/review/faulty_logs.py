@@ -219,6 +219,11 @@ TIMED: tuple[tuple[str, str, Change], ...] = (
     ("half of a block cut out", "?speed.block", run(0, _cut_out)),
     ("stamps 15 % shorter, step times as they were", "?speed.steps", run(2, lambda log: log.stretch(lambda _: 0.85))),
     ("ten times as fast as the devices can be", "speed.peak", each(lambda log: log.stretch(lambda _: 0.1))),
+    (
+        "run_stop a minute after run_start on the clock",
+        "speed.peak",
+        each(lambda log: log.set_time("run_stop", log.time("run_start") + 60_000)),
+    ),
     ("the curve of a published run, scaled", "published.copy", run(0, _published)),
     ("the times of one run on another's values", "runs.copy", _copied_times),
 )

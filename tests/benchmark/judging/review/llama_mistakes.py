@@ -71,6 +71,11 @@ def _copied_run(one: Submission) -> None:
     one.logs[1].set("seed", 7)
 
 
+def _rounded_values(one: Submission) -> None:
+    for number, value in enumerate(one.logs[0].values):
+        one.logs[1].set("eval_accuracy", round(value, 4), number)
+
+
 def _scaled_curve(one: Submission) -> None:
     for number, value in enumerate(one.logs[0].values):
         one.logs[1].set("eval_accuracy", 1.001 * value - 0.0033, number)
@@ -135,6 +140,8 @@ MISTAKES: tuple[tuple[str, str, Change], ...] = (
     ("evaluations that take a twentieth", "warning eval.time", each(_short_evaluations)),
     ("a start from trained weights", "warning curve.envelope", each(lambda log: log.set("eval_accuracy", 3.9))),
     ("one value far too good", "warning curve.envelope", run(1, lambda log: log.set("eval_accuracy", 3.3001, 4))),
+    ("a value below 0", "error eval.value", run(1, lambda log: log.set("eval_accuracy", -2.0, 3))),
+    ("another run's values to four decimals", "error runs.copy", _rounded_values),
     ("a value logged again", "warning curve.sudden", run(1, _value_again)),
     ("all values 0.3 better", "warning curve.envelope",
      evaluated(lambda value: value - 0.3 if value > 3.7 else value)),
