@@ -49,6 +49,8 @@ class RunMachines:
 
     name: str
     """Name of the launcher's place, noted in the run folder: "job 45", "process 123"."""
+    token: str = ""
+    """Name of this launcher's lease; drawn at random where it is empty."""
     ordered: str | None = None
     """The order that told this launcher to stop, such as "SIGTERM"; None if there was none."""
     lease: HeldLease | None = None
@@ -59,11 +61,6 @@ class RunMachines:
     """Whether this launcher goes on with a run that an earlier one began, for the same order of a person."""
     may_leave_ranks: bool = False
     """Whether processes of the last attempt may run on, out of this launcher's reach."""
-
-    @property
-    def token(self) -> str:
-        """Return a token for this launcher's lease."""
-        return secrets.token_hex(8)
 
     @property
     def has_lost_lease(self) -> bool:
@@ -141,7 +138,7 @@ def keep_running(run_dir: Path, machines: RunMachines) -> Decision:
 def _holding(run_dir: Path, machines: RunMachines) -> Iterator[HeldLease]:
     """Hold the run's lease until the end of the block. Raises Refused, and the errors of :func:`patiently`."""
     patiently(lambda: _in_folder(run_dir, lambda: make_run_folder(run_dir)), machines)
-    lease = HeldLease(run_dir, machines.name, machines.lease_s, machines.token)
+    lease = HeldLease(run_dir, machines.name, machines.lease_s, machines.token or secrets.token_hex(8))
     _take(run_dir, lease, machines)
     try:
         machines.lease = lease

@@ -57,6 +57,7 @@ class SlurmJob(RunMachines):
         folder = Path(os.environ.get("LAUNCHER_FOLDER") or secrets.token_hex(8))
         self.script = f"{self.number}-{self.restarts}-{folder.name}"
         """Name of the job's script, with which the tokens of its launchers begin."""
+        self.token = f"{self.script}-{os.environ.get('LAUNCHES', '1')}"
         self._started = 10 * (int(os.environ.get("LAUNCHES", "1")) - 1)
         """Attempts of this job so far, by which ports differ: ten for each launcher that was killed."""
         self.goes_on = self.restarts != "0" or self._started > 0
@@ -68,10 +69,6 @@ class SlurmJob(RunMachines):
         """Whether Slurm had no step of an attempt at the latest question."""
         self._sentinels: subprocess.Popen[bytes] | None = None
         self._watched: list[str] = []  # nodes with a sentinel
-
-    @property
-    def token(self) -> str:
-        return f"{self.script}-{os.environ.get('LAUNCHES', '1')}"
 
     def is_predecessor(self, lease: Lease) -> bool:
         return lease.token.startswith(f"{self.script}-")  # the script starts a launcher after it saw the last one's end
@@ -156,7 +153,7 @@ class SlurmJob(RunMachines):
             return False
         say(f"Slurm has {'ended this job' if is_here else 'started this job again elsewhere'}: the run is stopped here")
         self.may_leave_ranks = True
-        self._on_term()
+        self._ask_to_stop("SIGTERM", signal.SIGTERM)
         return True
 
     def _each_minute(self) -> None:
@@ -169,9 +166,7 @@ class SlurmJob(RunMachines):
             say(f"time is up in {self.options.margin_minutes} minutes or less: asking the run to save and stop")
             self._signal(signal.SIGUSR2)
         elif unrenewed_s > DISK_S:
-            say(f"{self.run_dir}: the lease is not renewed for {unrenewed_s:.0f} s: asking the run to save and stop")
-            self.ordered = self.ordered or "a disk that is away"
-            self._signal(signal.SIGUSR2)
+            self._ask_to_stop(f"{self.run_dir}, away for {unrenewed_s:.0f} s")
         elif self.trains:
             self._keep_sentinels()
 
@@ -231,20 +226,17 @@ class SlurmJob(RunMachines):
             self._signal(signal.SIGTERM if self.ordered == "SIGTERM" else signal.SIGUSR2)
 
     def take_orders(self) -> None:
-        signal.signal(signal.SIGUSR2, lambda *_: self._on_usr2())
-        signal.signal(signal.SIGTERM, lambda *_: self._on_term())
+        signal.signal(signal.SIGUSR2, lambda *_: self._ask_to_stop("SIGUSR2"))
+        signal.signal(signal.SIGTERM, lambda *_: self._ask_to_stop("SIGTERM", signal.SIGTERM))
         folder = os.environ.get("LAUNCHER_FOLDER")
         if folder is not None and not self.ordered and (Path(folder) / "stop").exists():
-            self._on_usr2()  # it came before
+            self._ask_to_stop("SIGUSR2")  # it came before
 
-    def _on_usr2(self) -> None:
-        self.ordered = self.ordered or "SIGUSR2"
-        say("SIGUSR2: asking the run to save and stop")
-        self._signal(signal.SIGUSR2)
-
-    def _on_term(self) -> None:
-        self.ordered = "SIGTERM"
-        self._signal(signal.SIGTERM)
+    def _ask_to_stop(self, order: str, number: int = signal.SIGUSR2) -> None:
+        if number == signal.SIGUSR2:
+            say(f"{order}: asking the run to save and stop")
+        self.ordered = order if number == signal.SIGTERM else self.ordered or order
+        self._signal(number)
 
     def _signal(self, number: int) -> None:
         if self._srun is not None:

@@ -21,10 +21,7 @@ warning: to 15 times as long. An H100's peak is 989 TFLOP/s in BF16, 495 in TF32
 warning: USE_BF16=true for BF16; USE_BF16=false for FP32 without this warning"""
 MOST = 999_999
 """Most of anything that is counted here."""
-SWITCH = {
-    **dict.fromkeys(("true", "yes", "on", "1"), True),
-    **dict.fromkeys(("false", "no", "off", "0"), False),
-}
+YES, NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
 @dataclass(frozen=True)
@@ -115,9 +112,9 @@ def is_one(text: str) -> bool:
 
 
 def true_or_false(text: str) -> bool:
-    if text.lower() not in SWITCH:
+    if text.lower() not in YES + NO:
         raise ValueError("true or false")
-    return SWITCH[text.lower()]
+    return text.lower() in YES
 
 
 def precision_named(text: str) -> str:

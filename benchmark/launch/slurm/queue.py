@@ -1,7 +1,4 @@
-"""The job after this one: this job requeued, or, with CHAIN=1, a job that waits in the queue from the beginning.
-
-The waiting of a chained job counts from then on. Slurm is asked each time whether such a job waits; nothing is noted.
-"""
+"""The job after this one: this job requeued, or, with CHAIN=1, a job that waits in the queue from the beginning."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ FIELDS = {
 SUBMIT_S = 300.0
 """Most seconds for sbatch: a busy controller takes minutes."""
 Successor = Literal["this job", "another job", "nobody"]
-"""Job in which a run goes on. nobody: a person has to submit the command again."""
+"""Job in which a run goes on; nobody: a person has to submit it again."""
 OWN_VARIABLES = re.compile("SLURM_(?!CONF$)|SLURMD_|PMI|SBATCH_|NEW_SNAPSHOT$|LAUNCHER_FOLDER$|LAUNCHES$")
 """Variables of this job that are removed, because the next job would take them for its own."""
 

@@ -1,8 +1,7 @@
 """A step on each node of a job that ends the job if its launcher is lost: python3 -m benchmark.launch.slurm.sentinel
 
-A job may lose its launcher: with its node, which a job with --no-kill outlives, or with its script. A sentinel is a
-process that would take the run's lease. It can take it only after nobody renewed it; then it requeues the job, or
-cancels it if another job waits to go on. Arguments: LOG_DIR, and the beginning of the tokens of the job's launchers.
+A job may lose its launcher with its node or its script. A sentinel takes the run's lease once nobody renews it; then it
+requeues the job, or cancels it if another one waits. Arguments: LOG_DIR, the beginning of the launchers' tokens.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def _umask(mask: int) -> Iterator[None]:
 
 
 def _copy_code(repository: Path, code: Path, commit: str, more_files: Sequence[str]) -> None:
-    """Copy the checkout as it is now, with changed files; the copy is whole or not there at all."""
+    """Copy the checkout as it is now; the copy is whole or not there at all."""
     partial, root = code.with_name(f"{code.name}.partial"), repository.resolve()
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
