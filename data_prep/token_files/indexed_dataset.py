@@ -98,6 +98,8 @@ class IndexedDataset:
             if not path.is_file():
                 published = path.name.startswith(LLAMA31_NAMES)
                 how = "get it with 'python -m data_prep fetch --what llama31-dataset'" if published else MAKE
+                if prefix.suffix in (".bin", ".idx") and prefix.is_file():
+                    how = f"give the prefix {prefix.with_suffix('')}, without {prefix.suffix}"
                 raise InputError(f"{path}: no such file; {how}")
         self.dtype, sequences, document_ends = read_header(idx_path(prefix))
         index, tokens = io.FileIO(idx_path(prefix)), io.FileIO(bin_path(prefix))

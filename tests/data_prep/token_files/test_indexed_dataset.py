@@ -69,6 +69,13 @@ def test_damaged_files_are_named(damage: object, complaint: str, tmp_path: Path)
         IndexedDataset(tmp_path / "x")
 
 
+def test_a_file_in_place_of_a_prefix_is_named(tmp_path: Path) -> None:
+    write_dataset(tmp_path / "x", [4, 6])
+    for ending in (".bin", ".idx"):
+        with pytest.raises(InputError, match=rf"give the prefix \S+/x, without {ending}$"):
+            IndexedDataset(tmp_path / f"x{ending}")
+
+
 def test_index_is_written_in_blocks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(indexed_dataset, "BLOCK_DOCUMENTS", 7)
     sizes = np.random.default_rng(0).integers(1, 50, size=100).astype(np.int32)
