@@ -3,7 +3,7 @@
 #   docker build --tag gpt3-benchmark .
 #   enroot import --output image.sqsh dockerd://gpt3-benchmark:latest     # to a folder that all nodes see
 #   sbatch run_gpt3.sh LOG_DIR BPE_DIR ./image.sqsh                       # or docker://REGISTRY#NAME:TAG of yours
-# Without ./ or docker:// pyxis looks a name up in a public registry.
+# What begins with neither . nor / is for pyxis an image of a registry: of Docker Hub unless REGISTRY# names another.
 # Another image must have the PyTorch that pyproject.toml asks for: 26.02 has 2.11.0a0, 25.12 has 2.10.0a0 and is too old.
 ARG IMAGE=nvcr.io/nvidia/pytorch:26.02-py3
 FROM ${IMAGE}

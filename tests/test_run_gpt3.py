@@ -58,7 +58,7 @@ def train_command(arguments: tuple[str, ...] = JOB, **variables: str) -> tuple[l
 
 
 def test_175b_run_gets_what_the_variables_say(inputs: Path) -> None:
-    words, config = train_command(USE_BF16="yes", SEED="5")
+    words, config = train_command(("/logs", "/bpe", "./README.md"), USE_BF16="yes", SEED="5")
     assert words[:2] == ["srun", "--kill-on-bad-exit=1"]
     assert {"--nodes=64", "--ntasks=512", "--ntasks-per-node=8", "--distribution=block", "--wait=60"} <= set(words)
     assert not any(word.startswith("--gpus") for word in words)  # refused where Slurm deals out none
@@ -73,7 +73,7 @@ def test_175b_run_gets_what_the_variables_say(inputs: Path) -> None:
     assert config.data.checkpoint == checkpoint
     assert (config.system.nodes, config.system.devices_per_node) == (64, 8)
     # the container sees what the run needs, and is kept on the nodes for the next attempt
-    assert words[words.index("--container-image") + 1] == "image"
+    assert words[words.index("--container-image") + 1] == str(REPOSITORY / "README.md")  # a path is an image's file
     mounts = words[words.index("--container-mounts") + 1].split(",")
     assert mounts == [f"{path}:{path}" for path in (REPOSITORY, "/logs", data, checkpoint)]
     assert "python3" in words

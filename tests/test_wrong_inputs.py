@@ -26,7 +26,7 @@ WRONG_INPUTS = [
     # a job
     ("run_gpt3.sh logs", "expected no arguments (the rehearsal) or LOG_DIR BPE_DIR [COM_DIR] CONTAINER, got 1"),
     ("run_gpt3.sh text - none", "/text: a file; LOG_DIR is the folder of the run"),
-    ("run_gpt3.sh logs - ./image.sqsh", "./image.sqsh: no such file; CONTAINER is an image's file, docker://"),
+    ("run_gpt3.sh logs - ./image.sqsh", "/image.sqsh: no such file; CONTAINER is an image's file, docker://"),
     (
         "DRY_RUN=0 run_gpt3.sh logs - image",
         "image: without Slurm the job runs on this machine and in no container; say",

@@ -148,14 +148,16 @@ def options_of_job(arguments: Sequence[str]) -> JobOptions:
     add("--folder", type=Path, required=True, help="where relative paths begin")
     add("arguments", nargs="+", help="LOG_DIR BPE_DIR [COM_DIR] CONTAINER")
     options = parser.parse_args(arguments)
-    run_dir = (options.folder / options.arguments[0]).resolve()
+    run_dir, container = (options.folder / options.arguments[0]).resolve(), options.arguments[-1]
+    if container.startswith(("./", "../")):  # an image's file; the launcher works in the code's folder
+        container = str((options.folder / container).resolve())
     base = JobOptions(
         run_dir=run_dir,
         repository=options.repository,
         code=options.code,
         python=options.python,
-        container=options.arguments[-1],
-        script=(str(run_dir), *options.arguments[1:]),
+        container=container,
+        script=(str(run_dir), *options.arguments[1:-1], container),
         devices=int(os.environ.get("SLURM_NTASKS_PER_NODE") or 8),
     )
     return job_options(base, options.folder, options.arguments, os.environ)
