@@ -65,8 +65,7 @@ class JobOptions:
 
 @dataclass(frozen=True)
 class JobVariable:
-    """A variable of run_gpt3.sh. It sets a field of JobOptions or an option of the benchmark's command, or is used in
-    :func:`job_options` alone."""
+    """A variable of run_gpt3.sh, which sets a field of JobOptions, an option of the benchmark's command, or neither."""
 
     name: str
     meaning: str

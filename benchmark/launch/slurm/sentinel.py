@@ -14,12 +14,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from benchmark.launch.keep_running import DISK_S
-from benchmark.launch.slurm.nodes import ask, job_fields
+from benchmark.launch.keep_running import DISK_S, say
+from benchmark.launch.slurm.nodes import SLURM_S, ask, job_fields, job_with_answer
 from benchmark.launch.slurm.queue import waiting_job
 from benchmark.run_record.attempt_folder import AttemptEnding, all_attempts, read_ending, write_ending
 from benchmark.run_record.file_names import job_log
 from benchmark.run_record.lease import JOB_S, SENTINEL, HeldLease, read_lease
+from benchmark.run_record.small_files import StoppedWaiting, wait_for
 
 LOOK_S = JOB_S / 12
 """Seconds between looks: 256 nodes read the lease 26 times a second."""
@@ -65,17 +66,17 @@ class Sentinel:
         self._send_on()
 
     def _is_over(self, fields: Mapping[str, str]) -> bool:
-        """Return whether Slurm has sent the job to the queue or started it again: this instance of it is over."""
+        """Return whether Slurm has sent the job to the queue or started it again."""
         return fields.get("JobState") == "PENDING" or fields.get("Restarts", self._restarts) != self._restarts
 
     def _lost_its_script(self) -> bool:
         """Return whether Slurm ends the job because its script was killed, while a launcher held the run."""
-        try:
-            lease = read_lease(self._run_dir)
-        except OSError:
+        try:  # again and again without an answer, until Slurm kills this process, too
+            lease = wait_for(lambda: read_lease(self._run_dir), SLURM_S, say, answers=())
+            is_held = lease is not None and lease.token.startswith(f"{self._script}-")
+            fields = job_with_answer(self._job, lambda: not is_held)
+        except (OSError, StoppedWaiting):
             return False
-        is_held = lease is not None and lease.token.startswith(f"{self._script}-")
-        fields = job_fields(self._job)
         return is_held and fields.get("ExitCode") == KILLED and not self._is_over(fields)
 
     def _send_on(self) -> None:

@@ -3,6 +3,7 @@
 # what it answers is in files there.
 #
 #   state, restarts, exit_code      of the job (scontrol show job)
+#   away                            there: Slurm says nothing of the job
 #   requeue_status                  exit status of scontrol requeue, which otherwise ends the job
 #   left        time left of the job (squeue %L)       states      lines "NODE STATE" (sinfo)
 #   nodes       nodes the job has now                  silent      nodes on which nothing runs
@@ -39,6 +40,7 @@ case "$name $*" in
   "squeue "*PENDING*) cat "$answers/waiting" 2>/dev/null ;;
   "scontrol show hostnames "*) tr ',' '\n' <<<"$3" ;;
   "scontrol --oneliner show job "*)
+    if [[ -f $answers/away ]]; then exit 1; fi
     echo "JobId=$4 Partition=main Account=(null) TimeLimit=02:00:00 SubmitTime=2026-01-02T03:04:05 NodeList=$(<"$answers/nodes")" \
       "BatchHost=n1 Features=(null) StdOut=/logs5/slurm-5.out ExitCode=$(cat "$answers/exit_code" 2>/dev/null || echo 0:0)" \
       "JobState=$(cat "$answers/state" 2>/dev/null || echo RUNNING) Restarts=$(cat "$answers/restarts" 2>/dev/null || echo 0)"

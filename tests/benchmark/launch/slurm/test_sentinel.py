@@ -106,7 +106,10 @@ def test_a_job_that_ends_is_requeued_only_if_its_script_was_killed(
         wait(lambda: handles_sigterm(process.pid))
         if released:
             held.leave(release=True)
+        job.answer(away="")
         process.send_signal(signal.SIGTERM)
+        wait(lambda: released or calls(job, "show job"))
+        (job.answers / "away").unlink()
         if requeued:
             wait(lambda: calls(job, "scontrol requeue 5"))
             job.answer(state="PENDING")
