@@ -25,6 +25,10 @@ if [[ $version ]]; then
   PATH=$(dirname "$PYTHON"):$PATH # for the programs that tests start
   echo "=== pytest, with PyTorch $version"
 else
+  types=$(mktemp)
+  "$PYTHON" -m mypy >"$types" 2>&1 & # takes one core for most of a minute, and tests leave some of theirs idle
+  checking=$!
+  trap 'kill "$checking" 2>/dev/null || true; rm -f "$types"' EXIT
   scripts=$("$PYTHON" -c 'import sysconfig; print(sysconfig.get_path("scripts"))')
   echo "=== ruff"
   "$PYTHON" -m ruff check .
@@ -33,10 +37,6 @@ else
   "$scripts/shellcheck" run_gpt3.sh environment.sh tests/run.sh tests/benchmark/launch/slurm/stand_in.sh .ci/run
   echo "=== import-linter"
   "$scripts/lint-imports" --no-logo --no-cache
-  types=$(mktemp)
-  "$PYTHON" -m mypy >"$types" 2>&1 & # takes one core for most of a minute, and tests leave some of theirs idle
-  checking=$!
-  trap 'kill "$checking" 2>/dev/null || true; rm -f "$types"' EXIT
   echo "=== pytest, and mypy --strict beside it"
 fi
 if [[ ! -d ../shared/golden ]]; then

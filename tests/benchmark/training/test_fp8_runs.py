@@ -12,6 +12,7 @@ from torch import Tensor
 
 from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.run_config import RunConfig
+from benchmark.config.system_config import System
 from benchmark.run_record.file_names import checkpoint_path
 from benchmark.training.engine.adam import local
 from benchmark.training.engine.distributed import joined_world
@@ -27,18 +28,18 @@ from tests.benchmark.fp8 import FP8_GPT3, FP8_LLAMA
 from tests.benchmark.runs import figures, loaded_state, run, system_of
 from tests.benchmark.tiny import Inputs, in_processes
 
-SYSTEMS = {
-    "one device": system_of(1),
-    "two shards of two, BF16 weight gradients": system_of(4, tensor_parallel=2, fp8_weight_gradients=False),
-}
-
 
 @pytest.mark.slow
-@pytest.mark.parametrize("benchmark_of_run", [FP8_GPT3, FP8_LLAMA], ids=lambda benchmark: benchmark.name)
-@pytest.mark.parametrize("system", SYSTEMS)
-def test_a_run_continues_to_the_bit(benchmark_of_run: Benchmark, system: str, inputs: Inputs, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("benchmark_of_run", "system"),
+    [(FP8_GPT3, system_of(1)), (FP8_LLAMA, system_of(4, tensor_parallel=2, fp8_weight_gradients=False))],
+    ids=["fp8_gpt3 on one device", "fp8_llama on two shards of two, BF16 weight gradients"],
+)
+def test_a_run_continues_to_the_bit(
+    benchmark_of_run: Benchmark, system: System, inputs: Inputs, tmp_path: Path
+) -> None:
     """As after kill -9: log and earlier checkpoint are there, the summary is not. No scale is in a checkpoint."""
-    options: dict[str, Any] = {"precision": "fp8", "save_interval": 2, "system": SYSTEMS[system]}
+    options: dict[str, Any] = {"precision": "fp8", "save_interval": 2, "system": system}
     whole = run(inputs, tmp_path / "whole", benchmark=benchmark_of_run, **options)
     assert whole[0][-1] < whole[0][0] - 0.02
     again = tmp_path / "again"
