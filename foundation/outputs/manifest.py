@@ -270,9 +270,9 @@ def entries_below(folder: Path) -> list[tuple[str, os.stat_result | None]]:
     The status is None for a link that leads nowhere, and for pipes, devices and sockets. Several folders are read at
     the same time.
     """
+    start = len(os.path.join(folder, ""))
     with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
-        entries = [status for group in pool.map(_stats_of, walked(folder)) for status in group]
-    return [(os.path.relpath(path, folder), status) for path, status in entries]
+        return [(path[start:], status) for group in pool.map(_stats_of, walked(folder)) for path, status in group]
 
 
 def _stats_of(files: tuple[str, Iterable[str]]) -> list[tuple[str, os.stat_result | None]]:
