@@ -173,7 +173,7 @@ VARIABLES = (
     ),
     JobVariable("TRAIN_OPTIONS", "more options of COMMAND, separated by spaces; paths absolute", parse=str.split),
     JobVariable(
-        "EXIT_MARGIN_MINUTES", "save and stop before the job's end", "15", "margin_minutes", whole_number(0, MOST)
+        "EXIT_MARGIN_MINUTES", "save and stop so long before the end", "15", "margin_minutes", whole_number(0, MOST)
     ),
     JobVariable("CHAIN", "1: while this job runs, the next one waits in the queue", "0", "chain", is_one),
     JobVariable(
