@@ -9,6 +9,8 @@ from foundation.plain_text import shortened
 
 MOST_VALUES = 4
 MOST_TEXT = 500
+DEEPEST = 8
+"""Depth of a nested value below which it is not shown."""
 MOST_UNFOLDED = 6
 """Most columns of an open table; a wider table is folded away."""
 LEFT_OUT = ("submitter", "division", "status", "system_name")
@@ -55,16 +57,18 @@ def _table(title: str, columns: Sequence[str], facts: Sequence[Facts]) -> Table:
     return Table(title, head, rows, look=look, title="" if folded else title, summary=title if folded else "")
 
 
-def _words(value: object) -> str:
+def _words(value: object, depth: int = 0) -> str:
     """Return a value as a person writes it: no empty text, no braces, no needless fraction."""
+    if depth > DEEPEST:
+        return "…"
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_words(item)}" for name, item in value.items()) or NOTHING
+        return ", ".join(f"{name} {_words(item, depth + 1)}" for name, item in value.items()) or NOTHING
     if isinstance(value, list | tuple):
-        return ", ".join(map(_words, value)) or NOTHING
+        return ", ".join(_words(item, depth + 1) for item in value) or NOTHING
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:,.0f}" if value == int(value) and abs(value) < 1e15 else f"{value:g}"
+        return f"{value:,.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:g}"
     return NOTHING if value in (None, "") else str(value)
 
 

@@ -35,6 +35,18 @@ def test_numbers_fit_a_line_and_are_never_rounded_across_the_target(shown: str, 
     assert shown == expected
 
 
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [("[" * 900 + "]" * 900, "…"), ("[NaN, 1e999, 7.0]", "nan, inf, 7"), ('{"a": {"b": null}}', f"a b {DASH}")],
+)
+def test_values_of_a_description_are_shown_whatever_they_are(value: str, shown: str, tmp_path: Path) -> None:
+    package = write_package(tmp_path)
+    path = package / f"systems/{SYSTEM}.json"
+    path.write_text(path.read_text().replace("{", f'{{"rack": {value},', 1))
+    page = made_page(package)
+    assert any(cells == ["rack", shown] for cells in texts(page, "System"))
+
+
 def test_result_of_three_runs(tmp_path: Path) -> None:
     results = write_package(tmp_path, lambda seed: records(seed, evaluations=23)) / "results" / SYSTEM / "gpt3"
     (results / "scaling.json").write_text('{"scaling_factor": 1.0174}')
