@@ -8,8 +8,8 @@ A tokenizer that is a ``tokenizer.json`` already is copied.
 
 SentencePiece merges by the order of its vocabulary; here the merges are listed: a pair of pieces is merged if the two
 together are a piece, the pair of the best score first. Two things differ: special tokens (``</s>``) are recognised in a
-text, as in Hugging Face's tokenizers but not in SentencePiece; and if several combining marks follow one character, the
-library normalises them as one cluster.
+text, as in Hugging Face's tokenizers but not in SentencePiece; and the library normalises a character with its
+combining marks, or CR LF, as one cluster.
 """
 
 import base64
@@ -25,6 +25,8 @@ from foundation.regular_files import UnfitFile, read_regular
 
 NAMES = ("tokenizer.json", "tokenizer_config.json", "sentencepiece.model")
 JSON = ".json"
+SENTENCEPIECE_VERSION = 2
+"""Version of the files made of a SentencePiece model (``Recipe.bytes_version``); 1 took other spaces than its own."""
 SPACE = "\u2581"
 SETTINGS = {"clean_up_tokenization_spaces": False, "model_input_names": ["input_ids", "attention_mask"]}
 LARGEST_MODEL = 1 << 28
@@ -90,8 +92,8 @@ def _sentencepiece_files(model_path: Path) -> dict[str, bytes]:
         "pre_tokenizer": {
             "type": "Metaspace",
             "replacement": SPACE,
-            "prepend_scheme": "always" if model.normalizer_spec.add_dummy_prefix else "never",
-            "split": bool(trainer.split_by_whitespace),
+            "prepend_scheme": "never",
+            "split": not any(SPACE in piece[1:] for piece in pieces),
         },
         "post_processor": None,
         "decoder": _decoder(model),
@@ -168,15 +170,23 @@ def _merges(model: Any) -> list[list[str]]:
     return [[left, right] for _, _, left, right in sorted(ranked)]
 
 
-def _normalizer(spec: Any) -> dict[str, Any] | None:
+def _normalizer(spec: Any) -> dict[str, Any]:
+    """Return SentencePiece's steps: it puts a space before a text unless only spaces are in it, and counts U+2581 among
+    the spaces at the end."""
     steps: list[dict[str, Any]] = []
+    prefix = [{"type": "Prepend", "prepend": SPACE}] if spec.add_dummy_prefix else []
+    if not spec.remove_extra_whitespaces:
+        steps += prefix
     if spec.precompiled_charsmap:
         rules = base64.b64encode(spec.precompiled_charsmap).decode()
         steps.append({"type": "Precompiled", "precompiled_charsmap": rules})
     if spec.remove_extra_whitespaces:
-        steps.append({"type": "Strip", "strip_left": True, "strip_right": True})
+        outer_spaces = rf"\A +|[ {SPACE}]+\z"
+        steps.append({"type": "Replace", "pattern": {"Regex": outer_spaces}, "content": ""})
         steps.append({"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "})
-    return {"type": "Sequence", "normalizers": steps} if steps else None
+        steps += prefix
+    steps.append({"type": "Replace", "pattern": {"String": " "}, "content": SPACE})
+    return {"type": "Sequence", "normalizers": steps}
 
 
 def _decoder(model: Any) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from checkpoint_convert.export.exported_arrays import (
     open_source,
 )
 from checkpoint_convert.export.huggingface_forms import FORMS
-from checkpoint_convert.export.huggingface_tokenizer import pieces_of, tokenizer_files
+from checkpoint_convert.export.huggingface_tokenizer import JSON, SENTENCEPIECE_VERSION, pieces_of, tokenizer_files
 from checkpoint_convert.formats.array_table import MODELS, Array, axis_groups
 from checkpoint_convert.formats.axis_sizes import attention_heads, megatron_axis_sizes
 from checkpoint_convert.formats.boxes import whole_box
@@ -156,6 +156,7 @@ def to_huggingface(
         ],
         threads=workers,
         further_inputs=[] if tokenizer is None else [tokenizer],
+        bytes_version=1 if tokenizer is None or tokenizer.suffix == JSON else SENTENCEPIECE_VERSION,
     )
     return produce(product, output, force=force)
 

@@ -16,6 +16,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "as the benchmark's": {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1, "normalization_rule_name": "nmt_nfkc"},
     "bytes": {"byte_fallback": True},
     "as it is": {"normalization_rule_name": "identity", "add_dummy_prefix": False, "remove_extra_whitespaces": False},
+    "spaces kept": {
+        "normalization_rule_name": "nmt_nfkc",
+        "remove_extra_whitespaces": False,
+        "allow_whitespace_only_pieces": True,
+    },
     "over spaces": {"split_by_whitespace": False, "normalization_rule_name": "nmt_nfkc_cf"},
 }
 HARD = [
@@ -28,6 +33,11 @@ HARD = [
     "e\u0301t\u00e9 \ufb01 \u00bd \u2460",
     "\u65e5\u672c \U0001f600!",
     "<unk> a",
+    "\u3000",
+    "\x1ca\x85 \u2028",
+    " a \u2581  ",
+    "\u200b",
+    "   a    b\u2581\u2581",
 ]
 
 
