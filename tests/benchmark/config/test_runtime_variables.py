@@ -2,9 +2,11 @@
 
 import dataclasses
 import os
+import shutil
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from benchmark.config.accelerators import ACCELERATORS
 from benchmark.config.runtime_variables import ONE_QUEUE, runtime_environment
 from benchmark.config.system_config import Collectives
 from benchmark.config.systems import SYSTEMS
-from tests.benchmark.tiny import in_processes
+from tests.benchmark.tiny import Inputs, in_processes
 from tests.support import REPOSITORY
 
 
@@ -30,8 +32,8 @@ def test_a_cpu_needs_none() -> None:
 
 
 @pytest.mark.slow
-def test_threads_on_cpus_sleep_while_they_wait() -> None:
-    """OpenMP prints its variables when PyTorch loads it."""
+def test_threads_on_cpus_sleep_while_they_wait(inputs: Inputs, tmp_path: Path) -> None:
+    """OpenMP prints its variables when PyTorch loads it: after the first checks, and before the checkpoint is read."""
     words = [
         sys.executable,
         "-m",
@@ -41,9 +43,11 @@ def test_threads_on_cpus_sleep_while_they_wait() -> None:
         "--system",
         "cpu_p1",
         "--checkpoint",
-        "nowhere",
+        str(tmp_path),
     ]
-    words += ["--valid-data-path", "1.00", "nowhere"]
+    for suffix in (".bin", ".idx"):  # without the manifest, which names another vocabulary
+        shutil.copy(f"{inputs.validation[-1]}{suffix}", tmp_path / f"valid{suffix}")
+    words += ["--valid-data-path", "1.00", str(tmp_path / "valid")]
     environment = {name: text for name, text in os.environ.items() if name != "OMP_WAIT_POLICY"}
     process = subprocess.run(
         words,
