@@ -69,9 +69,9 @@ def table_text(
     line_columns, used, indent = [[0]], max(map(cell_len, columns[0])), INDENT + GAP
     for number, cells in enumerate(columns[1:], 1):
         needed = len(GAP) + max(map(cell_len, cells))
-        place = used + len(GAP)
-        if used + needed > width and number == len(columns) - 1 and number not in right and _fits(cells, width - place):
-            indent = " " * place
+        begin = used + len(GAP)
+        if used + needed > width and number == len(columns) - 1 and number not in right and _fits(cells, width - begin):
+            indent = " " * begin
         elif used + needed > width:
             line_columns.append([])
             used = len(INDENT) - len(GAP)
@@ -81,9 +81,9 @@ def table_text(
     lines = []
     for number, record in enumerate(zip(*blocks, strict=True), -1):
         lines += [captions[number]] if number in captions else []
-        for place, line in enumerate(record):
-            if line or not place:
-                lines += _fold(line, width, indent, INDENT * bool(place))
+        for block, line in enumerate(record):
+            if line or not block:
+                lines += _fold(line, width, indent, INDENT * bool(block))
     return "\n".join(lines)
 
 

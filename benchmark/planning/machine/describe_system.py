@@ -10,6 +10,7 @@ from benchmark.config.description_fields import FIELDS, marked_fields
 from benchmark.config.system_config import SUFFIX, System, system_text
 from benchmark.planning.machine import hardware
 from foundation.outputs.publish import write_text
+from foundation.plain_text import folded
 
 LSBLK = ("lsblk", "--json", "--bytes", "--nodeps", "--output", "NAME,TYPE,SIZE,ROTA,TRAN")
 
@@ -30,7 +31,7 @@ def describe_system(output: Path | None = None) -> str:
     write_text(output, text + "\n")
     marked, total = marked_fields(description), len(description)
     headline = f"{output}: {total - len(marked)} of {total} fields read, {len(marked)} left for you:"
-    return "\n".join([headline, *(f"  {name:33} {description[name]}" for name in marked)])
+    return "\n".join([headline, *(folded(f"  {name:33} {description[name]}") for name in marked)])
 
 
 def hardware_toml() -> str:

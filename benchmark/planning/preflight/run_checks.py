@@ -28,6 +28,7 @@ from benchmark.planning.preflight.world_checks import WORLD_CHECKS
 from benchmark.training.engine.rank_environment import read_environment
 from benchmark.training.engine.rank_messages import all_messages
 from benchmark.training.training_world import training_world
+from foundation.plain_text import folded
 
 PATIENCE = datetime.timedelta(minutes=5)
 """Time allowed for all processes to come, and for any message."""
@@ -47,7 +48,7 @@ def run_checks(config: RunConfig | None, *, as_json: bool) -> int:
                 rows.append(row)
                 if not as_json:
                     mend = f"; mend: {row['mend']}" if row["mend"] else ""
-                    print(f"{row['outcome']:<9}{row['name']:<15}{row['found']}{mend}", flush=True)
+                    print(folded(f"{row['outcome']:<9}{row['name']:<15}{row['found']}{mend}"), flush=True)
         failed = any(row["outcome"] == "FAILED" for row in rows)
         if process.environment.rank == 0 and as_json:
             print(json.dumps({"passed": not failed, "checks": rows}))
