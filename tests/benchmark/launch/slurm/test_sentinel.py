@@ -24,6 +24,7 @@ def held(job: Job) -> Iterator[HeldLease]:
     job.log_dir.mkdir()
     job.shorten_lease(LENGTH_S)
     job.edit("launch/slurm/sentinel.py", "LOOK_S = JOB_S / 12", "LOOK_S = 0.1")
+    job.edit("run_record/small_files.py", "LOOK_S = 5.0", "LOOK_S = 0.2")
     lease = HeldLease(job.log_dir, "job 5", LENGTH_S, "5-0-tmp-1")
     assert lease.try_to_take(lambda earlier: earlier is None)
     yield lease
