@@ -50,7 +50,8 @@ def watch(log: str, scratch: str, code: list[str], sandbox: bool) -> None:
 @contextlib.contextmanager
 def watched(monkeypatch: pytest.MonkeyPatch, log: Path, sandbox: bool) -> Iterator[list[tuple[str, str]]]:
     """Give the events that are noticed meanwhile; without ``sandbox`` the tools' processes are not closed."""
-    allowed = [sys.prefix, sys.base_prefix, str(tool_process.ROOT / "benchmark" / "judging")]
+    packages = [folder for folder in sys.path if folder.endswith("site-packages")]  # of another environment, too
+    allowed = [sys.prefix, sys.base_prefix, *packages, str(tool_process.ROOT / "benchmark" / "judging")]
     start = (
         "import json, sys; root, extra, scratch, *_ = json.loads(sys.argv[1]); sys.path.insert(0, root); "
         f"sys.path += extra; from {__name__} import watch; watch({str(log)!r}, scratch, {allowed!r}, {sandbox}); "
