@@ -12,27 +12,20 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import shlex
 import shutil
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
 
 from benchmark.launch.keep_running import Refused
 from benchmark.launch.slurm.job import preview, run_job
 from benchmark.launch.slurm.job_options import JobOptions, check_rehearsal, job_options, require_paths, variables_help
 from benchmark.launch.slurm.job_steps import UNFIT_STATUS, JobSteps, UnfitInterpreter, count_nodes
-from benchmark.run_record.file_names import job_log
-
-TIMED = re.compile(rb"\d\d:\d\d:\d\d ")
-"""Pattern of the beginning of a line from the run's console."""
+from benchmark.launch.slurm.timed_lines import timed_lines
 
 
 class NoGPU(Refused):
@@ -181,38 +174,6 @@ def check_variables(arguments: Sequence[str]) -> None:
         options = options_of_job(arguments[1:])
         if "SLURM_JOB_ID" not in os.environ:  # nodes of a cluster may see other folders
             require_paths(options)
-
-
-@contextmanager
-def timed_lines(run_dir: Path) -> Iterator[None]:
-    """Add the time to all output of this process and its children until the block ends; copy it to
-    RUN_DIR/slurm_JOB.out."""
-    copy = job_log(run_dir, os.environ.get("SLURM_JOB_ID", "0"))
-    streams = [os.dup(1), os.dup(2)]
-    reading, writing = os.pipe()
-    passing = threading.Thread(target=_pass_on, args=(os.fdopen(reading, "rb"), streams[0], copy), daemon=True)
-    passing.start()
-    for stream in (1, 2):
-        os.dup2(writing, stream)
-    os.close(writing)
-    try:
-        yield
-    finally:
-        for stream in (1, 2):
-            os.dup2(streams[stream - 1], stream)
-        passing.join(10)  # a process that srun has left may hold the other end
-
-
-def _pass_on(lines: BinaryIO, output: int, copy: Path) -> None:
-    log: BinaryIO | None = None
-    for line in lines:
-        stamp = "%Y-%m-%d " if TIMED.match(line) else "%Y-%m-%d %H:%M:%S "
-        timed = time.strftime(stamp).encode() + line
-        with suppress(OSError):
-            os.write(output, timed)
-        with suppress(OSError):
-            log = log or copy.open("ab", buffering=0)
-            log.write(timed)
 
 
 def start_job(options: JobOptions) -> int:

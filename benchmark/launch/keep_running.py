@@ -36,7 +36,10 @@ PAUSES_S = (0.0, 1.0, 5.0, 20.0)
 while must not use up all attempts."""
 DISK_S = 1800.0
 """Seconds that a folder that could be used before may give errors."""
-WRONG_FOLDER = frozenset("ENOENT ENOTDIR EEXIST EACCES EROFS ELOOP ENAMETOOLONG EINVAL".split())
+WRONG_FOLDER = (
+    *(errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.EACCES, errno.EROFS, errno.ELOOP, errno.ENAMETOOLONG),
+    errno.EINVAL,
+)
 """Errors that say that a folder cannot be made or used; any other error may pass."""
 
 
@@ -84,7 +87,10 @@ class RunMachines:
         return {"ATTEMPT": attempt, "LAUNCH_ID": launch, "LAUNCHED_S": f"{time.time():.3f}", **token}
 
     def choose(self, exclude: tuple[str, ...]) -> Decision | None:
-        """Choose the machines of the next attempt, those in ``exclude`` last; return a decision if they are too few."""
+        """Choose the machines of the next attempt, preferring those not in ``exclude``.
+
+        Returns the decision to hand back if there are too few machines.
+        """
         return None
 
     def start(self, attempt: str, log: Path) -> int:
@@ -109,7 +115,8 @@ def say(text: str) -> None:
 def keep_running(run_dir: Path, machines: RunMachines) -> Decision:
     """Start attempts until no more is to be started; return the last decision. Prints a line for each failed attempt.
 
-    Raises Refused if the run has ended or another launcher holds it, and if a new folder cannot be made.
+    Raises Refused if the run has ended or another launcher holds it, and if a new folder cannot be made. A run folder
+    that gives no answer for DISK_S sends the run back to the queue.
     """
     try:
         with _holding(run_dir, machines) as lease:
@@ -148,11 +155,12 @@ def _holding(run_dir: Path, machines: RunMachines) -> Iterator[HeldLease]:
 
 
 def _in_folder(run_dir: Path, act: Callable[[], Answer]) -> Answer:
-    """Call ``act``. Raises Refused for a new folder that cannot be used, and the OSError otherwise."""
+    """Call ``act``. Raises Refused for a new folder that cannot be used, and OSError for an error that may pass and for
+    a folder that holds or may hold a run."""
     try:
         return act()
     except OSError as error:
-        if errno.errorcode.get(error.errno or 0) in WRONG_FOLDER and _held_no_run(run_dir):
+        if error.errno in WRONG_FOLDER and _held_no_run(run_dir):
             raise Refused(f"{error.filename}: {error.strerror}; choose another folder for the run") from None
         raise
 

@@ -1,4 +1,8 @@
-"""Decide what to do when an attempt at a run has ended: nothing, start again, hand back to the queue, or give up."""
+"""Decide what to do when an attempt at a run has ended: nothing, start again, hand back to the queue, or give up.
+
+A run is given up when starting again cannot help: bad input; the same error twice at the same step; no progress in
+several attempts. One line gives the reason: host, rank, step and the first error.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +26,8 @@ NO_PROGRESS = 5
 OWN_FAULTS = ("exception", "check", "out of memory")
 """Kinds of incidents that have the same cause if they occur again at the same step."""
 HARDWARE_FAULTS = ("device", "killed", "hang", "disk")
-"""Kinds of incidents after which a machine is left out, if there are spare ones: others than a device's the second
-time."""
+"""Kinds of incidents after which the machine is left out, if there are spare ones: a device's at once, others at the
+second time."""
 
 
 @dataclass(frozen=True)
@@ -119,8 +123,11 @@ def of_ended_run(end_status: str) -> Decision:
 
 
 def _until(run_dir: Path, attempt: str) -> list[PastAttempt]:
-    """Return the attempt and the NO_PROGRESS ones before it, but none up to one after which the run was given up or
-    stopped: a person has started it again. Later ones belong to another job."""
+    """Return the attempt and the NO_PROGRESS ones before it.
+
+    Later ones belong to another job and do not count. Neither do attempts up to one after which the run was given up or
+    stopped: a person has started it again.
+    """
     latest = attempt_path(run_dir, attempt)
     folders = all_attempts(run_dir)
     earlier = folders[: folders.index(latest)] if latest in folders else []

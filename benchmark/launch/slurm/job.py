@@ -18,8 +18,9 @@ from typing import Any
 
 from benchmark.launch.keep_running import DISK_S, Refused, RunMachines, keep_running, note_stop, patiently, say
 from benchmark.launch.next_attempt import INTERRUPTED, Decision
+from benchmark.launch.slurm.end_signs import ALARM_S, patience_s
 from benchmark.launch.slurm.job_options import GPT3, JobOptions, require_paths
-from benchmark.launch.slurm.job_steps import ALARM_S, INTERPRETER_S, JobSteps, UnfitInterpreter, patience_s
+from benchmark.launch.slurm.job_steps import INTERPRETER_S, JobSteps, UnfitInterpreter
 from benchmark.launch.slurm.nodes import (
     Nodes,
     host_names,
@@ -33,6 +34,8 @@ from benchmark.launch.slurm.snapshot import run_from_snapshot
 from benchmark.run_record.checkpoint_list import newest_checkpoint
 from benchmark.run_record.lease import JOB_S, Lease
 
+BOOKED_NODES = {GPT3: 64}
+"""Nodes that run_gpt3.sh books, by benchmark, where nothing can say how many its system has."""
 LOOK_S = 1.0
 """Seconds between looks at the attempt's alarm."""
 ASK_S = 60.0
@@ -275,7 +278,7 @@ def preview(options: JobOptions) -> JobSteps:
         except UnfitInterpreter as unfit:
             problem = unfit
     print(f"the options are not checked: {problem}", file=sys.stderr)
-    steps.nodes_of_run = steps.nodes_of_run or (64 if options.benchmark == GPT3 else 1)  # as run_gpt3.sh books
+    steps.nodes_of_run = steps.nodes_of_run or BOOKED_NODES.get(options.benchmark, 1)
     return steps
 
 

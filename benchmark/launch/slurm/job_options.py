@@ -193,7 +193,11 @@ VARIABLES = (
     JobVariable("CUDA_DEVICE_MAX_CONNECTIONS", "hardware queues of a GPU", "1; on Blackwell unset"),
     JobVariable("MASTER_ADDR", "where the processes meet", "the first node", "address"),
     JobVariable(
-        "MASTER_PORT", "port where they meet", "20000 + a number by job and attempt", "port", whole_number(1, 65535)
+        "MASTER_PORT",
+        "port where the processes meet",
+        "20000 + a number by job and attempt",
+        "port",
+        whole_number(1, 65535),
     ),
     JobVariable("DRY_RUN", "1: print what would run, and do nothing", "0", "dry_run", is_one),
 )

@@ -16,21 +16,13 @@ from pathlib import Path
 from benchmark.launch.keep_running import Refused, say
 from benchmark.launch.slurm.job_options import FP32_WARNING, JobOptions
 from benchmark.launch.slurm.nodes import SILENT, ask, srun_per_node
-from benchmark.run_record.file_names import (
-    ALARM_FILE,
-    ATTEMPT_START_FILE,
-    PLAN_FILE,
-    STACKS_FILE,
-    STOP_NOTE_FILE,
-    rank_file,
-    snapshot_folder,
-    summary_path,
-)
+from benchmark.run_record.file_names import PLAN_FILE, snapshot_folder
 
 # The lowest priority, and no device: the planning takes nothing from the run. Half a file is none.
 WRITE_PLAN = 'CUDA_VISIBLE_DEVICES= nice -n 19 "$@" >"$0.partial" && mv "$0.partial" "$0" || rm -f "$0.partial"'
 DROP_CACHES = "sync && (echo 3 >/proc/sys/vm/drop_caches || sudo -n sysctl -q vm.drop_caches=3)"
-# Slurm's variables hold the facts that torchrun would give. A signal for a save ends no process that cannot listen yet.
+# Slurm starts one process per device. Its own variables hold the facts that torchrun would give the process. A signal
+# that asks for a save ends no process that cannot listen yet.
 TASK = (
     'trap "" USR1 USR2; export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS; '
     'export NODE_NAME=$SLURMD_NODENAME; exec "$@"'
@@ -48,11 +40,6 @@ INTERPRETER_S = 3600.0
 SNAPSHOT_S = 300.0
 """Most seconds for recording the environment."""
 SHEPHERD_LOOK_S = 0.2
-ALARM_S = 240.0
-"""Seconds from a failure, the note of a stop, or the end of srun's step until srun is ended by force; srun itself waits
-60 s."""
-LAST_SAVE_S = 840.0
-"""Seconds from the summary until then: the last checkpoint, which comes after it, is waited for up to 600 s."""
 
 
 class UnfitInterpreter(Refused):
@@ -208,7 +195,11 @@ class JobSteps:
             return False
 
     def _gpu_options(self, first_node: str) -> list[str]:
-        """Return the options without which a step sees no GPU of its job. Where Slurm has none it refuses them."""
+        """Return the options by which a step gets the job's GPUs.
+
+        Without them a step of a job that has a node to itself sees none, though the job has them all. Where Slurm knows
+        of no GPUs the options are refused.
+        """
         devices = self._options.devices
         if os.environ.get("SLURM_GPUS_ON_NODE") or os.environ.get("SLURM_JOB_GPUS"):
             # steps inherit it where each task has its own
@@ -242,7 +233,10 @@ def end_shepherd(srun: subprocess.Popen[bytes]) -> None:
 
 
 def count_nodes(allocated: int, nodes_asked: int | None, of_system: int) -> int:
-    """Return the number of nodes that the run takes; others are spare. Raises Refused if the job has too few."""
+    """Return the number of nodes that the run takes. Raises Refused if the job has too few.
+
+    The others are spare: NODES is smaller than the job, or the job has a few more nodes than the system.
+    """
     nodes_of_run = nodes_asked or allocated
     if not nodes_asked and 0 < 8 * (allocated - of_system) <= of_system:
         nodes_of_run = of_system
@@ -251,30 +245,3 @@ def count_nodes(allocated: int, nodes_asked: int | None, of_system: int) -> int:
     if nodes_of_run < allocated:
         say(f"{nodes_of_run} of {allocated} nodes are used, {allocated - nodes_of_run} are spare")
     return nodes_of_run
-
-
-def patience_s(run_dir: Path, attempt: Path, start_s: float, *, step_is_over: bool) -> float | None:
-    """Return the seconds that srun has from the first sign on, ``start_s`` until processes have begun; None as long as
-    they go on, or the disk does not say."""
-    try:
-        if not _is_there(rank_file(attempt, 0, STACKS_FILE)):  # rank 0 makes it first
-            return start_s
-        if step_is_over or _is_there(attempt / ALARM_FILE):
-            return ALARM_S
-        if _is_there(attempt / ATTEMPT_START_FILE):  # until then a stop note is an earlier attempt's
-            if _is_there(summary_path(run_dir)):
-                return LAST_SAVE_S
-            if _is_there(run_dir / STOP_NOTE_FILE):
-                return ALARM_S
-    except OSError:
-        pass
-    return None
-
-
-def _is_there(path: Path) -> bool:
-    """Return whether there is such a file. Raises OSError if the disk does not say."""
-    try:
-        path.stat()
-    except FileNotFoundError:
-        return False
-    return True

@@ -64,7 +64,10 @@ class NoAnswer(OSError):
 
 
 def with_answer(question: Callable[[], Answer], command: str, is_ordered: Callable[[], object]) -> Answer:
-    """Return the answer of Slurm's controller to ``command``. Raises NoAnswer after SLURM_S, and StoppedWaiting."""
+    """Return the answer of Slurm's controller, which is waited for at most SLURM_S, unless an order to stop comes.
+
+    ``command``: of Slurm, for people. Raises StoppedWaiting then, and NoAnswer after SLURM_S.
+    """
 
     def ask_again() -> Answer:
         if answer := question():
@@ -100,7 +103,8 @@ def seconds_left(job: str) -> int | None:
 
 
 def submitted_s(job: str) -> float | None:
-    """Return the time when the job was submitted or requeued; None if Slurm does not say."""
+    """Return the time when the job was submitted or requeued, in seconds since the epoch; None if Slurm does not
+    say."""
     try:
         return time.mktime(time.strptime(job_fields(job).get("SubmitTime", ""), "%Y-%m-%dT%H:%M:%S"))
     except ValueError:
@@ -137,7 +141,8 @@ class Nodes:
         self.down = [node for node in self.names if node not in self.up]
 
     def _states(self) -> dict[str, str]:
-        """Return the nodes' states in sinfo's words. A controller that was just started is asked again."""
+        """Return the nodes' states in sinfo's words. A controller that was just started does not know them: it is asked
+        again for at most REGISTER_S."""
         deadline = time.monotonic() + REGISTER_S
         while True:
             words = ("--noheader", "--Node", f"--nodes={','.join(self.names)}", "--format=%N %T")

@@ -1,4 +1,7 @@
-"""The job after this one: this job requeued, or, with CHAIN=1, a job that waits in the queue from the beginning."""
+"""The job after this one: this job requeued, or, with CHAIN=1, a job that waits in the queue from the beginning.
+
+The waiting of a chained job counts from then on. Slurm is asked each time whether such a job waits; nothing is noted.
+"""
 
 from __future__ import annotations
 
