@@ -10,8 +10,8 @@ from tests.drills.fuzz.drawn_faults import LONGEST_S
 
 LIMITS = (
     ("benchmark/run_record/lease.py", "JOB_S, MACHINE_S = {}, 30.0", 120.0),
-    ("benchmark/launch/slurm/job_steps.py", "ALARM_S = {}\n", 240.0),
-    ("benchmark/launch/slurm/job_steps.py", "LAST_SAVE_S = {}\n", 840.0),
+    ("benchmark/launch/slurm/end_signs.py", "ALARM_S = {}\n", 240.0),
+    ("benchmark/launch/slurm/end_signs.py", "LAST_SAVE_S = {}\n", 840.0),
     ("benchmark/launch/slurm/job.py", "STEP_START_S = {}\n", 900.0),
     ("run_gpt3.sh", "while sleep {}", 30),
 )

@@ -225,7 +225,7 @@ def test_launcher_that_is_always_killed_goes_back_to_the_queue(job: Job) -> None
 
 def test_srun_that_does_not_see_the_end_is_ended(job: Job) -> None:
     """As when the daemon of a node's step dies: all processes have saved and left."""
-    job.edit("launch/slurm/job_steps.py", "ALARM_S = 240.0", "ALARM_S = 2.0")
+    job.edit("launch/slurm/end_signs.py", "ALARM_S = 240.0", "ALARM_S = 2.0")
     start = '{"attempt": "0001", "job": null, "submitted_s": null, "launched_s": null, "started_s": 1.0'
     start += ', "resumed_at": null, "hosts": []}'
     note = '{"by": "signal SIGUSR2", "steps": 3, "saved": true}'

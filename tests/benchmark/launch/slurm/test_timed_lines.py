@@ -9,7 +9,7 @@ from tests.support import REPOSITORY
 
 PROGRAM = """
 import os, pathlib, sys
-from benchmark.launch.__main__ import timed_lines
+from benchmark.launch.slurm.timed_lines import timed_lines
 with timed_lines(pathlib.Path(sys.argv[1])):
     print("one", flush=True)
     os.system("echo two; echo three >&2")
