@@ -2,7 +2,8 @@
 
 python -m tests.backtest              # a line for each result, then the errors; ten seconds
 python -m tests.backtest --json
-python -m tests.backtest --fit        # fits the constants anew, writes them and the stacks' errors; some minutes
+python -m tests.backtest --errors     # fits without each model in turn, writes the stacks' errors; a minute
+python -m tests.backtest --fit        # fits the constants anew, writes them and the errors
 """
 
 import argparse
@@ -18,6 +19,7 @@ from benchmark.planning.step_model.machine_constants import TABLE, MachineConsta
 from benchmark.planning.step_model.simulated_step import simulate_step, step_influences, step_interval
 from benchmark.planning.step_model.stacks import STACKS
 from tests.backtest.fit_constants import DERIVED, FITTED, fit, with_values
+from tests.backtest.left_out_models import errors_of_stacks, leave_models_out
 from tests.backtest.published_results import (
     LOW_POWER,
     PublishedResult,
@@ -25,9 +27,6 @@ from tests.backtest.published_results import (
     load_published_results,
     rates_of,
 )
-
-ENOUGH = 20
-"""Held-out results of a stack by which its own error is known."""
 
 
 @dataclass(frozen=True)
@@ -72,17 +71,17 @@ def compare(results: Sequence[PublishedResult], constants: MachineConstants) -> 
 def _compared(result: PublishedResult, constants: MachineConstants) -> Comparison:
     rates = rates_of(result.work, constants)
     step_s = simulate_step(result.work, rates).total
-    low_s, high_s = step_interval(step_s, rates, step_influences(result.work, rates, step_s))
+    low_s, high_s = step_interval(result.work, rates, step_s, step_influences(result.work, rates, step_s))
     return Comparison(result, step_s, low_s, high_s)
 
 
 def summaries(comparisons: Sequence[Comparison]) -> list[ErrorSummary]:
     """Of everything held out whose topology is published, of its parts, and of the rest apart."""
-    held = [each for each in comparisons if not (each.result.fitted or each.result.guessed or each.result.unseen)]
+    held = [each for each in comparisons if not (each.result.fitted or each.result.guessed or each.result.kept_back)]
+    kept_back = [each for each in comparisons if each.result.kept_back]
     groups = {
         "held out": held,
         "held out, topology partly guessed": [each for each in comparisons if each.result.guessed],
-        "added after the fit": [each for each in comparisons if each.result.unseen],
         "fitted": [each for each in comparisons if each.result.fitted],
     }
     names: dict[str, Callable[[Comparison], str]] = {
@@ -90,9 +89,16 @@ def summaries(comparisons: Sequence[Comparison]) -> list[ErrorSummary]:
         "precision": lambda each: each.result.work.precision,
         "accelerator": lambda each: each.result.work.accelerator,
     }
+    for value in ("bf16", "fp8"):
+        groups[f"all but kept back, {value}"] = [
+            each for each in comparisons if each.result.work.precision == value and not each.result.kept_back
+        ]
     for kind, name in names.items():
         for value in dict.fromkeys(map(name, held)):
             groups[f"held out, {kind} {value}"] = [each for each in held if name(each) == value]
+    for each in kept_back:
+        work = each.result.work
+        groups.setdefault(f"kept back, {work.stack} on {work.accelerator}", []).append(each)
     return [_summary(group, some) for group, some in groups.items() if some]
 
 
@@ -109,25 +115,12 @@ def _summary(group: str, comparisons: Sequence[Comparison]) -> ErrorSummary:
     )
 
 
-def errors_of_stacks(found: Sequence[ErrorSummary], stacks: Sequence[str]) -> dict[str, float]:
-    """The constant ``error`` of each stack: its own where enough of its results were held out, else the larger of its
-    own and that of all."""
-    by_name = {each.group: each for each in found}
-    overall = by_name["held out"].nine_of_ten
-    errors = {}
-    for stack in stacks:
-        own = by_name.get(f"held out, stack {stack}")
-        enough = own is not None and own.results >= ENOUGH
-        errors[f"stacks.{stack}.error"] = max(own.nine_of_ten if own else 0.0, 0.0 if enough else overall)
-    return errors
-
-
 def table_text(comparisons: Sequence[Comparison]) -> str:
     """All results, a line each, then the errors."""
     lines = [f"{'result':<46} {'stack':<10} {'layout':<38} {'published':>10} {'predicted':>10} {'error':>7}"]
     for each in comparisons:
         result = each.result
-        marks = " fitted" * result.fitted + " topology guessed" * result.guessed + " added later" * result.unseen
+        marks = " fitted" * result.fitted + " topology guessed" * result.guessed + " kept back" * result.kept_back
         lines.append(
             f"{result.id:<46} {result.work.stack:<10} {_layout(result):<38} {result.published_s:>8.3f} s "
             f"{each.predicted_s:>8.3f} s {each.error:>+7.1%}{marks}"
@@ -154,10 +147,13 @@ def _layout(result: PublishedResult) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--fit", action="store_true", help="fit the constants anew and write them")
+    parser.add_argument("--errors", action="store_true", help="write the errors of the stacks")
+    parser.add_argument("--fit", action="store_true", help="fit the constants anew and write them, and the errors")
     chosen = parser.parse_args()
     if chosen.fit:
         write_fitted()
+    if chosen.fit or chosen.errors:
+        write_errors()
     compared = compare(load_published_results(), read_constants(TABLE, LOW_POWER))
     if chosen.json:
         rows = [{**dataclasses.asdict(each), "error": each.error} for each in compared]
@@ -170,14 +166,21 @@ def main() -> int:
 
 
 def write_fitted() -> None:
-    """The fitted constants, then the errors that follow from them."""
+    """Write the fitted constants."""
     results = load_published_results()
     values = fit([each for each in results if each.fitted], backtest_constants())
     changed = {name: values[name] for name in (*FITTED, *DERIVED)}
     for path in (TABLE, LOW_POWER):
         path.write_text(with_values(path.read_text(), changed))
-    found = summaries(compare(results, read_constants(TABLE, LOW_POWER)))
-    TABLE.write_text(with_values(TABLE.read_text(), errors_of_stacks(found, list(STACKS))))
+
+
+def write_errors() -> None:
+    """Write the errors of the stacks, and print those of each model left out of a fit."""
+    models = []
+    for model in leave_models_out(load_published_results(), read_constants(TABLE, LOW_POWER)):
+        models.append(model)
+        print(f"{model}:", *(f"{error:+.1%}" for error in model.errors), file=sys.stderr, flush=True)
+    TABLE.write_text(with_values(TABLE.read_text(), errors_of_stacks(models, list(STACKS))))
 
 
 if __name__ == "__main__":

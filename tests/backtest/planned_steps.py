@@ -99,7 +99,7 @@ def _planned(step: PlannedStep, precision: Precision, **fields: Any) -> str:
     work, system = step.work(precision, **fields), step.run_system
     rates, model = rates_of(work), BENCHMARKS[step.benchmark].model
     seconds = simulate_step(work, rates).total
-    low, high = step_interval(seconds, rates, step_influences(work, rates, seconds))
+    low, high = step_interval(work, rates, seconds, step_influences(work, rates, seconds))
     flops = step.batch_size * model.seq_length * train_flops_per_token(model)
     peak_tflops = system.peak_tflops_in(precision)
     assert peak_tflops is not None

@@ -45,8 +45,8 @@ class PublishedResult:
     """Whether the constants were fitted to it."""
     guessed: bool
     """Whether sizes that the step depends on were inferred, not read."""
-    unseen: bool
-    """Whether it was added after the constants were fitted and the model was last changed."""
+    kept_back: bool
+    """Whether it was added after the constants were fitted, and used for neither constants nor errors."""
 
 
 @cache
@@ -103,7 +103,7 @@ def _result(row: Mapping[str, Any], table: Mapping[str, Any], fitted: set[str]) 
         published_s=1 / per_second,
         fitted=row["id"] in fitted,
         guessed=bool(inferred & TOPOLOGY),
-        unseen=row.get("unseen", False),
+        kept_back=row.get("kept_back", False),
     )
 
 

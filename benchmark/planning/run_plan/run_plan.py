@@ -165,8 +165,8 @@ def _with_step(plan: RunPlan, run: PlannedRun, options: PlanOptions, rates: Rate
     stack, peak_tflops = STACKS[options.stack], system.peak_tflops_in(run.precision)
     simulated = (
         f"step simulated as {stack.title} would run it ({stack.source}); interval: the backtest's error, "
-        f"{changed_rates.stack.error:.1%} for nine of ten published steps not used for fitting, and {len(influences)} "
-        "constants without published steps behind them"
+        f"{changed_rates.error(fp8=work.fp8):.1%} for nine of ten published steps of models not used for fitting, and "
+        f"{len(influences)} constants without published steps behind them"
     )
     timed = dataclasses.replace(
         plan,
@@ -184,7 +184,7 @@ def _with_step(plan: RunPlan, run: PlannedRun, options: PlanOptions, rates: Rate
         reference_runs=_references(run, options, rates),
         assumptions=(simulated, goal_source),
     )
-    intervals = _intervals(timed, step_s, step_interval(step_s, changed_rates, influences))
+    intervals = _intervals(timed, step_s, step_interval(work, changed_rates, step_s, influences))
     return dataclasses.replace(timed, intervals=intervals)
 
 
@@ -240,7 +240,7 @@ def _references(run: PlannedRun, options: PlanOptions, rates: Rates) -> tuple[Re
             continue
         work, changed_rates = apply_what_if(options.what_if, at_batch_size.workload(options), rates)
         step_s = simulate_step(work, changed_rates).total
-        ends_s = step_interval(step_s, changed_rates, step_influences(work, changed_rates, step_s))
+        ends_s = step_interval(work, changed_rates, step_s, step_influences(work, changed_rates, step_s))
         length = expected_length(benchmark, step_s, simulate_evaluation(work, changed_rates, sequences))
         low, high = (length.seconds * end_s / step_s for end_s in ends_s)
         runs.append(ReferenceRun(batch_size, length.steps, step_s, length.seconds, (low, high)))

@@ -85,9 +85,11 @@ class StackRates:
     step_ms: Constant
     """Milliseconds added to every step for each doubling of the devices: input, gradient norm, logging, waiting for the
     slowest."""
-    error: Constant
-    """Relative error not exceeded by nine of ten published steps of this stack that were not used for fitting; with few
-    such steps, by those of all stacks."""
+    error_bf16: Constant
+    """Relative error that nine of ten published BF16 steps of this stack stay below if the constants are fitted without
+    their model; with few such steps, at least that of all stacks."""
+    error_fp8: Constant
+    """The same of steps in FP8."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +145,10 @@ class Rates:
         for prefix, section in self._sections.items():
             for field in dataclasses.fields(section):
                 yield f"{prefix}.{field.name}", getattr(section, field.name)
+
+    def error(self, *, fp8: bool) -> Constant:
+        """Return the relative error of nine of ten published steps, by number format."""
+        return self.stack.error_fp8 if fp8 else self.stack.error_bf16
 
     def changed(self, constants: Mapping[str, Constant]) -> "Rates":
         """Return the rates with other constants, by their names in the table."""

@@ -86,13 +86,13 @@ def step_influences(work: Workload, rates: Rates, step_s: float) -> list[Influen
     return influences
 
 
-def step_interval(step_s: float, rates: Rates, influences: Sequence[Influence]) -> tuple[float, float]:
+def step_interval(work: Workload, rates: Rates, step_s: float, influences: Sequence[Influence]) -> tuple[float, float]:
     """Return the seconds between which nine of ten measured steps should lie.
 
     The stack's error in the backtest covers the constants that published steps depended on. That error and the
     influences of the other constants are independent, so that their squares add up.
     """
-    error_s = rates.stack.error * step_s
+    error_s = rates.error(fp8=work.fp8) * step_s
     below_s = math.hypot(error_s, *(influence.low_s for influence in influences))
     above_s = math.hypot(error_s, *(influence.high_s for influence in influences))
     return step_s - below_s, step_s + above_s

@@ -114,8 +114,8 @@ def test_published_stacks_have_the_backtests_error_and_others_a_wider_interval()
         work = gpt3_work(stack)
         rates = rates_of(work)
         step_s = simulate_step(work, rates).total
-        low_s, high_s = step_interval(step_s, rates, step_influences(work, rates, step_s))
-        return low_s / step_s - 1, high_s / step_s - 1, rates.stack.error
+        low_s, high_s = step_interval(work, rates, step_s, step_influences(work, rates, step_s))
+        return low_s / step_s - 1, high_s / step_s - 1, rates.error(fp8=work.fp8)
 
     assert influences(gpt3_work("nemo")) == []
     low, high, error = relative_interval("nemo")
