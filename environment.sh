@@ -15,6 +15,10 @@ find_python() {
   local environment=$repository/.venv${version:+-torch-$version}
   local candidates=("$environment/bin/python")
   [[ $version ]] || candidates=(python3 "${candidates[@]}")
+  if [[ ${TORCH_BUILD:-cpu} != cpu && $TORCH_BUILD != cuda ]]; then
+    echo "error: TORCH_BUILD=$TORCH_BUILD: expected cpu or cuda; without it, cuda where there is a GPU" >&2
+    return 2
+  fi
   for candidate in "${candidates[@]}"; do
     if command -v "$candidate" >/dev/null && "$candidate" "$code/foundation/dependencies.py" $extra >/dev/null 2>&1; then
       PYTHON=$(command -v "$candidate")
@@ -47,10 +51,6 @@ install_lock() {
   local interpreter=$1 environment=$2 lock=$3 version=$4 torch at_hand build packages installer
   local locks=("${lock%/*}/requirements.lock") # the developers' lock adds to it
   [[ $lock == "${locks[0]}" ]] || locks+=("$lock")
-  if [[ ${TORCH_BUILD:-cpu} != cpu && $TORCH_BUILD != cuda ]]; then
-    echo "error: TORCH_BUILD=$TORCH_BUILD: expected cpu or cuda; without it, cuda where there is a GPU" >&2
-    return 2
-  fi
   torch=${version:+torch==$version}
   torch=${torch:-$(grep -h '^torch==' "${locks[@]}")}
   packages=$(mktemp)

@@ -39,7 +39,11 @@ ASKED_TO_STOP=0 LAUNCHER=
 trap 'ASKED_TO_STOP=1' USR2
 # sbatch runs a copy of this script, so the repository is where it was submitted from.
 if [[ -n ${SLURM_JOB_ID:-} ]]; then
-  REPOSITORY=${SLURM_SUBMIT_DIR:?}
+  REPOSITORY=${SLURM_SUBMIT_DIR:-}
+  if [[ -z $REPOSITORY ]]; then
+    echo "error: SLURM_JOB_ID=$SLURM_JOB_ID, but SLURM_SUBMIT_DIR, which Slurm sets too, is not set; submit the script by sbatch" >&2
+    exit 2
+  fi
 else
   REPOSITORY=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 fi
@@ -141,6 +145,10 @@ case $# in
     exit 2
     ;;
 esac
+if [[ -z $1 || -z ${*: -1} ]]; then
+  echo "error: LOG_DIR '$1', CONTAINER '${*: -1}': expected the run's folder, and an image or none; an argument is empty" >&2
+  exit 2
+fi
 
 # Before CUDA starts in any process: benchmark/config/runtime_variables.py says why, and why Blackwell needs it not.
 if [[ ${SYSTEM:-} != *[bB][23]00* ]]; then

@@ -27,6 +27,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("inputs")
     (folder / "data").mkdir()
     (folder / "ckpt4000").mkdir()
+    (folder / "ckpt4000" / "metadata.json").touch()
     for benchmark in BENCHMARKS.values():
         for name in (*benchmark.token_files.training, benchmark.token_files.validation):
             (folder / "data" / f"{name}.idx").touch()

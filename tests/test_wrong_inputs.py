@@ -23,9 +23,15 @@ WRONG_INPUTS = [
     ("BENCHMARK=gpt3_175b run_gpt3.sh", "unknown rehearsal 'gpt3_175b'; there are rehearsal, rehearsal_llama"),
     ("C4_PATH=/nowhere run_gpt3.sh", "C4_PATH=/nowhere: expected en/c4-train.*.json.gz and c4-validation*.json in it"),
     ("WORK_DIR=text run_gpt3.sh", "/text: a file; expected a folder"),
+    ("WORK_DIR=text/x run_gpt3.sh", "/text is a file; expected a folder"),
+    ("TORCH_BUILD=gpu run_gpt3.sh", "TORCH_BUILD=gpu: expected cpu or cuda"),
     # a job
     ("run_gpt3.sh logs", "expected no arguments (the rehearsal) or LOG_DIR BPE_DIR [COM_DIR] CONTAINER, got 1"),
-    ("run_gpt3.sh text - none", "/text: a file; LOG_DIR is the folder of the run"),
+    ("run_gpt3.sh text - none", "/text: a file; expected a folder"),
+    ("run_gpt3.sh '' - none", "LOG_DIR '', CONTAINER 'none': expected the run's folder, and an image or none"),
+    ("run_gpt3.sh text/logs - none", "/text is a file; expected a folder"),
+    ("run_gpt3.sh logs - ./empty", "/empty: a folder; CONTAINER is an image's file, docker://"),
+    ("run_gpt3.sh logs - None", "None: expected none, in small letters"),
     ("run_gpt3.sh logs - ./image.sqsh", "/image.sqsh: no such file; CONTAINER is an image's file, docker://"),
     (
         "DRY_RUN=0 run_gpt3.sh logs - image",
@@ -36,12 +42,12 @@ WRONG_INPUTS = [
     (f"NODES=many {JOB}", "NODES=many: expected a whole number from 1"),
     (f"NODES=3 {JOB}", "the run takes 3 nodes, and its system has 64: sbatch --nodes=64, or name a SYSTEM"),
     (f"COM_DIR= {JOB}", "COM_DIR is not set: the folder with the token files"),
-    (f"COM_DIR=/nowhere {JOB}", "/nowhere: no such folder; COM_DIR and EXTERNAL_MODEL_CHECKPOINT_DIR name folders"),
+    (f"COM_DIR=/nowhere {JOB}", "COM_DIR=/nowhere: no such folder; expected the folder with the token files"),
     (
         f"COM_DIR=empty {JOB}",
         "c4_en_6_c4_spm_text_document.idx: no such file; COM_DIR is the folder with the benchmark's",
     ),
-    (f"EXTERNAL_MODEL_CHECKPOINT_DIR=text {JOB}", "/text: no such folder; COM_DIR and EXTERNAL_MODEL_CHECKPOINT_DIR"),
+    (f"EXTERNAL_MODEL_CHECKPOINT_DIR=text {JOB}", "/text: a file; expected the folder of the converted"),
     (f"EXTERNAL_GBS=0 {JOB}", "EXTERNAL_GBS=0: expected a whole number from 1"),
     (f"GBS=abc {JOB}", "GBS=abc: expected a whole number from 1"),
     (f"GBS=7 {JOB}", "global_batch_size 7 is not a multiple of micro_batch_size 2 x 16 data-parallel devices; use"),
@@ -66,11 +72,18 @@ WRONG_INPUTS = [
     (f"SYSTEM=foo {JOB}", "unknown system 'foo'; there are dgxh100_n64"),
     (
         f"SYSTEM=none.toml {JOB}",
-        "none.toml: No such file or directory; expected the fields of a system, as docs/planning",
+        "/none.toml: No such file or directory; expected the fields of a system, as docs/planning",
     ),
-    (f"COMMAND=evalute {JOB}", "unknown command 'evalute'; did you mean evaluate?"),
+    (f"COMMAND=evalute {JOB}", "COMMAND=evalute: expected train, evaluate or preflight"),
+    (f"MASTER_ADDR='a b' {JOB}", "MASTER_ADDR=a b: expected the name or address of a machine"),
+    (f"CUDA_DEVICE_MAX_CONNECTIONS=all {JOB}", "CUDA_DEVICE_MAX_CONNECTIONS=all: expected a whole number from 1 to 32"),
+    (f"SNAPSHOT_FILES=none.py {JOB}", "/none.py: no such file; expected files of the repository"),
+    (f"EXTERNAL_MODEL_CHECKPOINT_DIR=empty {JOB}", "/empty: not a Megatron zarr checkpoint (no metadata.json in it)"),
+    (f"COMMAND=evaluate EXTERNAL_MODEL_CHECKPOINT_DIR= {JOB}", "EXTERNAL_MODEL_CHECKPOINT_DIR is not set: the conv"),
+    (f"SEED=2 TRAIN_OPTIONS='--seed 1' {JOB}", "TRAIN_OPTIONS: --seed is set by SEED; leave one of them out"),
     (f"TRAIN_OPTIONS=--foo {JOB}", "unknown option --foo (see --help)"),
     (f"TRAIN_OPTIONS='--log-interval often' {JOB}", "--log-interval often: expected a whole number (see --help)"),
+    (f"SLURM_JOB_ID=7 {JOB}", "SLURM_JOB_ID=7, but SLURM_SUBMIT_DIR, which Slurm sets too, is not set"),
     (f"SLURM_JOB_ID=7 SLURM_SUBMIT_DIR=/ {JOB}", "/ is not the repository; submit from its folder"),
     # benchmark: its commands, and names
     ("benchmark trian", "unknown command 'trian'; did you mean train? There are train, evaluate"),
@@ -206,6 +219,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "zero").touch()
     for name in ("empty", "data", "ckpt4000"):
         (folder / name).mkdir()
+    (folder / "ckpt4000" / "metadata.json").touch()
     for benchmark in BENCHMARKS.values():
         for name in (*benchmark.token_files.training, benchmark.token_files.validation):
             (folder / "data" / f"{name}.idx").touch()

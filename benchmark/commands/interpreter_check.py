@@ -12,6 +12,10 @@ status 3 after the facts means that names or options hold, and that packages are
 import platform
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from benchmark.config.run_config import RunConfig
 
 NAME = f"{sys.executable or 'python3'} {platform.python_version()}"
 UNFIT_STATUS = 3
@@ -48,13 +52,7 @@ def complaint(form: str, command: str, *options: str) -> str:
         facts = f"nodes {system.nodes}\ndevices {system.devices_per_node}\ndevice {system.device}"
         if form == "options":
             print(facts)
-            config = parse([command, *options]).config  # type: ignore[attr-defined]
-            if command == "train":
-                paths = (*config.data.train_data_path, *config.data.valid_data_path)
-                for path in (Path(f"{word}.idx") for word in paths if "/" in word):
-                    if not path.exists():
-                        return f"{path}: no such file; COM_DIR is the folder with the benchmark's token files"
-            return ""
+            return _missing_inputs(command, parse([command, *options]).config)  # type: ignore[attr-defined]
     except InputError as error:
         return str(error)
     if form == "python" and system.device == "cuda":
@@ -65,6 +63,23 @@ def complaint(form: str, command: str, *options: str) -> str:
         if not torch.cuda.is_available():
             return f"{NAME}: PyTorch {torch.__version__} sees no CUDA device, and system {system.name} needs them"
     print(facts)
+    return ""
+
+
+def _missing_inputs(command: str, config: "RunConfig") -> str:
+    """Return a line about the first input that the run needs and does not have; empty if it has them all."""
+    from benchmark.run_record.checkpoint_list import newest_checkpoint
+
+    data, checkpoint = config.data, config.data.checkpoint
+    training_paths = data.train_data_path if command == "train" else ()
+    for path in (Path(f"{word}.idx") for word in (*training_paths, *data.valid_data_path) if "/" in word):
+        if command != "preflight" and not path.exists():
+            return f"{path}: no such file; COM_DIR is the folder with the benchmark's token files"
+    if command == "evaluate" and checkpoint is None:
+        return "EXTERNAL_MODEL_CHECKPOINT_DIR is not set: the converted initial checkpoint, or a run's own"
+    begins = command == "train" and newest_checkpoint(config.run_dir) is None
+    if begins and checkpoint is not None and not (checkpoint / "metadata.json").is_file():
+        return f"{checkpoint}: not a Megatron zarr checkpoint (no metadata.json in it); convert the checkpoint first"
     return ""
 
 

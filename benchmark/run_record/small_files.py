@@ -37,6 +37,18 @@ def warn(text: str) -> None:
         print(f"warning: {text}", file=sys.stderr, flush=True)
 
 
+def folder_problem(folder: Path) -> str:
+    """Return why there can be no folder of this name that this user may write; empty if there can."""
+    nearest = folder
+    while not os.path.lexists(nearest) and nearest != nearest.parent:
+        nearest = nearest.parent
+    if not nearest.is_dir():
+        return f"{'' if nearest == folder else f'{nearest} is '}a file; expected a folder"
+    if nearest == Path(nearest.anchor) or os.access(nearest, os.W_OK | os.X_OK):  # other machines have more there
+        return ""
+    return f"{nearest} may not be written; choose another folder"
+
+
 class StoppedWaiting(Exception):
     """An order to stop came while an answer was waited for."""
 

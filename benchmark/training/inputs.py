@@ -11,6 +11,7 @@ import numpy.typing as npt
 from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.run_sections import DataOptions
 from benchmark.run_record.small_files import warn
+from checkpoint_convert.formats.step_files import fp32_weights_prefix
 from data_prep.sample_order.token_windows import (
     BlendedDataset,
     DocumentPart,
@@ -37,7 +38,7 @@ class Datasets:
 
 def require_inputs(data: DataOptions, benchmark: Benchmark, *, trains: bool = True, begins: bool = True) -> None:
     """Raise InputError for inputs that are missing, incomplete, made for another vocabulary, or both trained on and
-    evaluated on.
+    evaluated on. An initial checkpoint must be in the Megatron zarr layout.
 
     ``trains``: training data are needed. ``begins``: the run resumes from no checkpoint of its own.
     """
@@ -69,6 +70,8 @@ def require_inputs(data: DataOptions, benchmark: Benchmark, *, trains: bool = Tr
     if not data.checkpoint.is_dir():
         raise InputError(f"{data.checkpoint}: no such folder; convert the checkpoint first (checkpoint_convert)")
     require_intact(data.checkpoint)
+    if trains:
+        fp32_weights_prefix(data.checkpoint)
 
 
 def _require_apart(data: DataOptions) -> None:

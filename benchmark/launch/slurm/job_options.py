@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import Any
 
 from benchmark.config.number_formats import NUMBER_FORMATS, format_by_switch, format_named
 from benchmark.launch.keep_running import Refused
+from benchmark.run_record.small_files import folder_problem
 
 GPT3 = "gpt3_175b"
 FP32_WARNING = """\
@@ -19,6 +21,12 @@ warning: USE_BF16 is not set, so the run computes in FP32, as the reference does
 warning: FP32 takes 67 instead of 46 GiB on each of 512 H100 and sends twice the bytes; it takes 2
 warning: to 15 times as long. An H100's peak is 989 TFLOP/s in BF16, 495 in TF32 (NVIDIA's containers), 67 in FP32.
 warning: USE_BF16=true for BF16; USE_BF16=false for FP32 without this warning"""
+FOLDERS = {
+    "COM_DIR": "the folder with the token files",
+    "EXTERNAL_MODEL_CHECKPOINT_DIR": "the folder of the converted checkpoint",
+}
+"""Variables that name folders, and their content."""
+SYSTEM_SUFFIX = ".toml"
 MOST = 999_999
 """Most of anything that is counted here."""
 YES, NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
@@ -44,8 +52,8 @@ class JobOptions:
     """Processes on each node."""
     command_options: tuple[str, ...] = ()
     """Options of the command. The first is --run-dir."""
-    mounts: tuple[Path, ...] = ()
-    """Folders that the container sees besides the run's and the code's."""
+    mounts: Mapping[str, Path] = field(default_factory=dict)
+    """Paths that the container sees besides the run's and the code's folder, by their variables."""
     # VARIABLES has the meaning of these
     benchmark: str = GPT3
     command: str = "train"
@@ -101,6 +109,23 @@ def above_zero(text: str) -> float:
     if not 0 < number < math.inf:  # nor NaN
         raise ValueError("a number above 0, such as 2e-5")
     return number
+
+
+def one_of(*names: str) -> Callable[[str], str]:
+    """Return a parser of names."""
+
+    def parse(text: str) -> str:
+        if text not in names:
+            raise ValueError(f"{', '.join(names[:-1])} or {names[-1]}")
+        return text
+
+    return parse
+
+
+def host_name(text: str) -> str:
+    if not re.fullmatch(r"[\w.:%-]+", text):
+        raise ValueError("the name or address of a machine")
+    return text
 
 
 def is_one(text: str) -> bool:
@@ -169,7 +194,11 @@ VARIABLES = (
         "NODES", "nodes of the run, others are spare", "all; up to an eighth beyond SYSTEM are spare", "nodes", COUNT
     ),
     JobVariable(
-        "COMMAND", "evaluate: log perplexity of the initial checkpoint; preflight: check nodes", "train", "command"
+        "COMMAND",
+        "evaluate: log perplexity of the initial checkpoint; preflight: check nodes",
+        "train",
+        "command",
+        one_of("train", "evaluate", "preflight"),
     ),
     JobVariable("TRAIN_OPTIONS", "more options of COMMAND, separated by spaces; paths absolute", parse=str.split),
     JobVariable(
@@ -190,8 +219,10 @@ VARIABLES = (
         str.split,
     ),
     JobVariable("CPU_BIND", "srun --cpu-bind", "none: each process keeps to the cores near its GPU", "cpu_bind"),
-    JobVariable("CUDA_DEVICE_MAX_CONNECTIONS", "hardware queues of a GPU", "1; on Blackwell unset"),
-    JobVariable("MASTER_ADDR", "where the processes meet", "the first node", "address"),
+    JobVariable(
+        "CUDA_DEVICE_MAX_CONNECTIONS", "hardware queues of a GPU", "1; on Blackwell unset", parse=whole_number(1, 32)
+    ),
+    JobVariable("MASTER_ADDR", "where the processes meet", "the first node", "address", host_name),
     JobVariable(
         "MASTER_PORT",
         "port where the processes meet",
@@ -213,32 +244,51 @@ def job_options(base: JobOptions, folder: Path, arguments: Sequence[str], variab
     if len(arguments) == 4:
         texts["COM_DIR"] = arguments[2]
     if "COM_DIR" not in texts:
-        raise Refused("COM_DIR is not set: the folder with the token files")
+        raise Refused(f"COM_DIR is not set: {FOLDERS['COM_DIR']}")
     if ("LR" in texts) != ("MIN_LR" in texts) and texts.get("BENCHMARK", GPT3) == GPT3:
         raise Refused("LR and MIN_LR go together: the reference derives neither from the other; set both or neither")
-    for name in ("COM_DIR", "EXTERNAL_MODEL_CHECKPOINT_DIR"):
-        if name in texts:
-            texts[name] = str((folder / texts[name]).resolve())
+    paths = [*FOLDERS, *(["SYSTEM"] if texts.get("SYSTEM", "").endswith(SYSTEM_SUFFIX) else [])]
+    mounts = {name: (folder / texts[name]).resolve() for name in paths if name in texts}
+    texts.update({name: str(path) for name, path in mounts.items()})
     values = {row.name: _parsed(row, texts[row.name]) for row in VARIABLES if row.name in texts}
     fields = {row.sets: values[row.name] for row in VARIABLES if row.sets and not row.option and row.name in values}
     texts["PRECISION"] = _precision(values, fields.get("benchmark", GPT3))
     options = [word for row in VARIABLES if row.option and row.name in texts for word in (row.option, texts[row.name])]
-    mounts = [Path(texts[name]) for name in ("COM_DIR", "EXTERNAL_MODEL_CHECKPOINT_DIR") if name in texts]
-    command_options = ("--run-dir", str(base.run_dir), *options, *values.get("TRAIN_OPTIONS", ()))
+    more_options = values.get("TRAIN_OPTIONS", ())
+    _require_no_repetition(more_options, {row.option: row.name for row in VARIABLES if row.name in values})
+    command_options = ("--run-dir", str(base.run_dir), *options, *more_options)
     # GPT-3's reference wants BF16 asked for; who forgot to should not learn it from the bill.
     unasked_fp32 = fields.get("benchmark", GPT3) == GPT3 and not {"USE_BF16", "PRECISION"} & set(values)
-    return replace(base, command_options=command_options, mounts=tuple(mounts), unasked_fp32=unasked_fp32, **fields)
+    return replace(base, command_options=command_options, mounts=mounts, unasked_fp32=unasked_fp32, **fields)
 
 
 def require_paths(options: JobOptions) -> None:
-    """Raise Refused for folders that are none, and for an image that is a file of this machine and is not there."""
-    for folder in options.mounts:
-        if not folder.is_dir():
-            raise Refused(f"{folder}: no such folder; COM_DIR and EXTERNAL_MODEL_CHECKPOINT_DIR name folders")
-    if options.run_dir.exists() and not options.run_dir.is_dir():
-        raise Refused(f"{options.run_dir}: a file; LOG_DIR is the folder of the run")
-    if options.container.startswith(("/", "./", "../")) and not Path(options.container).exists():
-        raise Refused(f"{options.container}: no such file; CONTAINER is an image's file, docker://NAME, or none")
+    """Raise Refused for folders that are none, for files that are not there, and for an image that is no file."""
+    for name, path in options.mounts.items():
+        if name in FOLDERS and not path.is_dir():
+            raise Refused(f"{name}={path}: {'a file' if path.exists() else 'no such folder'}; expected {FOLDERS[name]}")
+    if problem := folder_problem(options.run_dir):
+        raise Refused(f"LOG_DIR={options.run_dir}: {problem}")
+    for name in options.snapshot_files:
+        if not (options.repository / name).is_file():
+            raise Refused(
+                f"SNAPSHOT_FILES: {options.repository / name}: no such file; expected files of the repository"
+            )
+    image, wanted = options.container, "CONTAINER is an image's file, docker://NAME, or none"
+    if image.lower() == "none" != image:
+        raise Refused(f"{image}: expected none, in small letters; {wanted}")
+    if image.startswith(("/", "./", "../")) and not (Path(image).is_file() and os.access(image, os.R_OK)):
+        kind = "a folder" if Path(image).is_dir() else "may not be read" if Path(image).exists() else "no such file"
+        raise Refused(f"{image}: {kind}; {wanted}")
+
+
+def _require_no_repetition(options: Sequence[str], variables: Mapping[str, str]) -> None:
+    """Raise Refused for options of TRAIN_OPTIONS that the job sets itself. ``variables``: those that are set, by their
+    options."""
+    for flag in (word.partition("=")[0].replace("_", "-") for word in options if word.startswith("--")):
+        origin = {"--run-dir": "LOG_DIR", "--nodes": "NODES", **variables}.get(flag)
+        if origin is not None:
+            raise Refused(f"TRAIN_OPTIONS: {flag} is set by {origin}; leave one of them out")
 
 
 REHEARSAL_VARIABLES = ("PRECISION", "SEED", "MASTER_PORT", "DRY_RUN")
@@ -254,8 +304,8 @@ def check_rehearsal(variables: Mapping[str, str]) -> None:
     if text and not (any(Path(text).glob("en/c4-train.*.json.gz")) and any(Path(text).glob("c4-validation*.json"))):
         raise Refused(f"C4_PATH={text}: expected en/c4-train.*.json.gz and c4-validation*.json in it")
     work = Path(variables.get("WORK_DIR") or ".")
-    if work.exists() and not work.is_dir():
-        raise Refused(f"WORK_DIR={work}: a file; expected a folder")
+    if problem := folder_problem(work):
+        raise Refused(f"WORK_DIR={work}: {problem}")
 
 
 def _precision(values: Mapping[str, Any], benchmark: str) -> str:

@@ -135,9 +135,11 @@ class JobSteps:
         words += [] if devices is None else ["--devices-per-node", str(devices)]
         facts, problem = self._answers("options", *words)
         of_system = int(facts.get("nodes", 0))
-        if isinstance(problem, Refused) and self.nodes_of_run and of_system not in (0, self.nodes_of_run):
-            booking = f"the run takes {self.nodes_of_run} nodes, and its system has {of_system}"
-            raise Refused(f"{problem} ({booking}: sbatch --nodes={of_system}, or name a SYSTEM)")
+        if type(problem) is Refused and self.nodes_of_run and of_system not in (0, self.nodes_of_run):
+            with_its_nodes = self._answers("options", *words, "--nodes", str(of_system))[1]
+            if type(with_its_nodes) is not Refused:
+                booking = f"the run takes {self.nodes_of_run} nodes, and its system has {of_system}"
+                raise Refused(f"{problem} ({booking}: sbatch --nodes={of_system}, or name a SYSTEM)")
         if problem is not None and not (isinstance(problem, UnfitInterpreter) and of_system):
             raise problem
         if options.unasked_fp32:
@@ -213,7 +215,7 @@ class JobSteps:
         if options.container == "none":
             return []
         code = [] if options.run_dir in self.code.parents else [self.code]
-        mounts = ",".join(f"{path}:{path}" for path in (*code, options.run_dir, *options.mounts))
+        mounts = ",".join(f"{path}:{path}" for path in (*code, options.run_dir, *options.mounts.values()))
         # Under its name the container stays on the nodes until the job ends: the next attempt does not unpack it again.
         words = ["--container-image", options.container, "--container-name", f"gpt3_{self._number}"]
         return [*words, "--container-mounts", mounts, "--container-workdir", str(self.code)]
