@@ -39,13 +39,14 @@ class FusedKernel(Generic[P, R]):
         function: Callable[P, R],
         operator_bytes: float,
         changes: Sequence[int],
+        overwrites: bool,
         reads_again: Callable[..., Sequence[Tensor]],
     ) -> None:
         self.function, self.name = function, function.__name__
         self.operator_bytes = operator_bytes
         """Bytes that the function's operators read and write, over those of the compiled kernel."""
         self.changes = changes
-        self._reads_again = reads_again
+        self._overwrites, self._reads_again = overwrites, reads_again
         self.compiled: Callable[P, R] | None = None
         """The compiled function, once it is proved in this process."""
 
@@ -62,7 +63,8 @@ class FusedKernel(Generic[P, R]):
 
     def bytes_moved(self, arguments: Sequence[Any], result: Any) -> int:
         """Return the bytes that the compiled kernel reads and writes for this call."""
-        inputs = [argument for argument in arguments if isinstance(argument, Tensor)]
+        unread = self.changes if self._overwrites else ()
+        inputs = [x for position, x in enumerate(arguments) if isinstance(x, Tensor) and position not in unread]
         again = self._reads_again(*arguments)
         outputs = [result] if isinstance(result, Tensor) else [x for x in result or () if isinstance(x, Tensor)]
         changed = [arguments[position] for position in self.changes]
@@ -73,15 +75,16 @@ def fused(
     operator_bytes: float,
     *,
     changes: Sequence[int] = (),
+    overwrites: bool = False,
     reads_again: Callable[..., Sequence[Tensor]] = lambda *_: (),
 ) -> Callable[[Callable[P, R]], FusedKernel[P, R]]:
     """Decorate a function of positional arguments.
 
     ``operator_bytes``: bytes that its operators read and write over those of one kernel, as a dry run counts them;
-    ``changes``: positions of the tensors that it changes in place; ``reads_again``: from the arguments, the tensors
-    that its compiled kernels read twice.
+    ``changes``: positions of the tensors that it changes in place; ``overwrites``: without reading them;
+    ``reads_again``: from the arguments, the tensors that its compiled kernels read twice.
     """
-    return lambda function: FusedKernel(function, operator_bytes, changes, reads_again)
+    return lambda function: FusedKernel(function, operator_bytes, changes, overwrites, reads_again)
 
 
 _runners: list[Runner] = []

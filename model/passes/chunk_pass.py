@@ -64,11 +64,13 @@ class ChunkPass:
         batch: int,
         recompute: Recompute,
         least_weights: int | None = None,
+        terms_together: int = 1,
         linear: Callable[[int], LinearFormat] = lambda _: "plain",
     ) -> None:
         """``state``: the chunk's parameters by their names in the model's plain page; ``group``: the tensor-parallel
         ranks; ``batch``: samples of a micro-batch; ``least_weights``: of a group of parameters, None for one group;
-        ``linear``: the format of the linear layers of a block, by its number in the model."""
+        ``terms_together``: FP8 products that are added to a weight's gradient at once; ``linear``: the format of the
+        linear layers of a block, by its number in the model."""
         self._group = group
         dtype = torch.bfloat16 if bf16 else torch.float32
         architecture = architecture_of(sizes)
@@ -112,6 +114,8 @@ class ChunkPass:
         """The groups of the blocks and, behind them, of the output."""
         self.groups = list(dict.fromkeys(self._groups_of_layers))
         """The groups of the chunk's parameters, in the order of the forward pass."""
+        for weight in self.fp8_weights:
+            weight.terms_together = terms_together
 
     def begin_gather(self) -> None:
         """Begin to collect the values of all parameters, for which the next forward pass waits. Collective."""
@@ -159,12 +163,14 @@ class ChunkPass:
         hand_on: Callable[[Tensor], None],
         *,
         last: bool = False,
+        ends_turn: bool = True,
     ) -> Passing[None]:
         """Add to the parameters' gradients.
 
         ``gradient_tH``: of the chunk's output, None where that is the loss. ``hand_on`` is given the gradient of the
         chunk's input while a weight gradient is still to be computed. ``last``: of a step; the sum of a group's
-        gradients over all ranks begins as soon as they are complete.
+        gradients over all ranks begins as soon as they are complete. ``ends_turn``: terms of gradients do not wait for
+        the next micro-batch.
         """
         gradient = activations.output_gradient_tH if gradient_tH is None else gradient_tH
         assert gradient is not None
@@ -185,6 +191,9 @@ class ChunkPass:
             to_next = send if number == 0 and self._embedding is None else self._group.gather
             block_pass = self.blocks[number].backward(activations.blocks.pop(), *handed.pop(), to_next)
             handed.append((yield from block_pass))
+            if ends_turn:
+                for weight in self.blocks[number].fp8_weights:
+                    weight.add_terms()
         if self._embedding is not None:
             assert activations.batch is not None
             yield from self._embedding.backward(activations.batch.tokens, *handed.pop())

@@ -20,6 +20,8 @@ from model.llama31_config import Llama31Config
 from model.passes.linear.fp8_kernels import (
     GRADIENTS,
     VALUES,
+    add_terms,
+    put_terms,
     scale_and_reciprocal,
     scaled_rows,
     scaled_rows_and_transpose,
@@ -107,6 +109,9 @@ class PassTensors:
     def transposed(self, inputs: int, outputs: int) -> list[Any]:
         return [self.draw(outputs, inputs).to(VALUES)]
 
+    def terms(self, inputs: int, outputs: int, number: int) -> list[Any]:
+        return [self.draw(outputs, inputs).to(self.wide), *(self.draw(outputs, inputs) for _ in range(number))]
+
 
 OF_ALL: Sequence[tuple[AnyKernel, Example]] = (
     (exponential_sums, PassTensors.logits),
@@ -130,8 +135,10 @@ CASTS: Mapping[LinearFormat, tuple[Sequence[AnyKernel], Sequence[AnyKernel]]] = 
 """Kernels that cast the inputs and the gradients of linear layers in each format."""
 
 
-def fp8_kernels(sizes: DecoderSizes, ranks: int, linear: LinearFormat) -> Iterator[tuple[AnyKernel, Example]]:
-    """Yield the kernels that make FP8 operands, with an example for each shape: nothing is compiled in a step."""
+def fp8_kernels(
+    sizes: DecoderSizes, ranks: int, linear: LinearFormat, terms: int
+) -> Iterator[tuple[AnyKernel, Example]]:
+    """Yield the kernels around FP8 products, with an example for each shape: nothing is compiled in a step."""
     if linear == "plain":
         return
     shapes = [product.on_rank(ranks) for product in sizes.joined_products.values()]
@@ -145,14 +152,16 @@ def fp8_kernels(sizes: DecoderSizes, ranks: int, linear: LinearFormat) -> Iterat
             yield from ((kernel, partial(PassTensors.scaled, columns=width, dtype=dtype)) for kernel in casts)
     for inputs, outputs in shapes:
         yield transpose_of, partial(PassTensors.transposed, inputs=inputs, outputs=outputs)
+        for kernel in (put_terms, add_terms) if terms > 1 else ():
+            yield kernel, partial(PassTensors.terms, inputs=inputs, outputs=outputs, number=terms)
 
 
 def kernels_of(
-    sizes: DecoderSizes, ranks: int = 1, linear: LinearFormat = "plain"
+    sizes: DecoderSizes, ranks: int = 1, linear: LinearFormat = "plain", terms: int = 1
 ) -> Sequence[tuple[AnyKernel, Example]]:
     """Return the fused kernels of a model's passes, each with an example of its arguments."""
     of_model = (*OF_LLAMA, *OF_ALL) if isinstance(sizes, Llama31Config) else OF_ALL
-    return *of_model, *fp8_kernels(sizes, ranks, linear)
+    return *of_model, *fp8_kernels(sizes, ranks, linear, terms)
 
 
 def prove_kernels(
@@ -164,17 +173,19 @@ def prove_kernels(
     device: torch.device,
     deterministic: bool,
     linear: LinearFormat = "plain",
+    terms: int = 1,
 ) -> str:
     """Compile the kernels of the passes in this process, and return a line that names them, and each that stays with
     its operators, with the bytes that this costs.
 
-    ``ranks``: tensor-parallel ranks; ``batch``: samples of a micro-batch; ``linear``: the format of linear layers.
+    ``ranks``: tensor-parallel ranks; ``batch``: samples of a micro-batch; ``linear``: the format of linear layers;
+    ``terms``: FP8 products that are added to a weight's gradient at once.
     """
     started, tensors = time.perf_counter(), PassTensors(sizes, ranks, batch, dtype, device)
     proved: dict[AnyKernel, Callable[..., Any]] = {}
     problems: dict[AnyKernel, str] = {}
     with torch.no_grad():
-        for kernel, example in kernels_of(sizes, ranks, linear):
+        for kernel, example in kernels_of(sizes, ranks, linear, terms):
             if kernel in problems:
                 continue
             function = proved.get(kernel) or compiled(kernel, deterministic=deterministic)

@@ -13,6 +13,22 @@ LARGEST_PRODUCT = 1 << 30
 """Bytes of logits whose products are made at once. Each product with the output's table reads or writes all of its FP32
 gradient: Llama 3.1's vocabulary, whose logits of 8,192 tokens are 2 GiB in BF16, has two instead of one per tile."""
 
+MOST_TERMS = 4
+"""Micro-batches whose FP8 products are added to a weight's gradient at once. Of each weight and product, a kernel that
+adds N of them moves 2 + 8 / N bytes: 10, 6, 4.7, 4, and with eight 3."""
+LARGEST_TERMS = 8 << 30
+"""Bytes of such products that may wait for the last of them: half of what GPT-3 175B on 64 nodes leaves of an H100."""
+
+
+def terms_together(weights: float, passes: int | None) -> int:
+    """Return how many products of micro-batches are added to the gradients of a chunk's ``weights`` at once.
+
+    ``passes``: consecutive backward passes of the chunk, which the number divides; None: all of a step. Products that
+    wait are BF16.
+    """
+    most = min(MOST_TERMS, 1 + int(LARGEST_TERMS // (2 * weights)))
+    return max(number for number in range(1, most + 1) if passes is None or passes % number == 0)
+
 
 def rows_of_part(rows: int, row_bytes: int, most_bytes: int) -> int:
     """Return the rows of each part of a matrix in parts of equal size, which have ``most_bytes`` or little more."""

@@ -24,6 +24,7 @@ from benchmark.planning.fake_device.fake_gpu import FakeGpu
 from benchmark.planning.fake_device.fake_world import fake_gpu_of, fake_tensors, fake_world
 from benchmark.run_record.run_progress import starting_progress
 from benchmark.training.engine.pipeline_order import PipelineShape, most_in_flight
+from benchmark.training.engine.rank_device import weight_terms
 from benchmark.training.engine.train_state import TrainState, empty_state
 from benchmark.training.step import train_step
 from model.flops import part_flops_per_token
@@ -42,12 +43,13 @@ def layers_of_rank(system: System, num_layers: int, pipeline_rank: int) -> int:
     return sum(len(layers) for layers in by_pipeline_stage[pipeline_rank :: system.pipeline_parallel])
 
 
-def counted_micro_batches(system: System, micro_batches: int, pipeline_rank: int) -> tuple[int, int]:
-    """Return two numbers of micro-batches: the first at which this rank holds as many as it ever does, and one more. An
-    interleaved pipeline takes micro-batches in groups and needs at least two groups: only in the second group do all
-    forward passes meet backward passes. ``micro_batches``: those of a step of the run."""
+def counted_micro_batches(system: System, micro_batches: int, pipeline_rank: int, terms: int = 1) -> tuple[int, int]:
+    """Return two numbers of micro-batches: the first at which this rank holds as many as it ever does, and one group
+    more. An interleaved pipeline takes micro-batches in groups and needs at least two groups: only in the second group
+    do all forward passes meet backward passes. Elsewhere the ``terms`` that are added to a gradient at once are a
+    group. ``micro_batches``: those of a step of the run."""
     ranks, chunks = system.pipeline_parallel, system.pipeline_chunks
-    group = ranks if chunks > 1 else 1
+    group = ranks if chunks > 1 else terms
     shape = PipelineShape(ranks, pipeline_rank, chunks, apart=system.tensor_parallel > 1)
     groups = math.ceil((most_in_flight(shape) + 1) / chunks / group)
     fewer = max(1, min(micro_batches, group * (groups if chunks == 1 else max(2, groups))))
@@ -76,7 +78,8 @@ def examine(benchmark: Benchmark, system: System, precision: Precision, kind: st
     system, model = replace(system, collectives=Collectives()), benchmark.model
     micro_batches = system.num_microbatches(benchmark.global_batch_size)
     pipeline_rank = rank * system.pipeline_parallel // system.num_devices
-    fewer, more = counted_micro_batches(system, micro_batches, pipeline_rank)
+    terms = weight_terms(precision, model, system)
+    fewer, more = counted_micro_batches(system, micro_batches, pipeline_rank, terms)
     group = more - fewer
     with ExitStack() as stack:
         gpu = stack.enter_context(fake_gpu_of(system)) if system.device == "cuda" else None

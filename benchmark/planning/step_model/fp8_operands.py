@@ -87,8 +87,14 @@ def _compiled(work: Workload) -> bool:
 
 def sums_of_products(work: Workload, weights: int) -> tuple[float, float]:
     """Return the bytes that a weight gradient's product moves besides its operands and its BF16 result, and those of
-    the kernel that adds the result to the FP32 sums; a step's first micro-batch reads none."""
-    return 0.0, (2 + (2 - 1 / work.layout.micro_batches) * ACCUMULATOR_BYTES) * weights
+    the kernels that add results to the FP32 sums; a step's first addition reads none."""
+    micro_batches, together = work.layout.micro_batches, work.weight_terms if _compiled(work) else 1
+    turn = work.turn or micro_batches
+    additions = sum(
+        passes // together + passes % together  # the rest of a turn is added product by product
+        for passes in (min(turn, micro_batches - first) for first in range(0, micro_batches, turn))
+    )
+    return 0.0, (2 + (2 * additions - 1) / micro_batches * ACCUMULATOR_BYTES) * weights
 
 
 def update_bytes(work: Workload) -> float:

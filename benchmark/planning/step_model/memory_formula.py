@@ -47,6 +47,8 @@ def memory_need(work: Workload) -> MemoryNeed:
         weights, gradients = 2 * held, ACCUMULATOR_BYTES * (numbers / layout.shards + held / 2)
     else:
         weights, gradients = 2 * numbers, ACCUMULATOR_BYTES * numbers
+    if work.makes_operands and layout.fp8_weight_gradients:  # products that wait to be added together
+        gradients += 2 * (work.weight_terms - 1) * work.fp8_weights_of_device / layout.pipeline_chunks
     workspace = 8.0 * work.tokens * model.hidden_size + 4 * work.tokens * model.columns("up") / layout.tensor_parallel
     if layout.recompute == "full":
         workspace += kept_per_block(work, recompute="none")

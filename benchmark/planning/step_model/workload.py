@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from benchmark.config.number_formats import NUMBER_FORMATS, Precision
 from benchmark.config.system_config import System
 from benchmark.planning.step_model.stacks import STACKS, Feature, Sharding, Stack
+from benchmark.training.engine.pipeline_order import PipelineShape
 from model.decoder_sizes import DecoderSizes, Recompute
+from model.passes.pass_sizes import terms_together
 
 TIMED_FORMATS: tuple[Precision, ...] = ("bf16", "fp8")
 """Number formats whose products have machine constants; FP16 is computed at BF16's speed."""
@@ -129,6 +131,17 @@ class Workload:
     def fp8_weights_of_device(self) -> float:
         """The same of blocks in FP8."""
         return self._weights_of_device(self.fp8_layers_of_stages)
+
+    @property
+    def turn(self) -> int | None:
+        """Number of consecutive backward passes through a model chunk; None: all of a step."""
+        return PipelineShape(self.layout.pipeline_parallel, 0, self.layout.pipeline_chunks).turn
+
+    @property
+    def weight_terms(self) -> int:
+        """Number of FP8 products that this repository adds to a weight's gradient at once."""
+        weights = max(self.layers_of_stages) * self.model.layer_matrix_weights / self.layout.tensor_parallel
+        return terms_together(weights, self.turn)
 
     def _weights_of_device(self, layers_of_stages: Sequence[int]) -> float:
         pipeline = self.layout.pipeline_parallel

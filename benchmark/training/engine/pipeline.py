@@ -24,7 +24,7 @@ from benchmark.training.engine.pipeline_order import (
     evaluation_slots,
     training_slots,
 )
-from benchmark.training.engine.rank_device import linear_formats, values_dtype
+from benchmark.training.engine.rank_device import linear_formats, values_dtype, weight_terms
 from model.cpu_bf16 import Bf16ByFp32, cpu_has_bf16
 from model.decoder_sizes import DecoderSizes
 from model.passes import pass_sizes
@@ -76,6 +76,7 @@ class Pipeline:
                 # In a pipeline a chunk's messages travel beside the passes of other chunks and ranks; several of them
                 # would hold up its last backward pass, for whose gradients other ranks wait.
                 least_weights=pass_sizes.LEAST_WEIGHTS if mesh.size() == 1 else None,
+                terms_together=weight_terms(precision, sizes, system),
                 linear=linear_formats(precision, sizes, system, bf16_layers),
             )
             for parameters in chunks
@@ -124,6 +125,7 @@ class Pipeline:
                 gradient.wait(),
                 self._exchange.send_back,
                 last=scheduled.micro_batch == number - 1,
+                ends_turn=self._shape.ends_turn(scheduled.micro_batch, number),
             )
 
         self._run(training_slots(self._shape, number), forward, backward, self._exchange)

@@ -50,6 +50,16 @@ class PipelineShape:
         """Number of the slot with the first backward pass."""
         return 2 * (self.ranks - 1 - self.rank) + (self.chunks - 1) * self.ranks + self.apart
 
+    @property
+    def turn(self) -> int | None:
+        """Number of consecutive backward passes through a chunk; None: all of a step."""
+        return None if self.chunks == 1 else self.ranks
+
+    def ends_turn(self, micro_batch: int, num_microbatches: int) -> bool:
+        """Return whether the next backward pass is one through another chunk, or the next step's."""
+        following = micro_batch + 1
+        return following == num_microbatches or (self.turn is not None and following % self.turn == 0)
+
     def is_first(self, chunk: int) -> bool:
         """Return whether a chunk is the model's first."""
         return self.rank == 0 and chunk == 0

@@ -1,17 +1,20 @@
 """The device of a rank, the cores near it, and the formats that it computes in."""
 
+import math
 from collections.abc import Callable
 
 import torch
 
 from benchmark.config.number_formats import NUMBER_FORMATS, Precision
 from benchmark.config.system_config import System
+from benchmark.training.engine.pipeline_order import PipelineShape
 from benchmark.training.engine.rank_environment import Environment
 from benchmark.training.machine.process_setup import keep_near
 from foundation.errors import InputError
 from foundation.this_machine import count_cores
 from model.decoder_sizes import DecoderSizes
 from model.passes.linear.linear_formats import LinearFormat
+from model.passes.pass_sizes import terms_together
 
 FP8_CAPABILITY = (8, 9)
 """First compute capability of GPUs that multiply FP8 numbers."""
@@ -82,3 +85,13 @@ def linear_formats(
     first, end = bf16_layers[0], sizes.num_layers - bf16_layers[1]
     fp8: LinearFormat = "fp8" if system.fp8_weight_gradients else "fp8_bf16_gradients"
     return lambda layer: fp8 if first <= layer < end else "plain"
+
+
+def weight_terms(precision: Precision, sizes: DecoderSizes, system: System) -> int:
+    """Return how many products of micro-batches are added to a weight's gradient at once, on all ranks the same: one,
+    unless they are FP8 products."""
+    if linear_formats(precision, sizes, system, (0, 0))(0) != "fp8":
+        return 1
+    layers = math.ceil(sizes.num_layers / system.num_pipeline_stages)
+    turn = PipelineShape(system.pipeline_parallel, 0, system.pipeline_chunks).turn
+    return terms_together(layers * sizes.layer_matrix_weights / system.tensor_parallel, turn)

@@ -17,7 +17,7 @@ from benchmark.run_record.run_progress import Progress
 from benchmark.training.engine.adam import MOMENTS, Adam
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.pipeline import Pipeline
-from benchmark.training.engine.rank_device import linear_formats, values_dtype
+from benchmark.training.engine.rank_device import linear_formats, values_dtype, weight_terms
 from benchmark.training.engine.rank_environment import set_environment
 from benchmark.training.machine.kernel_cache import cache_of_kernels
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
@@ -180,6 +180,7 @@ def settle_kernels(
         device=world.device,
         deterministic=deterministic,
         linear=linear_formats(precision, sizes, system, (0, 0))(0),
+        terms=weight_terms(precision, sizes, system),
     )
     torch.cuda.empty_cache()  # the state is to find the device as it was
     return line

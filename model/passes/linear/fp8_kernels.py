@@ -1,4 +1,5 @@
-"""The kernels that make FP8 operands: one reads a tensor for its scale, one casts it, with its transpose or only to it.
+"""The kernels around FP8 products: one finds a tensor's scale, one casts the tensor, with its transpose or only to it,
+and one adds the products of several micro-batches to a weight's gradient.
 
 On a GPU they are compiled (model/fused_kernel.py); the transposing copy of PyTorch itself moves bytes at a tenth of the
 memory's rate (pytorch#113560).
@@ -81,6 +82,21 @@ def scaled_rows_and_transpose(x_TF: Tensor, scale: Tensor, dtype: torch.dtype) -
 def transpose_of(rows: Tensor) -> Tensor:
     """Return the transpose of FP8 numbers as a tensor of its own."""
     return _transposed(rows)
+
+
+@fused(3, changes=(0,), overwrites=True)
+def put_terms(sums: Tensor, *terms: Tensor) -> None:
+    """Set ``sums``, FP32, to the sum of ``terms``, from the first to the last."""
+    sums.copy_(terms[0])
+    for term in terms[1:]:
+        sums.add_(term)
+
+
+@fused(2.5, changes=(0,))
+def add_terms(sums: Tensor, *terms: Tensor) -> None:
+    """Add ``terms`` to ``sums``, FP32, from the first to the last."""
+    for term in terms:
+        sums.add_(term)
 
 
 def _scaled(x_TF: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:

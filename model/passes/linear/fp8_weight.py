@@ -12,14 +12,11 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-from model.passes.linear.fp8_kernels import VALUES, largest_value, scale_for, transpose_of
+from model.passes.linear.fp8_kernels import VALUES, add_terms, largest_value, put_terms, scale_for, transpose_of
 from model.passes.linear.fp8_operand import product
 from model.passes.linear.joined_weight import JoinedWeight
 from model.passes.waits import data_parallel_collective
 from model.passes.whole_parameter import Pair, WholeParameter
-
-LARGEST_TERMS = 32 << 20
-"""Bytes of BF16 products that are made before they are added to a weight's gradient."""
 
 
 class Fp8Parameter(WholeParameter):
@@ -58,6 +55,9 @@ class Fp8Weight:
         """[H, F], for the gradient of the input."""
         self.reciprocal = torch.ones((), device=first.device)
         """FP32 scalar: the weight over these numbers."""
+        self.terms_together = 1
+        """Products of micro-batches that are added to the gradient at once; all but the last wait in memory."""
+        self._terms: list[Tensor] = []  # BF16 [F, H]
         self._columns = columns
 
     def rescale(self, scale: Tensor, reciprocal: Tensor) -> None:
@@ -80,19 +80,28 @@ class Fp8Weight:
             matrix.add_product(left, right_TH)
 
     def add_fp8_product(self, left_FT: Tensor, right_HT: Tensor, reciprocals: tuple[Tensor, Tensor]) -> None:
-        """Add left right^T, rounded to BF16, to the FP32 gradient [F, H].
+        """Add left right^T, rounded to BF16, to the FP32 gradient [F, H], as soon as ``terms_together`` of these terms
+        are there: the product's kernel cannot add, and another one reads and writes the gradient once for all of them.
 
-        The product's kernel cannot add to the gradient itself: products are made apart and added, some rows at a time.
-        FP32 products would move a third more bytes. Rounding them changes a number by at most 2^-8 of itself; the FP8
-        operands were rounded by up to 2^-4 and 2^-3.
+        Rounding a product changes a number by at most 2^-8 of itself; the FP8 operands were rounded by up to 2^-4 and
+        2^-3.
         """
-        for matrix, left in zip(self._matrices, torch.split(left_FT, self._columns), strict=True):
+        self._terms.append(product(left_FT, right_HT, reciprocals, torch.bfloat16))
+        if len(self._terms) == self.terms_together:
+            self.add_terms()
+
+    def add_terms(self) -> None:
+        """Add the terms that wait, in their order: their number changes no bit of the sum."""
+        terms, self._terms = self._terms, []
+        if not terms:
+            return
+        as_proved = len(self._matrices) == 1 and len(terms) == self.terms_together
+        parts_of_matrices = zip(*(torch.split(term, self._columns) for term in terms), strict=True)
+        for matrix, parts in zip(self._matrices, parts_of_matrices, strict=True):
             sums, fresh = matrix.sums()
-            rows = max(1, LARGEST_TERMS // (16 * 2 * sums.shape[1])) * 16
-            for some, part in zip(torch.split(left, rows), torch.split(sums, rows), strict=True):
-                terms = product(some, right_HT, reciprocals, torch.bfloat16)
-                part.copy_(terms) if fresh else part.add_(terms)
-                del terms  # before the next product takes memory
+            kernel = put_terms if fresh else add_terms
+            # nothing is compiled in a step, for a number or a shape that was not proved
+            (kernel if as_proved else kernel.function)(sums, *parts)
 
 
 def rescale(weights: Sequence[Fp8Weight]) -> None:

@@ -125,16 +125,20 @@ LLAMA = Llama31Config(4, 256, 8, 128, 1000, 1024, num_key_value_heads=2, ffn_hid
 @pytest.mark.slow
 @pytest.mark.parametrize("model", [MODEL, LLAMA], ids=["gpt3", "llama31"])
 @pytest.mark.parametrize("recompute", KINDS)
-def test_fp8_takes_no_more_memory_and_gathers_half(model: DecoderSizes, recompute: Recompute) -> None:
-    """But for a weight gradient that is added, which counts beside the few tokens here. The host waits as in BF16. The
-    ranks agree on all scales in one small message a step."""
+def test_fp8_takes_memory_for_weight_gradients_alone_and_gathers_half(
+    model: DecoderSizes, recompute: Recompute
+) -> None:
+    """But for weight gradients of four micro-batches that are added at once. The host waits as in BF16. The ranks agree
+    on all scales in one small message a step."""
     run = config(tensor_parallel=2, recompute=recompute, fp8_weight_gradients=True)
     benchmark = dataclasses.replace(run.benchmark, model=model)
     fp8, bf16 = (
         in_processes(1, examine, benchmark, run.system, precision, "every rank", 0)[0] for precision in ("fp8", "bf16")
     )
     weights = [inputs * outputs for inputs, outputs in (product.on_rank(2) for product in model.products.values())]
-    assert fp8.activation_bytes < bf16.activation_bytes + (0 if recompute == "none" else 2 * max(weights))
+    terms = 2 * (3 * 4 * sum(weights) + max(weights))  # in all four layers, and the last one
+    assert fp8.activation_bytes < bf16.activation_bytes + 1.06 * terms
+    assert fp8.activation_bytes > bf16.activation_bytes + 0.9 * terms or recompute == "none"
     assert fp8.host_waits == bf16.host_waits
     assert fp8.flops_per_micro_batch == bf16.flops_per_micro_batch
     in_blocks = 4 * model.layer_matrix_weights // 2  # gathered by each of two tensor-parallel ranks

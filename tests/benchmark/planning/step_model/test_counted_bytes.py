@@ -47,7 +47,8 @@ def counted(name: str, system: System, precision: Precision) -> tuple[int, int]:
 
 def planned(name: str, system: System, precision: Precision) -> Workload:
     batch_size = 1024 * system.micro_batch_size * system.data_parallel
-    return workload_of(BENCHMARKS[name].model, batch_size, system, stack="ours", precision=precision)
+    model = dataclasses.replace(BENCHMARKS[name].model, num_layers=2)
+    return workload_of(model, batch_size, system, stack="ours", precision=precision)
 
 
 @pytest.mark.slow
@@ -78,11 +79,14 @@ def test_fp8_adds_the_casts_and_the_memory_that_the_dry_run_counts(
     work = planned(name, system, "fp8")
     layers = layer_sizes(work)
     expected = sum(part.bytes for part in cast_work(work, layers))
+    weights = [inputs * outputs for inputs, outputs in layers.values()]
+    waiting = 0
     if fp8_weight_gradients:
-        expected += sum(sums_of_products(work, inputs * outputs)[1] for inputs, outputs in layers.values())
+        expected += sum(sums_of_products(work, of_layer)[1] for of_layer in weights)
+        waiting = 2 * (work.weight_terms - 1) * sum(weights)
     moved, held = counted(name, system, "fp8")
     moved_in_bf16, held_in_bf16 = counted(name, dataclasses.replace(system, fp8_weight_gradients=False), "bf16")
     assert moved - moved_in_bf16 == pytest.approx(expected, rel=0.01)
     if recompute == "none":  # else no block keeps what its products read, and the peak has one block's operands
         kept, kept_in_bf16 = (kept_per_block(planned(name, system, precision)) for precision in ("fp8", "bf16"))
-        assert held - held_in_bf16 == pytest.approx(kept - kept_in_bf16, abs=0.01 * kept_in_bf16)
+        assert held - held_in_bf16 == pytest.approx(kept - kept_in_bf16 + waiting, abs=0.01 * kept_in_bf16)

@@ -129,3 +129,15 @@ def test_one_rank_does_both_passes_of_a_micro_batch_in_a_slot() -> None:
 def test_in_flight_in_the_175b_run() -> None:
     """Eight ranks with six chunks of two blocks: what the first and the last hold at most, and apart."""
     assert [most_in_flight(shape) for shape in (*shapes(8, 6)[::7], *shapes(8, 6, apart=True)[::7])] == [55, 41, 56, 42]
+
+
+def test_a_chunk_ends_its_turn_before_another_one_goes_backward() -> None:
+    for ranks, chunks, micro_batches in product(RANKS, CHUNKS, MICRO_BATCHES):
+        shape = PipelineShape(ranks, 0, chunks)
+        passes = [slot.backward for slot in training_slots(shape, micro_batches) if slot.backward is not None]
+        ends = [
+            following is None or following.chunk != scheduled.chunk
+            for scheduled, following in itertools.pairwise([*passes, None])
+            if scheduled is not None
+        ]
+        assert [shape.ends_turn(scheduled.micro_batch, micro_batches) for scheduled in passes] == ends

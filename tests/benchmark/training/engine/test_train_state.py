@@ -155,9 +155,9 @@ def test_kernels_are_compiled_on_the_shape_of_this_ranks_passes(monkeypatch: pyt
     model, system, precision = RUN
     assert settle_kernels(*RUN, World(0, 512, gpu, MESH), deterministic=True) == "compiled"
     shape = {"ranks": 4, "batch": 2, "dtype": torch.bfloat16, "device": gpu, "deterministic": True}
-    assert calls == [{"CACHE": "here"}, (model, shape | {"linear": "plain"})]
+    assert calls == [{"CACHE": "here"}, (model, shape | {"linear": "plain", "terms": 1})]
     assert settle_kernels(model, system, "fp8", World(0, 512, gpu, MESH), deterministic=True) == "compiled"
-    assert calls[2:] == [{"CACHE": "here"}, (model, shape | {"linear": "fp8"})]
+    assert calls[2:] == [{"CACHE": "here"}, (model, shape | {"linear": "fp8", "terms": 4})]
     without = dataclasses.replace(system, compiled_kernels=False)
     assert settle_kernels(model, without, precision, World(0, 512, gpu, MESH), deterministic=False) == ""
     assert len(calls) == 4

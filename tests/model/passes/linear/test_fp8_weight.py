@@ -135,32 +135,37 @@ def test_a_weight_takes_the_memory_of_two_copies(mesh: DeviceMesh) -> None:
     assert weight.rows.nbytes + weight.transpose.nbytes == 2 * (48 + 24) * 32
 
 
-def test_products_rounded_to_bf16_are_summed_in_fp32_some_rows_at_a_time(
-    mesh: DeviceMesh, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shapes = []
-
-    def note_shape(left: Tensor, *arguments: object) -> Tensor:
-        shapes.append(left.shape[0])
-        return product(left, *arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr("model.passes.linear.fp8_weight.product", note_shape)
-    monkeypatch.setattr("model.passes.linear.fp8_weight.LARGEST_TERMS", 32 * 32 * 2)
-    weight = weight_of(masters("even"), mesh)
-    sums, exact, roundings = torch.zeros(48 + 24, 32), *torch.zeros(2, 48 + 24, 32, dtype=torch.float64)
-    for micro_batch in range(3):
+@pytest.mark.parametrize("shape", SHAPES)
+def test_products_rounded_to_bf16_are_summed_in_fp32_whatever_their_number(mesh: DeviceMesh, shape: str) -> None:
+    """Also those that have waited in vain for others."""
+    weights = {together: weight_of(masters(shape), mesh) for together in (1, 2, 4)}
+    rows, columns = weights[1].rows.shape
+    sums, exact, roundings = torch.zeros(rows, columns), *torch.zeros(2, rows, columns, dtype=torch.float64)
+    for micro_batch in range(7):
         left, right = (
-            cast(draw(*shape, seed=number + micro_batch).bfloat16(), VALUES, keeps_rows=True, transposed=False)
-            for number, shape in enumerate(((48 + 24, 64), (32, 64)))
+            cast(draw(number, 64, seed=number + micro_batch).bfloat16(), VALUES, keeps_rows=True, transposed=False)
+            for number in (rows, columns)
         )
         assert left.rows is not None and right.rows is not None
         reciprocals = left.reciprocal, right.reciprocal
-        weight.add_fp8_product(left.rows, right.rows, reciprocals)
+        for together, weight in weights.items():
+            weight.terms_together = together
+            weight.add_fp8_product(left.rows, right.rows, reciprocals)
         sums += product(left.rows, right.rows, reciprocals, torch.bfloat16)
         terms = (left.rows.double() @ right.rows.double().t()) * float(reciprocals[0]) * float(reciprocals[1])
         exact += terms
         roundings += terms.abs() * 2**-8 + 1e-5
-    assert shapes == [32, 32, 8] * 3
-    ours = torch.cat([parameter.gradient for parameter in weight.parameters])
-    assert torch.equal(ours, sums)
-    assert ((ours.double() - exact).abs() <= roundings).all()
+    assert ((sums.double() - exact).abs() <= roundings).all()
+    for weight in weights.values():
+        weight.add_terms()
+        assert torch.equal(torch.cat([parameter.gradient for parameter in weight.parameters]), sums)
+
+
+def test_products_wait_for_others(mesh: DeviceMesh) -> None:
+    weight, rows = weight_of(masters("alone"), mesh), torch.ones(32, 16).to(VALUES)
+    weight.terms_together = 3
+    totals = []
+    for _ in range(4):
+        weight.add_fp8_product(rows, torch.ones(48, 16).to(VALUES), (torch.ones(()), torch.ones(())))
+        totals.append(float(weight.parameters[0].gradient[0, 0]))
+    assert totals == [0, 0, 48, 48]
