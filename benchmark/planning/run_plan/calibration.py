@@ -344,8 +344,8 @@ def _matmul(rates: Rates, product: MatmulTime) -> float:
     }[product.role]
     fp8 = product.precision == "fp8"
     extra_bytes = 0.0
-    if product.role == "weight gradient":  # an FP8 product writes FP32 and adds nothing
-        extra_bytes = (ACCUMULATOR_BYTES - 2.0 if fp8 else 2.0 * ACCUMULATOR_BYTES) * product.inputs * product.outputs
+    if product.role == "weight gradient" and not fp8:  # another kernel adds FP8 products
+        extra_bytes = 2.0 * ACCUMULATOR_BYTES * product.inputs * product.outputs
     return matmul_s(rates, sizes, fp8=fp8, extra=extra_bytes)
 
 

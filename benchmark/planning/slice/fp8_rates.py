@@ -35,7 +35,7 @@ class Fp8Layer:
             "input gradient": partial(product, *of_input, torch.bfloat16),
         }
         if weight_gradients:  # another kernel adds these products
-            calls["weight gradient"] = partial(product, *of_weight, torch.float32)
+            calls["weight gradient"] = partial(product, *of_weight, torch.bfloat16)
         return calls
 
     def exact(self, role: MatmulRole) -> Tensor:
