@@ -34,8 +34,12 @@ def parse_bytes(text: str, option: str) -> int:
 def require_between(value: float, low: float, high: float, option: str) -> None:
     """Raise InputError, naming ``option``, if a number is below ``low``, above ``high`` or NaN."""
     if not low <= value <= high:  # neither holds of NaN
-        bounds = f"{low:.15g} or more" if high == math.inf else f"{low:.15g} to {high:.15g}"
+        bounds = f"{_bound_text(low)} or more" if high == math.inf else f"{_bound_text(low)} to {_bound_text(high)}"
         raise InputError(f"{option} {value}: expected {bounds}")
+
+
+def _bound_text(bound: float) -> str:
+    return str(bound) if isinstance(bound, int) else f"{bound:.15g}"
 
 
 def require_workers(workers: int) -> None:

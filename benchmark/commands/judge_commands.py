@@ -6,6 +6,7 @@ from pathlib import Path
 from benchmark.config.field_checks import step_range
 from benchmark.config.number_formats import Precision
 from benchmark.config.runtime_variables import let_threads_sleep
+from benchmark.config.systems import system_called
 from benchmark.run_record.file_names import EVIDENCE_FILE
 from foundation.errors import InputError
 from foundation.options.option_marks import Positional
@@ -90,6 +91,8 @@ class ReplayCommand:
 
         step_range(self.steps)  # both are checked before the seconds that PyTorch takes to import
         require_chain(self.run_dir / EVIDENCE_FILE)
+        if self.system is not None:
+            system_called(self.system, "")
         let_threads_sleep()  # the run's system is known only after PyTorch is imported
         from benchmark.training.engine.distributed import end_process
         from benchmark.training.replay.replay_run import ReplayOptions, replay, result_fields

@@ -8,7 +8,8 @@ from typing import Literal
 from benchmark.config.run_config import RunConfig
 from benchmark.planning.run_plan.plan_options import PlannedRun, PlanOptions, require_possible
 from benchmark.planning.slice.gpu_presence import require_gpu
-from benchmark.planning.slice.slice_config import ON_CPU, SliceOptions
+from benchmark.planning.slice.slice_config import ON_CPU, SliceOptions, slice_config
+from benchmark.run_record.small_files import folder_problem
 from foundation.errors import InputError
 from foundation.options.option_marks import Unprefixed
 
@@ -79,7 +80,11 @@ class SliceCommand:
     """Print JSON."""
 
     def run(self) -> int:
-        require_gpu(self.options.device, ON_CPU)  # before the seconds that PyTorch takes to import
+        options = self.options  # refused before the seconds that PyTorch takes to import
+        require_gpu(options.device, ON_CPU)
+        slice_config(options, options.layers or options.least_layers, "")
+        if reason := folder_problem(options.output):
+            raise InputError(f"--output {options.output}: {reason}")
         from benchmark.planning.run_plan.plan_command import whole_system
         from benchmark.planning.slice.run_slice import run_slice
         from benchmark.planning.slice.slice_result import slice_lines

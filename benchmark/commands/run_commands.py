@@ -2,17 +2,21 @@
 
 import contextlib
 import json
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmark.config.benchmarks import REHEARSALS
+from benchmark.config.field_checks import require_seed
 from benchmark.config.number_formats import DEFAULT_PRECISION, Precision
 from benchmark.config.run_config import RunConfig
 from benchmark.config.run_options import RunOptions
 from benchmark.config.runtime_variables import let_threads_sleep
+from benchmark.run_record.small_files import folder_problem
 from foundation.cli import choose
 from foundation.errors import CheckFailed, InputError
 from foundation.options.option_marks import Positional
+from foundation.sizes import require_between
 
 
 def _refuse_early(config: RunConfig, *, trains: bool) -> None:
@@ -29,11 +33,16 @@ def _refuse_early(config: RunConfig, *, trains: bool) -> None:
     environment, folder = read_environment(), config.run_dir
     if environment.world_size > 1 or environment.launched_s is not None:
         return
-    if trains and folder.exists() and not folder.is_dir():
-        raise InputError(f"--run-dir {folder}: a file; expected a folder")
+    if trains:
+        _require_folder("--run-dir", folder)
     with contextlib.suppress(OSError):  # the run waits for a disk that does not answer
         begins = not trains or newest_checkpoint(folder) is None
         require_inputs(config.data, config.benchmark, trains=trains, begins=begins)
+
+
+def _require_folder(option: str, folder: Path) -> None:
+    if problem := folder_problem(folder):
+        raise InputError(f"{option} {folder}: {problem}")
 
 
 @dataclass(frozen=True)
@@ -173,10 +182,16 @@ class RehearseCommand:
 
     def __post_init__(self) -> None:
         choose(self.benchmark, REHEARSALS, "rehearsal")
+        _require_folder("--work-dir", self._folder)
+        if self.seed is not None:
+            require_seed(self.seed)
+
+    @property
+    def _folder(self) -> Path:
+        return self.work_dir or Path("runs") / self.benchmark
 
     def run(self) -> int:
-        benchmark = REHEARSALS[self.benchmark]
-        work_dir = self.work_dir or Path("runs") / benchmark.name
+        benchmark, work_dir = REHEARSALS[self.benchmark], self._folder
         if self.package:
             if self.c4_path is not None or self.seed is not None:
                 raise InputError(
@@ -228,6 +243,8 @@ class ReferencePointsCommand:
         from benchmark.rehearsal.reference_points import rehearse_seeds, write_reference_points
 
         benchmark = REHEARSALS[choose(self.benchmark, REHEARSALS, "rehearsal")]
+        require_between(self.seeds, 0, math.inf, "--seeds")
+        _require_folder("--work-dir", self.work_dir)
         runs = [*self.runs, *rehearse_seeds(benchmark, self.seeds, self.work_dir)]
         print(f"{self.output}: {write_reference_points(runs, self.output)}")
         return 0

@@ -55,6 +55,8 @@ class RunConfig:
             paths = (self.data.train_data_path or training, self.data.valid_data_path or validation)
             data = replace(self.data, train_data_path=paths[0], valid_data_path=paths[1], data_folder=None)
             object.__setattr__(self, "data", data)
+        if self.result_number < 0:
+            raise InputError(f"result_number {self.result_number}: expected 0 or more; change --result-number")
         if self.debug.for_gpus and self.system.device != "cuda":
             raise InputError(f"{', '.join(self.debug.for_gpus)}: system {self.system.name} has no GPU; leave it out")
 

@@ -95,6 +95,8 @@ def named_run(prog: str, words: Sequence[str]) -> tuple[Benchmark, System, list[
         raise InputError(f"{prog}: which benchmark? One of {', '.join(BENCHMARKS)}")
     name, overrides = choose(words[0], BENCHMARKS, "benchmark"), list(words[1:])
     system = system_called(_take_system(overrides) or DEFAULT_SYSTEM[name], name)
+    if (other := _take_system(overrides)) is not None:
+        raise InputError(f"{SYSTEM_FLAG} {other}: another system is named before it; leave one of them out")
     benchmark = BENCHMARKS[name].at_batch_size(_number(overrides, "--global-batch-size"))
     return benchmark.at_peak_rate(_number(overrides, "--lr")), system, overrides
 

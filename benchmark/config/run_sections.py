@@ -54,6 +54,10 @@ class SaveOptions:
     def __post_init__(self) -> None:
         if self.save_interval is not None and self.save_interval < 0:
             raise InputError(f"save_interval {self.save_interval}: expected steps, or 0 for no checkpoints")
+        if self.keep_checkpoints < 1:
+            raise InputError(
+                f"keep_checkpoints {self.keep_checkpoints}: expected at least 1; change --keep-checkpoints"
+            )
         if self.save_minutes is not None and (self.save_minutes <= 0 or self.save_interval is not None):
             raise InputError(f"save_minutes {self.save_minutes}: expected more than 0, and no --save-interval")
         if self.save_at and (min(self.save_at) < 1 or not self.saves):
@@ -115,6 +119,8 @@ class LoggingOptions:
     submission_status: Literal["onprem", "cloud", "preview", "research"] = "research"
 
     def __post_init__(self) -> None:
+        if not self.submission_org.strip():
+            raise InputError("submission_org is empty: expected an organisation's name; change --submission-org")
         if self.prometheus_textfile is not None and self.prometheus_textfile.suffix != ".prom":
             raise InputError(
                 f"prometheus_textfile {self.prometheus_textfile}: the collector reads files *.prom only; change "

@@ -69,8 +69,6 @@ def rehearse(
         _find_c4(c4_path)
         name = hashlib.md5(bytes(c4_path.resolve()), usedforsecurity=False).hexdigest()[:8]
         work = work.with_name(f"{work.name}-c4-{name}")
-    if work.exists() and not work.is_dir():
-        raise InputError(f"--work-dir {work_dir}: a file; expected a folder")
     try:
         work.mkdir(parents=True, exist_ok=True)
     except OSError as error:

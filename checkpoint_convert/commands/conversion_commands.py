@@ -94,6 +94,9 @@ class PaxmlToMegatronCommand:
         if not is_address(self.input):
             if self.md5_list is not None:
                 raise InputError("--md5-list: compare a folder by 'python -m checksums verify'; this is for an address")
+            for option, text in (("--bandwidth-limit", self.bandwidth_limit), ("--endpoint-url", self.endpoint_url)):
+                if text is not None:
+                    raise InputError(f"{option} {text}: is for an --input with an address; leave it out")
             return LocalFiles(Path(self.input))
         address = parse_address(self.input, self.endpoint_url)
         limit = None if self.bandwidth_limit is None else parse_bytes(self.bandwidth_limit, "--bandwidth-limit")

@@ -71,9 +71,6 @@ class ToTorchDistCommand:
     """Print the result as JSON."""
 
     def run(self) -> None:
-        from checkpoint_convert.formats.checkpoint_files import open_checkpoint
-
-        open_checkpoint(self.input)  # refused before the seconds that PyTorch takes to import
         from checkpoint_convert.export.to_torch_dist import to_torch_dist
 
         produced = to_torch_dist(

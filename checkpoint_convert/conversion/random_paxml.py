@@ -41,11 +41,15 @@ class ModelSizes:
     """The sizes of the model."""
 
     layers: int
+    """Transformer blocks."""
     hidden: int
+    """Hidden size; a multiple of the heads."""
     heads: int
+    """Attention heads."""
     vocab: int
     """Rows of the word embedding, including padding."""
     positions: int = 2048
+    """Rows of the position embedding."""
 
     def by_axis(self) -> dict[str, int]:
         """Return sizes by axis (``array_table.py``). Raises InputError if a size is out of range or the heads do not
@@ -53,7 +57,7 @@ class ModelSizes:
         for name, value in asdict(self).items():
             require_between(value, 1, LARGEST_SIZE, f"--{name}")
         if self.hidden % self.heads:
-            raise InputError(f"{self.heads} heads do not divide the hidden size {self.hidden}")
+            raise InputError(f"--heads {self.heads}: does not divide --hidden {self.hidden}; change one of them")
         heads, hidden = self.heads, self.hidden
         sizes = {"L": self.layers, "C": 3, "N": heads, "D": hidden // heads, "H": hidden, "F": 4 * hidden}
         return {**sizes, "V": self.vocab, "P": self.positions}

@@ -12,7 +12,7 @@ the same bytes, three names. The names are those of Megatron-Core 0.16 (core/mod
 training/checkpointing.py); the attention's rows lie [head][q, k, v][dimension] there as they do here.
 
 A file holds as many layers of an array as fit into 256 MB, or one. Memory: twice a layer of the largest array (2.4 GB
-at 175B) for each worker.
+at 175B) for each worker. PyTorch is imported when the first file is written: what is refused is refused before.
 """
 
 import json
@@ -23,21 +23,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import ml_dtypes
 import numpy as np
-import torch
-from torch.distributed.checkpoint.filesystem import _StorageInfo
-from torch.distributed.checkpoint.metadata import (
-    BytesStorageMetadata,
-    ChunkStorageMetadata,
-    Metadata,
-    MetadataIndex,
-    StorageMeta,
-    TensorProperties,
-    TensorStorageMetadata,
-)
 
 from checkpoint_convert.export.exported_arrays import (
     GROUPS,
@@ -62,6 +51,8 @@ from foundation.sizes import require_between, require_workers
 
 EXP_AVG, EXP_AVG_SQ = "optimizer.state.exp_avg.", "optimizer.state.exp_avg_sq."
 MASTERS = ("optimizer.state.fp32_param.", "optimizer.state.param.")
+StoredDtype = Literal["float32", "bfloat16"]
+DTYPE_BYTES: dict[StoredDtype, int] = {"float32": 4, "bfloat16": 2}
 LARGEST_FILE_BYTES = 1 << 28
 """Most bytes of an array's layers that are written together."""
 
@@ -136,7 +127,7 @@ def to_torch_dist(
     boxes = list(_boxes(arrays, dtype))
     empty = dcp_file_name(len(boxes))
     tasks = [
-        file_task(f"{inner}/{box.file}", partial(write_box, stored, box), items_in(box.box) * box.dtype.itemsize)
+        file_task(f"{inner}/{box.file}", partial(write_box, stored, box), items_in(box.box) * DTYPE_BYTES[box.dtype])
         for box, stored in boxes
     ]
 
@@ -154,7 +145,7 @@ def to_torch_dist(
         stage="to-torch-dist",
         options={"dtype": dtype, "iteration": iteration, "step": step},
         source=exported_files(checkpoint, [*GROUPS]),
-        tasks=[*tasks, file_task(f"{inner}/{empty}", partial(torch.save, [None]), 1000)],
+        tasks=[*tasks, file_task(f"{inner}/{empty}", _write_nothing, 1000)],
         threads=workers,
         packages=["torch"],
         last=last,
@@ -188,16 +179,25 @@ class TensorBox:
     """Names of the tensors."""
     shape: tuple[int, ...]
     """Shape of each whole tensor."""
-    dtype: torch.dtype
+    dtype: StoredDtype
 
 
 def write_box(stored: StoredArray, box: TensorBox, file: IO[bytes]) -> None:
     """Write the values of a box, some layers of an array or all of it."""
+    import torch
+
     values = stored.read(box.box)
-    if box.dtype == torch.bfloat16:  # rounded as the converter rounds
+    if box.dtype == "bfloat16":  # rounded as the converter rounds
         torch.save(torch.from_numpy(values.astype(ml_dtypes.bfloat16).view(np.uint16)).view(torch.bfloat16), file)
     else:
         torch.save(torch.from_numpy(values), file)
+
+
+def _write_nothing(file: IO[bytes]) -> None:
+    """Write the file of the empty states."""
+    import torch
+
+    torch.save([None], file)
 
 
 def _boxes(arrays: Mapping[str, Exported], dtype: str) -> Iterator[tuple[TensorBox, StoredArray]]:
@@ -205,15 +205,15 @@ def _boxes(arrays: Mapping[str, Exported], dtype: str) -> Iterator[tuple[TensorB
 
     A box holds as many layers of an array as a file may; an array that no layer owns is one box.
     """
-    weights: list[tuple[str, tuple[str, ...], torch.dtype]] = [(MODEL, ("", *MASTERS), torch.float32)]
+    tensors: list[tuple[str, tuple[str, ...], StoredDtype]] = [(MODEL, ("", *MASTERS), "float32")]
     if dtype == "bf16":
-        weights = [(MODEL, ("",), torch.bfloat16), (MODEL, MASTERS, torch.float32)]
-    moments = [("exp_avg", (EXP_AVG,), torch.float32), ("exp_avg_sq", (EXP_AVG_SQ,), torch.float32)]
+        tensors = [(MODEL, ("",), "bfloat16"), (MODEL, MASTERS, "float32")]
+    tensors += [("exp_avg", (EXP_AVG,), "float32"), ("exp_avg_sq", (EXP_AVG_SQ,), "float32")]
     number = 0
-    for group, prefixes, stored_as in (*weights, *moments):
+    for group, prefixes, stored_as in tensors:
         for array, stored in arrays[group].items():
             names = tuple(prefix + CORE[array.megatron] for prefix in prefixes)
-            together = max(1, LARGEST_FILE_BYTES // (math.prod(stored.shape[1:]) * stored_as.itemsize))
+            together = max(1, LARGEST_FILE_BYTES // (math.prod(stored.shape[1:]) * DTYPE_BYTES[stored_as]))
             extents = (together if array.stacked else stored.shape[0], *stored.shape[1:])
             for box in divided(whole_box(stored.shape), extents):
                 yield TensorBox(dcp_file_name(number), box, names, stored.shape, stored_as), stored
@@ -232,6 +232,8 @@ def _empty_states(layers: int) -> list[str]:
 
 def _common(iteration: int, step: int) -> bytes:
     """Return the content of common.pt, without the command line that Megatron also keeps there."""
+    import torch
+
     group = {**PARAM_GROUP, "step": step, "is_expert_parallel": False, "is_decoupled_lr": False}
     optimizer = {"optimizer": {"param_groups": [group]}, "param_state_sharding_type": "fully_reshardable"}
     content: dict[str, Any] = {
@@ -256,14 +258,25 @@ def dcp_metadata(boxes: Sequence[TensorBox], sizes: Mapping[str, int], objects: 
 
     ``sizes``: bytes of the files by name. ``objects``: the file of each thing that is no tensor; several may share one.
     """
+    import torch
+    from torch.distributed.checkpoint.filesystem import _StorageInfo
+    from torch.distributed.checkpoint.metadata import (
+        BytesStorageMetadata,
+        ChunkStorageMetadata,
+        Metadata,
+        MetadataIndex,
+        StorageMeta,
+        TensorProperties,
+        TensorStorageMetadata,
+    )
+
     names: dict[str, TensorStorageMetadata | BytesStorageMetadata] = {}
     locations: dict[MetadataIndex, _StorageInfo] = {}
     for tensor_box in boxes:
         offsets = torch.Size([side.start for side in tensor_box.box])
+        properties = TensorProperties(dtype=getattr(torch, tensor_box.dtype))
         for name in tensor_box.names:
-            tensor = names.setdefault(
-                name, TensorStorageMetadata(TensorProperties(dtype=tensor_box.dtype), torch.Size(tensor_box.shape), [])
-            )
+            tensor = names.setdefault(name, TensorStorageMetadata(properties, torch.Size(tensor_box.shape), []))
             assert isinstance(tensor, TensorStorageMetadata)
             index = MetadataIndex(name, offsets, len(tensor.chunks))
             locations[index] = _StorageInfo(tensor_box.file, 0, sizes[tensor_box.file])

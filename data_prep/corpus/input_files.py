@@ -164,7 +164,8 @@ def require_files(paths: Sequence[Path]) -> None:
     """Raise InputError for the first path that is not a regular file."""
     for path in paths:
         if not path.is_file():
-            raise InputError(f"{path}: {'not a regular file' if path.exists() else 'no such file'}")
+            kind = "a folder" if path.is_dir() else "not a regular file"
+            raise InputError(f"{path}: {f'{kind}; expected a file' if path.exists() else 'no such file'}")
 
 
 @contextmanager

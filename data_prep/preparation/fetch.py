@@ -64,8 +64,6 @@ def fetch(
     files that fetch brought from another commit or folder are replaced. Raises InputError when the hub cannot be
     reached, InputError or CheckFailed for a wrong file.
     """
-    if source is not None and not source.is_dir():
-        raise InputError(f"--from {source}: no such folder")
     public = [name for name, kind in kinds.items() if ARTIFACTS[kind].public and source is None]
     for name, kind in kinds.items():
         path = output / name
@@ -233,6 +231,9 @@ class FetchCommand(OutputOptions):
                     f"--output {self.output}: expected a folder, but {path} is a file; choose another name"
                 )
         kinds = needed_files(self.what, self.shards)
+        if self.from_ is not None and not self.from_.is_dir():
+            what = "a file; expected a folder" if self.from_.exists() else "no such folder"
+            raise InputError(f"--from {self.from_}: {what}")
         if not self.list:
             fetch(self.output, kinds, source=self.from_, revision=self.revision, force=self.force)
         files = artifact_rows(self.output, kinds)

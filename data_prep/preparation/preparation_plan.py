@@ -223,7 +223,8 @@ class PlanPreparationCommand(JsonOption):
         for name, rate in requested_rates.items():
             if rate is not None:
                 if not 0 < rate < math.inf:
-                    raise InputError(f"a rate of {rate} MB/s for {name}: expected more than 0")
+                    option = "--mb-per-s-per-core" if name == "tokenise" else f"--{name}-mb-per-s"
+                    raise InputError(f"{option} {rate:g}: expected more than 0")
                 rates[name] = Rate(rate, "given")
         if not self.nodes or min(*self.nodes, self.cores) < 1:
             numbers = " ".join(map(str, self.nodes))

@@ -33,6 +33,7 @@ from foundation.outputs.manifest import Recipe, Source, read_manifest, versions_
 from foundation.outputs.publish import sibling, write_text
 from foundation.outputs.resumable_output import ResumableOutput, resumable_output
 from foundation.outputs.shards import Shard, parse_shard
+from foundation.plain_text import counted
 from foundation.progress import progress
 from foundation.sizes import require_workers
 from foundation.this_machine import count_cores
@@ -154,7 +155,8 @@ def _join_and_publish(
 ) -> None:
     prefix = job.output
     if not any(part_facts.documents for part_facts in facts):
-        raise InputError(f"{prefix}: no document with a token in {len(files)} files; nothing was written")
+        job.discard()
+        raise InputError(f"{prefix}: no document with a token in {counted(len(files), 'file')}; nothing was written")
     tokens = sum(part_facts.tokens for part_facts in facts)
     require_space(prefix.parent, tokens, sum(part_facts.documents for part_facts in facts), dtype)
     joined = join_parts(job, list(files), dtype)

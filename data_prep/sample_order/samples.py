@@ -38,12 +38,14 @@ def chosen_samples(windows: TokenWindows, first: int, count: int | None, num_sam
     """
     available = len(windows)
     require_between(first, 0, math.inf, "--first")
-    if count is None:
-        count = max(0, (available if num_samples < 0 else num_samples) - first)
-    require_between(count, 0, math.inf, "--count")
-    if first + count > available:
-        raise InputError(f"--first {first} --count {count}: the data path has samples 0 to {available - 1}")
-    return range(first, first + count)
+    requested = available if num_samples < 0 else num_samples
+    chosen = max(0, requested - first) if count is None else count
+    require_between(chosen, 0, math.inf, "--count")
+    if first + chosen > available:
+        raise InputError(f"--first {first} --count {chosen}: the data path has samples 0 to {available - 1}")
+    if count is None and 0 < requested <= first:
+        raise InputError(f"--first {first}: expected 0 to {requested - 1}, for --num-samples is {requested}")
+    return range(first, first + chosen)
 
 
 def write_samples(

@@ -44,7 +44,10 @@ def unique_partial(path: Path) -> Path:
 
 @contextmanager
 def published_file(path: Path) -> Iterator[Path]:
-    """Yield the path to write to; when the block ends well, sync that file and give it its final name."""
+    """Yield the path to write to; when the block ends well, sync that file and give it its final name. Raises
+    InputError for a folder."""
+    if path.is_dir():
+        raise InputError(f"{path}: a folder; expected the name of a file to write")
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = unique_partial(path)
     try:

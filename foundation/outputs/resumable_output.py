@@ -119,6 +119,10 @@ class ResumableOutput:
         """Look again for parts that other processes have finished."""
         self.done = finished_parts(self.folder)
 
+    def discard(self) -> None:
+        """Remove OUTPUT.partial, from which no output can be made."""
+        remove_partial(self.folder)
+
     def publish(
         self, outputs: Mapping[Path, tuple[Path, str | None]], inputs_now: Sequence[Source], facts: Mapping[str, Any]
     ) -> Manifest:

@@ -45,6 +45,8 @@ def read_description(path: Path) -> dict[str, Any]:
         description = json.loads(read_regular(path, MOST_BYTES))
     except UnfitFile as error:
         raise InputError(f"{path}: {error}; give the file that describe-system wrote") from error
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such file; begin with python -m benchmark describe-system") from error
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not JSON ({error}); begin with python -m benchmark describe-system") from error
     if not isinstance(description, dict):

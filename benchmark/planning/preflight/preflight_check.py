@@ -56,7 +56,7 @@ class CheckingProcess:
         if self.world is not None:
             return [self.world.device]
         if not torch.cuda.device_count():
-            raise InputError("no GPU is here: mend the driver, or choose a CPU system such as --system cpu_p1")
+            raise InputError("no GPU is here")
         return [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
 
     @property

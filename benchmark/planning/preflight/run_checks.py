@@ -28,6 +28,7 @@ from benchmark.planning.preflight.world_checks import WORLD_CHECKS
 from benchmark.training.engine.rank_environment import read_environment
 from benchmark.training.engine.rank_messages import all_messages
 from benchmark.training.training_world import training_world
+from foundation.errors import InputError
 from foundation.plain_text import folded
 
 PATIENCE = datetime.timedelta(minutes=5)
@@ -115,8 +116,11 @@ def _measured(check: PreflightCheck, process: CheckingProcess) -> Measurements:
         try:
             measured = check.measure(process)
         except Exception as error:  # a node where a check cannot run has not passed it
-            text = f"{type(error).__name__}: {' '.join(str(error).split())}"
-            result = CheckResult("FAILED", text, "look up the error")
+            text = " ".join(str(error).split())
+            if isinstance(error, InputError):  # it says how to mend it
+                result = CheckResult("FAILED", text)
+            else:
+                result = CheckResult("FAILED", f"{type(error).__name__}: {text}", "look up the error")
     if process.world is None:
         return [(process.name, result or measured)] if takes_part else []
     message = (process.name, result, measured) if takes_part else None

@@ -44,7 +44,6 @@ def run_slice(options: SliceOptions) -> tuple[dict[str, Any], Calibration | None
     no calibration. Raises InputError for a slice that these devices cannot run. Raises CheckFailed if a process fails
     before the steps are done; unless it lacked memory, ``LOG`` is then in the output folder.
     """
-    slice_config(options, options.layers or options.least_layers, "")  # complains before anything starts
     facts = device_facts(options.device, ON_CPU)
     if options.device == "cuda" and options.devices > facts.count:
         raise InputError(

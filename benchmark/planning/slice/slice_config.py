@@ -135,7 +135,7 @@ def _benchmark(options: SliceOptions, layers: int) -> Benchmark:
     if hidden % (head * options.tensor_parallel):
         raise InputError(
             f"hidden_size {hidden}: expected a multiple of {head * options.tensor_parallel}, the size of a head for "
-            "each tensor-parallel device; change --hidden-size"
+            "each tensor-parallel device; change --hidden-size or --tensor-parallel"
         )
     widths = {
         name: max(1, getattr(benchmark.model, name) * hidden // benchmark.model.hidden_size)

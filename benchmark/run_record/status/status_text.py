@@ -98,6 +98,8 @@ def run_folders(paths: Sequence[Path]) -> list[Path]:
     """Return the given run folders, and those one level below other folders. Raises InputError if there is none."""
     folders = []
     for path in paths:
+        if len(paths) > 1 and not path.exists():
+            print(f"{path}: no run there", file=sys.stderr)
         entries = sorted(path.iterdir()) if path.is_dir() and not _is_run(path) else [path]
         folders += [folder for folder in entries if _is_run(folder)]
     if not folders:

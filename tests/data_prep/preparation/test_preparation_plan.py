@@ -77,8 +77,8 @@ def test_published_token_files_are_fetched_and_neither_tokenised_nor_joined() ->
         (["--nodes", 0], "--nodes 0 --cores 64: expected at least 1 of each"),
         (["--benchmark", "llama31_405b"], "llama31_405b"),
         (["--nodes"], "--nodes: expected a whole number, got nothing"),
-        (["--disk-mb-per-s", 0], "a rate of 0.0 MB/s for disk: expected more than 0"),
-        (["--network-mb-per-s", "nan"], "for network: expected more than 0"),
+        (["--disk-mb-per-s", 0], "--disk-mb-per-s 0: expected more than 0"),
+        (["--network-mb-per-s", "nan"], "--network-mb-per-s nan: expected more than 0"),
     ],
 )
 def test_impossible_machines_are_refused(arguments: list[object], complaint: str) -> None:

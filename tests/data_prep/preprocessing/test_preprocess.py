@@ -192,7 +192,7 @@ def test_documents_without_tokens_are_left_out(tokenizer: Path, tmp_path: Path) 
     model = sentencepiece.SentencePieceProcessor(model_file=str(tokenizer))
     assert documents(tmp_path / "x") == [[*model.encode(text), 1] for text in texts if model.encode(text)]
     (tmp_path / "empty.json").write_text('{"text": ""}\n{"text": " \\n "}\n')
-    with pytest.raises(InputError, match="no document with a token in 1 files"):
+    with pytest.raises(InputError, match="no document with a token in 1 file;"):
         preprocess([tmp_path / "empty.json"], tokenizer, tmp_path / "y", workers=1)
     assert not (tmp_path / "y.bin").exists()
 
