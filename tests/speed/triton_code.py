@@ -25,6 +25,7 @@ from benchmark.config.benchmarks import BENCHMARKS
 from model.fused_kernel import known_options
 from model.passes.kernel_proof import AnyKernel, PassTensors, kernels_of
 from model.passes.linear.linear_formats import LINEAR_FORMATS
+from model.passes.pass_sizes import MOST_TERMS
 
 H100 = SimpleNamespace(
     name="NVIDIA H100",
@@ -142,8 +143,9 @@ def main() -> None:
     parser.add_argument("--show", action="store_true", help="print the code")
     options = parser.parse_args()
     sizes = BENCHMARKS[options.benchmark].model
+    terms = MOST_TERMS if options.linear == "fp8" else 1
     tensors = Shapes(sizes, options.tensor_parallel, 1, torch.bfloat16, torch.device("meta"))
-    for kernel, example in kernels_of(sizes, options.tensor_parallel, options.linear):
+    for kernel, example in kernels_of(sizes, options.tensor_parallel, options.linear, terms):
         arguments = example(tensors)
         moved = kernel.bytes_moved(arguments, kernel.function(*arguments))
         code, compiled = generated_code(kernel, arguments)

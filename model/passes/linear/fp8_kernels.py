@@ -87,7 +87,7 @@ def transpose_of(rows: Tensor) -> Tensor:
 @fused(3, changes=(0,), overwrites=True)
 def put_terms(sums: Tensor, *terms: Tensor) -> None:
     """Set ``sums``, FP32, to the sum of ``terms``, from the first to the last."""
-    sums.copy_(terms[0])
+    torch.mul(terms[0], 1, out=sums)
     for term in terms[1:]:
         sums.add_(term)
 
