@@ -1,6 +1,7 @@
 """Compare all contents of a command's output with its manifest, by reading the output once."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from checksums.folder_sums import ListComparison, digest_folder
@@ -16,9 +17,9 @@ def compare_with_manifest(folder: Path, path: Path) -> ListComparison:
     """Compare the outputs that the manifest at ``path`` names with the disk.
 
     ``folder`` is the folder that the outputs lie in. It may also be the manifest's output itself, if that is a folder,
-    even if it was moved or renamed; then it alone is compared. For an output of many files, the comparison says whether
-    all are unchanged; it names the changed ones if the list of their sums lies beside the manifest. Raises InputError
-    for a file that is no manifest, or that lacks an MD5.
+    even if it was moved or renamed; then it alone is compared. Every file of a folder counts. Its changed files are
+    named if the list of their sums lies beside the manifest; otherwise the folder is. Raises InputError for a file that
+    is no manifest, or that lacks an MD5.
     """
     name = path.name.removesuffix(ENDING)
     manifest = read_manifest(path.with_name(name))
@@ -35,27 +36,26 @@ def compare_with_manifest(folder: Path, path: Path) -> ListComparison:
             raise InputError(f"{path}: has no MD5 of {record_name!r}, or that is not below the folder to verify")
         if not output.exists():
             results["missing"].append(record_name)
-        elif _md5_of_contents(output) == record.md5:
-            results["matching"].append(record_name)
-        else:
-            sums = path.with_name(f"{name}.md5")
-            results["changed"] += _changed_files(output, record_name, record.md5, sums) or [record_name]
+            continue
+        digests = digest_folder(output) if output.is_dir() else {".": md5_file(output)}
+        md5 = md5_text(format_list(digests)) if output.is_dir() else digests["."]
+        if md5 == record.md5:
+            results["matching"] += _below(record_name, digests)
+            continue
+        listed = _listed_sums(path.with_name(f"{name}.md5"), record.md5) if output.is_dir() else {}
+        equal = {inner for inner, md5 in listed.items() if digests.get(inner) == md5}
+        results["matching"] += _below(record_name, sorted(equal))
+        results["changed"] += (
+            _below(record_name, sorted((listed | digests).keys() - equal)) if listed else [record_name]
+        )
     return ListComparison(**results, may_differ=[], extra=[])
 
 
-def _changed_files(folder: Path, name: str, md5: str, sums: Path) -> list[str]:
-    """Return the files below ``place`` that differ from the list ``sums``, each below ``name``.
-
-    Returns none if ``sums`` is not the list whose MD5 the manifest has.
-    """
-    if not folder.is_dir() or not sums.is_file() or md5_file(sums) != md5:
-        return []
-    digests, listed = digest_folder(folder), read_list(sums)
-    return [
-        os.path.normpath(f"{name}/{inner}") for inner in listed | digests if digests.get(inner) != listed.get(inner)
-    ]
+def _listed_sums(path: Path, md5: str) -> dict[str, str]:
+    """Return the sums of the files in the list at ``path``; none unless it is the list whose MD5 the manifest has."""
+    return read_list(path) if path.is_file() and md5_file(path) == md5 else {}
 
 
-def _md5_of_contents(path: Path) -> str:
-    """Return the MD5 of a file or folder in the form of a manifest's record."""
-    return md5_text(format_list(digest_folder(path))) if path.is_dir() else md5_file(path)
+def _below(name: str, files: Iterable[str]) -> list[str]:
+    """Return the paths of an output's files, relative to the folder that the output lies in."""
+    return [os.path.normpath(f"{name}/{file}") for file in files]

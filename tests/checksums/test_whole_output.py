@@ -17,12 +17,13 @@ def write_outputs(output: Path, records: list[Record]) -> None:
 
 
 def test_verify_reads_manifests_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A dataset's two files are named, a folder is one line."""
+    """Files are named one by one; a changed folder without a list of sums is one line."""
     paths = [tmp_path / "x.bin", tmp_path / "x.idx", tmp_path / "folder"]
     for path in paths[:2]:
         path.write_text(path.name)
     paths[2].mkdir()
-    (paths[2] / "file").write_text("content")
+    for name in ("file", "another"):
+        (paths[2] / name).write_text("content")
     md5s = [md5_file(paths[0]), md5_file(paths[1]), md5_text(format_list(digest_folder(paths[2])))]
     records = [record_of(path, path.name, md5) for path, md5 in zip(paths, md5s, strict=True)]
 
@@ -31,7 +32,7 @@ def test_verify_reads_manifests_too(tmp_path: Path, capsys: pytest.CaptureFixtur
         return status, capsys.readouterr().out.splitlines()
 
     write_outputs(tmp_path / "x", records)
-    assert verify("x") == (0, [f"{tmp_path}: 3 files match, 0 changed, 0 missing"])
+    assert verify("x") == (0, [f"{tmp_path}: 4 files match, 0 changed, 0 missing"])
     (paths[0]).write_text("nib.x")
     (paths[2] / "file").write_text("tnetnoc")
     paths[1].unlink()
@@ -51,7 +52,8 @@ def test_verify_takes_the_output_itself_too(tmp_path: Path, capsys: pytest.Captu
     """The manual's command line said MISSING. The output may lie elsewhere by now, under another name."""
     output = tmp_path / "out"
     output.mkdir()
-    (output / "0").write_text("content")
+    for name in "01":
+        (output / name).write_text("content")
     listing = format_list(digest_folder(output))
     (tmp_path / "out.md5").write_text(listing)
     md5 = md5_text(listing)
@@ -61,13 +63,13 @@ def test_verify_takes_the_output_itself_too(tmp_path: Path, capsys: pytest.Captu
         status = VerifyListCommand(folder, tmp_path / "out.manifest.json").run()
         return status, capsys.readouterr().out
 
-    assert verify(tmp_path) == (0, f"{tmp_path}: 2 files match, 0 changed, 0 missing\n")
-    assert verify(output) == (0, f"{output}: 1 file matches, 0 changed, 0 missing\n")
+    assert verify(tmp_path) == (0, f"{tmp_path}: 3 files match, 0 changed, 0 missing\n")
+    assert verify(output) == (0, f"{output}: 2 files match, 0 changed, 0 missing\n")
     (tmp_path / "elsewhere").mkdir()
     moved = output.rename(tmp_path / "elsewhere" / "copy")
     assert verify(moved)[0] == 0
     assert verify(tmp_path)[0] == 1
     (moved / "0").write_text("tnetnoc")
-    assert verify(moved) == (1, f"CHANGED  {moved / '0'}\n{moved}: 0 files match, 1 changed, 0 missing\n")
+    assert verify(moved) == (1, f"CHANGED  {moved / '0'}\n{moved}: 1 file matches, 1 changed, 0 missing\n")
     with pytest.raises(InputError, match="none: no such folder"):
         verify(tmp_path / "none")
