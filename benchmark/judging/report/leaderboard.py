@@ -35,7 +35,7 @@ SYSTEM_HEAD = (
 RUN_HEAD = ("Run", "Started, UTC", "Seed", "Time", "{unit}", "Evaluations", "Last log perplexity", "Status")
 MOST_UNFOLDED_RUNS = 3
 """Most runs in an open table; the runs of a result of ten are folded away."""
-CHANGE_HEAD = ("System", "What", "Compared with", "Score then", "Score now", "Difference", "Else")
+CHANGE_HEAD = ("System", "Change", "Compared with", "Score before", "Score now", "Difference", "Other changes")
 
 
 def records_of(frame: pandas.DataFrame) -> list[LeaderboardRecord]:
@@ -223,13 +223,13 @@ def changes_table(
         differences = [] if partner is None else list(_differences(system, partner))
         rows.append(Row([*map(Cell, texts), Cell("", notes=differences)]))
     for previous in unmatched:
-        gone = (
+        cells = (
             name_of(previous),
             "gone",
             f"{name_of(previous)}, v{previous.round}",
             number(previous.score.minutes, "{:.2f}"),
         )
-        rows.append(Row([*map(Cell, gone), Cell(), Cell(), Cell("")]))
+        rows.append(Row([*map(Cell, cells), Cell(), Cell(), Cell("")]))
     return Table(
         "Changes", CHANGE_HEAD, rows, numbers=(3, 4, 5), look="changes cards", title="Since the previous round",
         sortable=len(rows) > 2,
