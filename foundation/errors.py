@@ -6,6 +6,7 @@ Any other exception is a bug of ours and keeps its traceback.
 from __future__ import annotations  # an old Python gets as far as run_command, which says so
 
 import faulthandler
+import gc
 import os
 import sys
 import traceback
@@ -14,6 +15,9 @@ from pathlib import Path
 from typing import NoReturn
 
 SHOWN_PROBLEMS = 3
+OBJECTS_PER_SEARCH = 10_000
+"""New objects between two searches for garbage. PyTorch's modules make 300,000: Python's searches, after each 700, take
+a tenth of their import's time."""
 OLDEST_PYTHON = (3, 11)
 REMEDY = "activate the environment that ./run_gpt3.sh makes (. .venv/bin/activate)"
 
@@ -42,6 +46,7 @@ def run_command(command: Callable[[], int | None]) -> NoReturn:
         sys.exit(_print_error(f"{sys.executable} is Python {version}; Python 3.11 or newer is needed: {REMEDY}", 2))
     if not faulthandler.is_enabled():  # a crash in native code names the Python line
         faulthandler.enable(all_threads=False)
+    gc.set_threshold(OBJECTS_PER_SEARCH)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # file names need not be text
     try:
@@ -67,6 +72,7 @@ def run_command(command: Callable[[], int | None]) -> NoReturn:
         if where and isinstance(error, NotADirectoryError):
             where += "".join(f": {path} is a file" for path in Path(where).parents if path.is_file())
         status = _print_error(f"{where}: {error.strerror}" if where else f"{error.strerror}", 2)
+    gc.freeze()  # the process ends: a search of PyTorch's modules for garbage would take another half a second
     sys.exit(status)
 
 

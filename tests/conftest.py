@@ -1,5 +1,6 @@
 """The order of the tests, and what is so in all of them."""
 
+import gc
 import os
 from collections import Counter
 
@@ -7,6 +8,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import tests.unsynced  # noqa: F401
+
+gc.disable()  # nothing that is imported and collected is garbage: the search for it took half of the collection's time
 
 # Before PyTorch is imported: what tests compute is small, and their processes share few cores. A run has its own.
 os.environ.update(OMP_NUM_THREADS="1", OMP_WAIT_POLICY="passive")
@@ -19,3 +22,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with the most tests marked slow come first: what several processes begin with, none of them ends with."""
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
     items.sort(key=lambda item: -slow[item.path])
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()

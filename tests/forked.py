@@ -15,6 +15,7 @@ from typing import Any
 
 LOOK_EVERY_S = 0.1
 PRELOADED: tuple[str, ...] = (
+    "tests.imports_begin",
     "benchmark.training.train",
     "benchmark.training.evaluate_checkpoint",
     "benchmark.judging.review.verdict",

@@ -55,6 +55,7 @@ def command_here(program: str, *words: str, folder: Path = REPOSITORY) -> "subpr
         mock.patch.object(sys, "argv", [program, *words]),
         mock.patch("faulthandler.enable"),  # wants a file of the system's
         mock.patch("gc.freeze"),
+        mock.patch("gc.set_threshold"),
         pytest.raises(SystemExit) as leaving,
     ):
         importlib.import_module(f"{program}.__main__").console()
