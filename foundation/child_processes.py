@@ -17,6 +17,8 @@ from foundation.this_machine import process_control
 PR_SET_PDEATHSIG = 1
 INTERRUPTED = 130
 """Exit status of a command that Ctrl-C has ended, after its message (``foundation.errors``)."""
+LOOPBACK_S = 10.0
+"""Most seconds for a connection to this machine itself."""
 TO_END_ITSELF_S = 2.0
 
 
@@ -65,6 +67,20 @@ def require_free_port(port: int) -> None:
             probe.bind(("", port))
         except OSError as error:
             raise InputError(f"port {port}: {error.strerror}; choose another MASTER_PORT or leave it out") from error
+
+
+def require_loopback() -> None:
+    """Raise InputError if processes of this machine cannot meet at "localhost", as in a new network namespace."""
+    with _reusable_socket() as server:
+        server.bind(("", 0))
+        server.listen(1)
+        try:
+            socket.create_connection(("localhost", server.getsockname()[1]), LOOPBACK_S).close()
+        except OSError as error:
+            raise InputError(
+                f"localhost: {error.strerror or error}, and the processes of this machine meet there; bring the "
+                "loopback interface up (ip link set lo up)"
+            ) from error
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from benchmark.planning.slice.slice_config import ON_CPU, SliceOptions, slice_co
 from benchmark.run_record.small_files import folder_problem
 from foundation.errors import InputError
 from foundation.options.option_marks import Unprefixed
+from foundation.plain_text import folded
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class SliceCommand:
 
         result, calibration = run_slice(self.options)
         if not self.json:
-            print("\n".join(slice_lines(result, calibration)), flush=True)
+            print(folded("\n".join(slice_lines(result, calibration))), flush=True)
         plan_lines, problem = None, None
         try:
             plan_lines = whole_system(calibration) if calibration is not None else None

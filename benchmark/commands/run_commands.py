@@ -13,6 +13,7 @@ from benchmark.config.run_config import RunConfig
 from benchmark.config.run_options import RunOptions
 from benchmark.config.runtime_variables import let_threads_sleep
 from benchmark.run_record.small_files import folder_problem
+from foundation.child_processes import require_loopback
 from foundation.cli import choose
 from foundation.errors import CheckFailed, InputError
 from foundation.options.option_marks import Positional
@@ -33,6 +34,7 @@ def _refuse_early(config: RunConfig, *, trains: bool) -> None:
     environment, folder = read_environment(), config.run_dir
     if environment.world_size > 1 or environment.launched_s is not None:
         return
+    require_loopback()
     if trains:
         _require_folder("--run-dir", folder)
     with contextlib.suppress(OSError):  # the run waits for a disk that does not answer

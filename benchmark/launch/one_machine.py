@@ -17,7 +17,7 @@ from benchmark.launch.next_attempt import BAD_INPUT, INTERRUPTED, Decision
 from benchmark.run_record.attempt_folder import all_attempts, read_start
 from benchmark.run_record.file_names import attempts_folder
 from foundation.child_processes import INTERRUPTED as BY_CTRL_C
-from foundation.child_processes import require_free_port, reserved_port
+from foundation.child_processes import require_free_port, require_loopback, reserved_port
 from foundation.errors import InputError, run_command
 from foundation.git import REPOSITORY
 
@@ -31,7 +31,9 @@ class OneMachine(RunMachines):
     """Start ``python -m ARGUMENTS`` in every process."""
 
     def __init__(self, arguments: Sequence[str], *, processes: int, port: int | None = None) -> None:
-        """``port``: where the processes meet; None takes a free one. Raises InputError if it is in use."""
+        """``port``: where the processes meet; None takes a free one. Raises InputError if it is in use, and on
+        a machine whose processes cannot meet."""
+        require_loopback()
         if port is not None:
             require_free_port(port)
         self.name = f"process {os.getpid()}"

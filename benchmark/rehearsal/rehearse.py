@@ -20,7 +20,7 @@ from benchmark.launch.one_machine import run_here
 from benchmark.run_record.checkpoint_list import whole_checkpoints
 from benchmark.run_record.file_names import result_path, summary_path
 from data_prep.token_files.indexed_dataset import IndexedDataset
-from foundation.child_processes import require_free_port, run_module
+from foundation.child_processes import require_free_port, require_loopback, run_module
 from foundation.errors import InputError
 from foundation.git import REPOSITORY
 from foundation.outputs.lock import only_one_in
@@ -62,6 +62,7 @@ def rehearse(
     """
     if seed is not None:
         require_seed(seed)
+    require_loopback()
     if master_port is not None:
         require_free_port(master_port)
     work = work_dir.resolve()

@@ -1,5 +1,6 @@
 """Processes that end with whoever started them, and the ports where they meet."""
 
+import errno
 import multiprocessing
 import os
 import signal
@@ -8,10 +9,18 @@ import subprocess
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from unittest import mock
 
 import pytest
 
-from foundation.child_processes import begin_worker, end_with_parent, require_free_port, reserved_port, run_module
+from foundation.child_processes import (
+    begin_worker,
+    end_with_parent,
+    require_free_port,
+    require_loopback,
+    reserved_port,
+    run_module,
+)
 from foundation.errors import InputError
 
 FORK = multiprocessing.get_context("fork")
@@ -81,6 +90,13 @@ def test_a_reserved_port_is_given_to_nobody_else_and_can_be_met_at() -> None:
     for number in (-1, 0, 65536):
         with pytest.raises(InputError, match=f"port {number}: expected 1 to 65535; choose another MASTER_PORT"):
             require_free_port(number)
+
+
+def test_a_machine_whose_processes_cannot_meet_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    require_loopback()
+    monkeypatch.setattr(socket, "create_connection", mock.Mock(side_effect=OSError(errno.ENETUNREACH, "unreachable")))
+    with pytest.raises(InputError, match=r"localhost: unreachable, .* loopback interface up \(ip link set lo up\)"):
+        require_loopback()
 
 
 @pytest.mark.parametrize("ends_itself", [True, False])

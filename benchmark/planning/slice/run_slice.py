@@ -4,13 +4,19 @@ import dataclasses
 import json
 import re
 import shutil
+import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from benchmark.config.number_formats import Precision
 from benchmark.config.system_config import system_text
 from benchmark.planning.run_plan.calibration import Calibration, write_calibration
 from benchmark.planning.slice.rank_measurement import (
+    WARM_UP,
     RankMeasurement,
     SlicePlan,
     read_measurements,
@@ -29,9 +35,16 @@ from benchmark.planning.slice.tuned_collectives import TimedCollectives, fastest
 from benchmark.training.engine.forked_ranks import run_ranks
 from foundation.errors import CheckFailed, InputError
 from foundation.outputs.publish import write_text
+from foundation.plain_text import counted, folded
+from foundation.sizes import about, significant
+from model.flops import train_flops_per_token
 
 CALIBRATION, RESULT, TRACE, LOG = "calibration.json", "slice.json", "trace.json", "slice.log"
 SYSTEM = "system.toml"
+PRODUCT_SIZE = 1024
+"""Rows and columns of the product by which a CPU's rate is guessed."""
+PATIENCE_S = 600.0
+"""Seconds of steps from which on a smaller slice is named."""
 NO_MEMORY = re.compile(r"out of memory|can't allocate memory|MemoryError", re.IGNORECASE)
 """Messages about lack of memory, as PyTorch, NCCL, a CPU's allocator and Python write them."""
 
@@ -56,6 +69,7 @@ def run_slice(options: SliceOptions) -> tuple[dict[str, Any], Calibration | None
     options.output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=options.output) as folder:
         plan = SlicePlan(config.benchmark, config.system, config.precision, options.steps)
+        print(folded(_beginning(plan)), file=sys.stderr, flush=True)
         ranks, problem = _measured(plan, options, facts, Path(folder))
     result = slice_result(options, plan, facts, ranks, counted_memory(options, facts, layers), problem)
     (options.output / RESULT).write_text(json.dumps(result, indent=1) + "\n")
@@ -67,6 +81,31 @@ def run_slice(options: SliceOptions) -> tuple[dict[str, Any], Calibration | None
     if options.tune_collectives:
         _tune(plan, options.output, result)
     return result, calibration
+
+
+def _beginning(plan: SlicePlan) -> str:
+    """Return a line about the steps that are about to run, on a CPU with the seconds that they may take."""
+    model, batch, devices = plan.benchmark.model, plan.benchmark.global_batch_size, plan.system.num_devices
+    step_tflop = train_flops_per_token(model) * batch * model.seq_length / 1e12
+    steps = plan.steps + WARM_UP
+    text = f"{steps} steps of {significant(step_tflop, 3)} TFLOP on {counted(devices, 'device')}, then single products"
+    if plan.system.device != "cpu":
+        return text
+    tflops = _cpu_tflops(plan.precision)
+    smaller = f"; smaller: {ON_CPU}" if steps * step_tflop / tflops > PATIENCE_S else ""
+    return (
+        f"{text}: at this CPU's {significant(tflops, 2)} TFLOP/s at least {about(steps * step_tflop / tflops)}{smaller}"
+    )
+
+
+def _cpu_tflops(precision: Precision) -> float:
+    """Return the rate of products on all cores, by the second of two."""
+    dtype = torch.float32 if precision == "fp32" else torch.bfloat16
+    matrix = torch.ones(PRODUCT_SIZE, PRODUCT_SIZE, dtype=dtype)
+    matrix @ matrix
+    started = time.perf_counter()
+    matrix @ matrix
+    return 2 * PRODUCT_SIZE**3 / (time.perf_counter() - started) / 1e12
 
 
 def _tune(plan: SlicePlan, output: Path, result: dict[str, Any]) -> None:

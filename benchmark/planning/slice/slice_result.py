@@ -136,7 +136,7 @@ def calibration_of(result: dict[str, Any], facts: DeviceFacts, first: RankMeasur
 
 
 def slice_lines(result: dict[str, Any], calibration: Calibration | None) -> Iterator[str]:
-    """Yield the lines for the terminal, of less than 120 columns; without a calibration, there are none on rates."""
+    """Yield the lines for the terminal; without a calibration, there are none on rates."""
     model = BENCHMARKS[result["benchmark"]].model
     yield (
         "{benchmark}: {layers} of {of} layers on {devices} x {device}; hidden {hidden_size:,}, {heads} heads, sequence "

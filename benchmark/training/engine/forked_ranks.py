@@ -12,7 +12,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
-from foundation.child_processes import reserved_port
+from foundation.child_processes import require_loopback, reserved_port
 
 GRACE_S = 5.0
 """Seconds from the first failure until the other processes are killed."""
@@ -46,6 +46,7 @@ def run_ranks(
     ``log``: file for their output. Processes that run longer than ``limit_s`` are killed.
     """
     context = fork_server()
+    require_loopback()
     with reserved_port() as port:
         ranks = [
             context.Process(
