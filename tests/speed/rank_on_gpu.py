@@ -37,7 +37,8 @@ from benchmark.planning.slice.device_rates import event_now
 from benchmark.run_record.run_progress import starting_progress
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.rank_environment import set_environment
-from benchmark.training.engine.train_state import empty_state, settle_attention, settle_kernels
+from benchmark.training.engine.train_state import empty_state
+from benchmark.training.training_world import settle_attention, settle_kernels
 from model.decoder_sizes import Recompute
 from model.flops import part_flops_per_token
 from model.passes import end_passes

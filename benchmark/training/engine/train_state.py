@@ -17,17 +17,10 @@ from benchmark.run_record.run_progress import Progress
 from benchmark.training.engine.adam import MOMENTS, Adam
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.pipeline import Pipeline
-from benchmark.training.engine.rank_device import linear_formats, values_dtype, weight_terms
-from benchmark.training.engine.rank_environment import set_environment
-from benchmark.training.machine.kernel_cache import cache_of_kernels
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from foundation.errors import InputError
 from model.architectures import architecture_of
-from model.decoder_sizes import DecoderSizes
 from model.initial_weights import draw_initial_weights
-from model.passes.attention import CudnnFlash, Repeated, refuse_kernel
-from model.passes.attention_proof import proved_attention
-from model.passes.kernel_proof import prove_kernels
 from model.passes.waits import pipeline_exchange
 from model.sharding import empty_chunks
 
@@ -137,53 +130,6 @@ def empty_state(
         adam = Adam(parameters, benchmark.optimizer, counted_elsewhere=not_counted, updates=updates)
         pipeline = Pipeline(sizes, system, precision, world, chunks, benchmark.bf16_layers)
     return TrainState(benchmark, system, pipeline, adam, progress, parameters, tied_table)
-
-
-def settle_attention(sizes: DecoderSizes, system: System, precision: Precision, world: World) -> str:
-    """Choose this process's attention kernel before the state is loaded, proved on the shape of its passes
-    (model/passes/attention_proof.py), in a second or two.
-
-    Returns the line to log; empty on a CPU, which has one kernel. Raises RuntimeError if no kernel is right.
-    """
-    if world.device.type != "cuda":
-        return ""
-    if not system.cudnn_attention:
-        refuse_kernel(CudnnFlash())
-        refuse_kernel(Repeated(CudnnFlash()))
-    proof = proved_attention(
-        world.device,
-        values_dtype(precision),
-        sizes,
-        ranks=system.tensor_parallel,
-        batch=system.micro_batch_size,
-    )
-    torch.cuda.empty_cache()  # the state is to find the device as it was
-    return proof
-
-
-def settle_kernels(
-    sizes: DecoderSizes, system: System, precision: Precision, world: World, *, deterministic: bool
-) -> str:
-    """Compile this process's fused kernels before the state is loaded, proved on the shapes of its passes
-    (model/passes/kernel_proof.py), in some seconds.
-
-    Returns the line to log; empty on a CPU, which compiles none.
-    """
-    if world.device.type != "cuda" or not system.compiled_kernels:
-        return ""
-    set_environment(cache_of_kernels())
-    line = prove_kernels(
-        sizes,
-        ranks=system.tensor_parallel,
-        batch=system.micro_batch_size,
-        dtype=values_dtype(precision),
-        device=world.device,
-        deterministic=deterministic,
-        linear=linear_formats(precision, sizes, system, (0, 0))(0),
-        terms=weight_terms(precision, sizes, system),
-    )
-    torch.cuda.empty_cache()  # the state is to find the device as it was
-    return line
 
 
 def begin_state(state: TrainState, checkpoint: Path | None) -> str:

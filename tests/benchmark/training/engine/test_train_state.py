@@ -8,17 +8,11 @@ import pytest
 import torch
 from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
 
-from benchmark.config.benchmarks import GPT3_175B
-from benchmark.config.number_formats import Precision
 from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import System
-from benchmark.config.systems import SYSTEMS
-from benchmark.training.engine import train_state
-from benchmark.training.engine.distributed import World, joined_world
+from benchmark.training.engine.distributed import joined_world
 from benchmark.training.engine.rank_environment import read_environment
-from benchmark.training.engine.train_state import TiedTable, settle_attention, settle_kernels
-from model.decoder_sizes import DecoderSizes
-from model.passes.attention import CudnnFlash, Repeated
+from benchmark.training.engine.train_state import TiedTable
 from tests.benchmark.runs import loaded_state, system_of
 from tests.benchmark.tiny import TINY, Inputs, in_processes
 
@@ -45,8 +39,6 @@ OTHERS = {
 }
 SHAPES = OTHERS | {f"encoder.layers.{n}.{name}": shape for n in range(LAYERS) for name, shape in OF_A_LAYER.items()}
 WORDS = "embedding.word_embeddings.weight"
-RUN: tuple[DecoderSizes, System, Precision] = (GPT3_175B.model, SYSTEMS["dgxh100_n64"], "bf16")
-MESH: Any = None
 
 
 def _look(config: RunConfig) -> dict[str, Any]:
@@ -121,48 +113,3 @@ def test_first_and_last_stage_add_their_gradients_of_the_table() -> None:
     assert [one["other"] for one in results] == [2, None, 0]
     assert [one["second"] for one in results] == [False, False, True]
     assert [one["gradients"] for one in results] == [[101, 1], [10, 10], [101, 100]]
-
-
-def test_the_kernel_is_proved_on_the_shape_of_this_ranks_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, refused = list[Any](), list[Any]()
-
-    def proved(*device_and_dtype: Any, **shape: int) -> str:
-        asked.append((*device_and_dtype, shape))
-        return "attention by CudnnFlash"
-
-    monkeypatch.setattr(train_state, "proved_attention", proved)
-    monkeypatch.setattr(train_state, "refuse_kernel", refused.append)
-    gpu = torch.device("cuda", 0)
-    assert settle_attention(*RUN, World(0, 512, gpu, MESH)) == "attention by CudnnFlash"
-    assert asked == [(gpu, torch.bfloat16, GPT3_175B.model, {"ranks": 4, "batch": 2})]
-    assert refused == []
-    model, system, precision = RUN
-    settle_attention(model, dataclasses.replace(system, cudnn_attention=False), precision, World(0, 512, gpu, MESH))
-    assert refused == [CudnnFlash(), Repeated(CudnnFlash())]
-
-
-def test_kernels_are_compiled_on_the_shape_of_this_ranks_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = list[Any]()
-
-    def proved(sizes: Any, **shape: Any) -> str:
-        calls.append((sizes, shape))
-        return "compiled"
-
-    monkeypatch.setattr(train_state, "prove_kernels", proved)
-    monkeypatch.setattr(train_state, "set_environment", calls.append)
-    monkeypatch.setattr(train_state, "cache_of_kernels", lambda: {"CACHE": "here"})
-    gpu = torch.device("cuda", 0)
-    model, system, precision = RUN
-    assert settle_kernels(*RUN, World(0, 512, gpu, MESH), deterministic=True) == "compiled"
-    shape = {"ranks": 4, "batch": 2, "dtype": torch.bfloat16, "device": gpu, "deterministic": True}
-    assert calls == [{"CACHE": "here"}, (model, shape | {"linear": "plain", "terms": 1})]
-    assert settle_kernels(model, system, "fp8", World(0, 512, gpu, MESH), deterministic=True) == "compiled"
-    assert calls[2:] == [{"CACHE": "here"}, (model, shape | {"linear": "fp8", "terms": 4})]
-    without = dataclasses.replace(system, compiled_kernels=False)
-    assert settle_kernels(model, without, precision, World(0, 512, gpu, MESH), deterministic=False) == ""
-    assert len(calls) == 4
-
-
-def test_a_cpu_has_nothing_to_settle() -> None:
-    world = World(0, 1, torch.device("cpu"), MESH)
-    assert settle_attention(*RUN, world) == settle_kernels(*RUN, world, deterministic=False) == ""
