@@ -10,13 +10,13 @@ from functools import partial
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from benchmark.config.number_formats import Precision
 from benchmark.config.system_config import System
 from benchmark.training.engine.distributed import World
+from benchmark.training.engine.pipeline_messages import ArrivingMessage, Exchange
 from benchmark.training.engine.pipeline_order import (
     PipelineShape,
     ScheduledPass,
@@ -33,7 +33,6 @@ from model.passes.chunk_pass import ChunkActivations, ChunkPass, MicroBatch
 from model.passes.end_passes import sequence_first
 from model.passes.linear.fp8_weight import rescale
 from model.passes.tensor_group import Passing, TensorGroup, run_together, together
-from model.passes.waits import pipeline_exchange
 
 
 class Pipeline:
@@ -87,14 +86,14 @@ class Pipeline:
             earlier.following = later
         self._fp8_weights = [weight for chunk in self._chunks for weight in chunk.fp8_weights]
         rows = sizes.seq_length // system.tensor_parallel * system.micro_batch_size
-        room = partial(torch.empty, dtype=dtype, device=world.device)
+        new_buffer = partial(torch.empty, dtype=dtype, device=world.device)
         group = mesh.get_group()
-        self._exchange = Exchange(group, self._shape, partial(room, rows, sizes.hidden_size))
+        self._exchange = Exchange(group, self._shape, partial(new_buffer, rows, sizes.hidden_size))
         # An evaluation has no backward passes whose work could hide a forward pass's collectives: two forward passes
         # do it for each other.
         self._evaluated_at_once = 2 if self._shape.apart else 1
         self._evaluation_exchange = Exchange(
-            group, self._shape, partial(room, self._evaluated_at_once * rows, sizes.hidden_size)
+            group, self._shape, partial(new_buffer, self._evaluated_at_once * rows, sizes.hidden_size)
         )
 
     def watch(self, watch: ForwardWatch) -> None:
@@ -110,7 +109,7 @@ class Pipeline:
         losses: list[Tensor] = []
         activations: dict[ScheduledPass, ChunkActivations] = {}
 
-        def forward(scheduled: ScheduledPass, x: Arriving) -> Passing[None]:
+        def forward(scheduled: ScheduledPass, x: ArrivingMessage) -> Passing[None]:
             batch = self._batch_for(scheduled, lambda: batches[scheduled.micro_batch])
             chunk = self._chunks[scheduled.chunk]
             out, activations[scheduled] = yield from chunk.forward_to_train(x.wait(), batch, weight)
@@ -119,7 +118,7 @@ class Pipeline:
             else:
                 self._exchange.send_on(out)
 
-        def backward(scheduled: ScheduledPass, gradient: Arriving) -> Passing[None]:
+        def backward(scheduled: ScheduledPass, gradient: ArrivingMessage) -> Passing[None]:
             yield from self._chunks[scheduled.chunk].backward(
                 activations.pop(scheduled),
                 gradient.wait(),
@@ -144,7 +143,7 @@ class Pipeline:
         in_order = iter(batches)  # no rank has both embedding and output of a pipeline: each batch is read once
         at_once = self._evaluated_at_once
 
-        def forward(scheduled: ScheduledPass, arriving: Arriving) -> Passing[None]:
+        def forward(scheduled: ScheduledPass, arriving: ArrivingMessage) -> Passing[None]:
             count = min(at_once, number - scheduled.micro_batch * at_once)
             slot_batches = [self._batch_for(scheduled, lambda: next(in_order)) for _ in range(count)]
             x = arriving.wait()
@@ -168,17 +167,18 @@ class Pipeline:
     def _run(
         self,
         slots: list[Slot],
-        forward: Callable[[ScheduledPass, "Arriving"], Passing[None]],
-        backward: Callable[[ScheduledPass, "Arriving"], Passing[None]] | None,
-        exchange: "Exchange",
+        forward: Callable[[ScheduledPass, ArrivingMessage], Passing[None]],
+        backward: Callable[[ScheduledPass, ArrivingMessage], Passing[None]] | None,
+        exchange: Exchange,
     ) -> None:
+        """Run the passes of the slots in order, with the messages between the ranks."""
         rescale(self._fp8_weights)
         self._groups[0].begin_gather()
         with self._context:
             exchange.begin(Slot(None, None), slots[0])
             for slot, following in itertools.pairwise([*slots, None]):
                 assert slot is not None
-                x, gradient = exchange.slot_ends()
+                x, gradient = exchange.end_slot()
                 exchange.begin(slot, following)
                 passes = []
                 if slot.forward is not None:
@@ -189,7 +189,7 @@ class Pipeline:
                     run_together(*at_once)
                 for arriving in (x, gradient):
                     arriving.wait()  # without a pass in this slot: the tensor that was sent with it may be freed
-            for arriving in exchange.slot_ends():
+            for arriving in exchange.end_slot():
                 arriving.wait()
 
     def _end_reduce(self) -> None:
@@ -204,113 +204,3 @@ class Pipeline:
         if self._shape.is_first(scheduled.chunk) or self._shape.is_last(scheduled.chunk):
             return batch().to(self.world.device)
         return None
-
-
-class Messages:
-    """One direction of the pipeline: the message of a slot to one neighbour, and the other neighbour's message for the
-    next slot."""
-
-    def __init__(self, group: dist.ProcessGroup, to: int, sender: int, empty: Callable[[], Tensor]) -> None:
-        self._group, self._to, self._sender, self._empty = group, to, sender, empty
-        self.sends = self.receives = self.begun = False
-        """True if this slot sends, if it receives for the next slot, and if both have begun."""
-        self._outgoing: Tensor | None = None
-
-    def expect(self, *, sends: bool, receives: bool) -> None:
-        """Begin a slot."""
-        self.sends, self.receives, self.begun, self._outgoing = sends, receives, False, None
-
-    def store(self, outgoing: Tensor) -> None:
-        """Store the slot's tensor until it is sent."""
-        self._outgoing = outgoing.contiguous()
-
-    @property
-    def ready(self) -> bool:
-        """True unless the slot's tensor is still to be computed."""
-        return self.begun or not self.sends or self._outgoing is not None
-
-    def begin(self) -> "Arriving":
-        """Begin to send and to receive; return the arriving message."""
-        self.begun = True
-        outgoing, self._outgoing = self._outgoing, None
-        room = self._empty() if self.receives else None
-        operations = []
-        if outgoing is not None:
-            operations.append(dist.P2POp(dist.isend, outgoing, self._to, self._group))
-        if room is not None:
-            operations.append(dist.P2POp(dist.irecv, room, self._sender, self._group))
-        return Arriving(room, dist.batch_isend_irecv(operations) if operations else [], outgoing)
-
-
-class Arriving:
-    """A message on its way."""
-
-    def __init__(
-        self, room: Tensor | None = None, works: Sequence[dist.Work] = (), outgoing: Tensor | None = None
-    ) -> None:
-        """``outgoing``: the tensor that is sent with it, which must live until then."""
-        self._room, self._works, self._outgoing = room, works, outgoing
-
-    def wait(self) -> Tensor | None:
-        """Wait for the message and return it; None if this slot receives none."""
-        pipeline_exchange(self._works)
-        self._works, self._outgoing = (), None
-        room, self._room = self._room, None
-        return room
-
-
-class Exchange:
-    """A rank's messages with its neighbours in the pipeline: hidden states to the next rank, gradients to the previous.
-
-    Each direction begins as soon as the slot has computed its tensor; the pass that needs a message waits for it. On
-    all ranks hidden states begin first, in whatever order they were computed, so that no ranks wait in a circle.
-    """
-
-    def __init__(self, group: dist.ProcessGroup, shape: PipelineShape, empty: Callable[[], Tensor]) -> None:
-        """``empty``: allocates the hidden state of a micro-batch."""
-        ranks, self._shape = dist.get_process_group_ranks(group), shape
-        following, previous = ranks[(shape.rank + 1) % shape.ranks], ranks[shape.rank - 1]
-        self._on = Messages(group, following, previous, empty)
-        self._back = Messages(group, previous, following, empty)
-        self._arriving = Arriving(), Arriving()
-
-    def begin(self, slot: Slot, following: Slot | None) -> None:
-        """Begin ``slot``: its outputs will be sent, and the inputs of the ``following`` slot received."""
-        shape, idle = self._shape, Slot(None, None)
-        following = following or idle
-        self._on.expect(
-            sends=slot.forward is not None and not shape.is_last(slot.forward.chunk),
-            receives=following.forward is not None and not shape.is_first(following.forward.chunk),
-        )
-        self._back.expect(
-            sends=slot.backward is not None and not shape.is_first(slot.backward.chunk),
-            receives=following.backward is not None and not shape.is_last(following.backward.chunk),
-        )
-
-    def send_on(self, out: Tensor) -> None:
-        """Send the output of the slot's forward pass to the next rank."""
-        self._on.store(out)
-        self._begin_on()
-        if self._back.ready:
-            self._begin_back()
-
-    def send_back(self, gradient: Tensor) -> None:
-        """Send the gradient of the input of the slot's backward pass to the previous rank."""
-        self._back.store(gradient)
-        if self._on.ready:
-            self._begin_back()
-
-    def slot_ends(self) -> tuple[Arriving, Arriving]:
-        """Begin the directions that have nothing to send; return the next slot's input and gradient, on their way."""
-        self._begin_back()
-        arriving, self._arriving = self._arriving, (Arriving(), Arriving())
-        return arriving
-
-    def _begin_on(self) -> None:
-        if not self._on.begun:
-            self._arriving = self._on.begin(), self._arriving[1]
-
-    def _begin_back(self) -> None:
-        self._begin_on()
-        if not self._back.begun:
-            self._arriving = self._arriving[0], self._back.begin()
