@@ -149,12 +149,12 @@ def parse(arguments: Sequence[str]) -> Command:
         command: Command = run_command
         return command
     if row.reads:
-        _require_own(row, words)
+        _refuse_options_of_a_run(row, words)
     command = parse_options(row.options, words)
     return command
 
 
-def _require_own(row: CommandRow, words: Sequence[str]) -> None:
+def _refuse_options_of_a_run(row: CommandRow, words: Sequence[str]) -> None:
     """Raise InputError for an option of a run where no benchmark says which run."""
     of_run = {flag for option in options_of(row.options) if option.section for flag in flags_of(option)}
     for flag in (word.partition("=")[0].replace("_", "-") for word in words):

@@ -73,8 +73,8 @@ def _train(run: TrainingRun, observers: Sequence[Observer]) -> StopReason:
                 return StopReason("success", "target reached", reached_target=True)
             if not is_last:
                 _log_interval_start(run)
-        if (end := between_steps(step, observers)) is not None:
-            return end
+        if (veto := veto_between_steps(step, observers)) is not None:
+            return veto
         if step.result.flags.stop_by is not None:
             return StopReason("interrupted", step.result.flags.stop_by)
     if benchmark.target_log_perplexity is None:
@@ -96,9 +96,9 @@ def _step(run: TrainingRun, observers: Sequence[Observer]) -> FinishedStep:
     return step
 
 
-def between_steps(step: FinishedStep, observers: Sequence[Observer]) -> StopReason | None:
-    """Tell the observers that the run continues, and announce a checkpoint that is due, which the last of them writes.
-    Return how the run ends if an observer vetoes."""
+def veto_between_steps(step: FinishedStep, observers: Sequence[Observer]) -> StopReason | None:
+    """Tell the observers that the run continues; if a checkpoint is due, announce it to them, too: the checkpoint
+    saver, behind the observers that veto, begins to write it. Return how the run ends if an observer vetoes."""
     for observer in observers:
         if (end := observer.between_steps(step)) is not None:
             return end

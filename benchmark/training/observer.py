@@ -52,7 +52,7 @@ class Observer:
 
     def about_to_save(self) -> StopReason | None:
         """A checkpoint is announced. Returns how the run ends if its state must not be saved; later observers, and so
-        the one that writes checkpoints (``observers/saves.py``), are then left out."""
+        the one that writes checkpoints (``observers/checkpoint_saver.py``), are then left out."""
         return None
 
     def end(self, end: StopReason) -> None:

@@ -46,19 +46,19 @@ class RunLog(Observer):
     mlperf_log: MlperfLog | None = None
     require_lease: Callable[[], None] = lambda: None
     """Raise OSError while this process may not write in the run's folder."""
-    point: ResumePoint | None = None
+    resume_point: ResumePoint | None = None
     """The resume point that :meth:`resume` was given last; None on ranks other than 0 until all have agreed on it."""
     _run_is_open: bool = False
 
     @property
     def progress(self) -> Progress:
         """Progress of the run, which the state shares."""
-        assert self.point is not None
-        return self.point.progress
+        assert self.resume_point is not None
+        return self.resume_point.progress
 
     def resume(self, point: ResumePoint) -> None:
         """Begin the log of the run, or continue it at the resume point. Called again if another point is chosen."""
-        self.point = point
+        self.resume_point = point
         behind_s = self.events.clock.behind_s
         late = f"this machine's clock is {behind_s:.0f} s behind the checkpoint's: the log continues from that time"
         for line in (*point.reasons, *([late] if behind_s >= 1 else [])):
@@ -85,7 +85,7 @@ class RunLog(Observer):
             submitted_s=environment.submitted_s,
             launched_s=environment.launched_s,
             started_s=time.time() - seconds_since_process_start(),
-            resumed_at=None if self.point is None else self.point.checkpoint,
+            resumed_at=None if self.resume_point is None else self.resume_point.checkpoint,
             hosts=tuple(hosts),
         )
         self._patiently(lambda: write_start(attempt_path(run_dir, environment.attempt), start))
@@ -108,8 +108,8 @@ class RunLog(Observer):
     def run_clock(self, *, eval_tokens: int, barrier: Callable[[], None]) -> Iterator[None]:
         """Start the clock of the run on all processes at once, and log one run_stop on every way out."""
         barrier()
-        if self.point is not None and self.point.log_mark is not None and self.mlperf_log is not None:
-            self._truncate(self.mlperf_log, self.point.log_mark)
+        if self.resume_point is not None and self.resume_point.log_mark is not None and self.mlperf_log is not None:
+            self._truncate(self.mlperf_log, self.resume_point.log_mark)
             self.events.point("restart", self.progress.restarts, step=self.progress.trained_tokens)
         else:
             seed = self.progress.seed

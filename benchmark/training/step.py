@@ -100,7 +100,7 @@ def train_step(
     and the norm, which are logged and decide about the update.
     """
     enter("passes")
-    square_sum, loss, *sums = accumulate(state, batches, flags).tolist()
+    square_sum, loss, *flag_sums = accumulate(state, batches, flags).tolist()
     norm = math.sqrt(square_sum) if math.isfinite(square_sum) else square_sum
     rate = learning_rate(state.progress.scheduled_samples, state.benchmark.optimizer, state.benchmark.global_batch_size)
     skipped = not math.isfinite(norm)
@@ -109,7 +109,7 @@ def train_step(
     if not skipped:
         update(state, norm, rate)
     state.optimizer.clear_gradients()
-    return StepResult(loss, norm, rate, skipped, StepFlags.of_all(sums), nonfinite)
+    return StepResult(loss, norm, rate, skipped, StepFlags.of_all(flag_sums), nonfinite)
 
 
 def accumulate(
@@ -128,8 +128,8 @@ def accumulate(
     state.tied_table.add_gradients(state.parameters)
     square_sum = state.optimizer.gradient_square_sum()
     # Made on the device, for a copy from the host would wait.
-    raised = [torch.full_like(square_sum, flag) for flag in flags.numbers()]
-    total = torch.stack([square_sum, loss.double(), *raised])
+    flag_values = [torch.full_like(square_sum, flag) for flag in flags.numbers()]
+    total = torch.stack([square_sum, loss.double(), *flag_values])
     torch.distributed.all_reduce(total)
     return total
 

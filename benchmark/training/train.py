@@ -57,8 +57,8 @@ def train(config: RunConfig, environment: Environment | None = None, phases: Pha
         RunRequests(config.time_limit_s) as requests,
         open_run_folder(config, environment.rank, environment, identities) as log,
     ):
-        if log.point is not None:
-            for line in config.banner(log.point.progress.seed):
+        if log.resume_point is not None:
+            for line in config.banner(log.resume_point.progress.seed):
                 log.events.note("message", line)
         with (
             training_world(
@@ -112,8 +112,8 @@ def _resumed_state(
     log.note_last_incident(run_dir, environment)
     log.events.note("environment", run_environment(system.device))
     patience_s = system.start_limit_s / 2
-    point = agree_on_resume_point(log.point, run_dir, world, log.mlperf_log, phases, patience_s)
-    if point is not log.point:
+    point = agree_on_resume_point(log.resume_point, run_dir, world, log.mlperf_log, phases, patience_s)
+    if point is not log.resume_point:
         log.resume(point)
         log.note_attempt(run_dir, environment, hosts)
     state = empty_state(config.benchmark, system, config.precision, world, point.progress)

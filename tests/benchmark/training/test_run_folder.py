@@ -38,8 +38,8 @@ def configured(run_dir: Path, **fields: Any) -> RunConfig:
 
 
 def resumed_at(log: RunLog) -> int | None:
-    assert log.point is not None
-    return log.point.checkpoint
+    assert log.resume_point is not None
+    return log.resume_point.checkpoint
 
 
 def clock(log: RunLog) -> Any:
@@ -226,9 +226,9 @@ def test_log_begins_anew_where_neither_a_checkpoint_nor_a_clock_is_left(tmp_path
     run_to_checkpoint(config, steps=2, lost_steps=0)
     with open_run_folder(config, rank=0) as log:
         os.truncate(tmp_path / "result_0.txt", 0)
-        assert log.mlperf_log is not None and log.point is not None
+        assert log.mlperf_log is not None and log.resume_point is not None
         damage = DamagedCheckpoint(checkpoint_path(tmp_path, 2), ["__0_0.distcp"])
-        log.resume(older_point(tmp_path, log.point, damage, log.mlperf_log))
+        log.resume(older_point(tmp_path, log.resume_point, damage, log.mlperf_log))
         assert (log.progress.steps, log.progress.restarts, log.progress.seed) == (0, 0, 17)
         with clock(log):
             pass

@@ -22,7 +22,7 @@ from benchmark.run_record.run_progress import starting_progress
 from benchmark.training.checkpoints import checkpoint_writer
 from benchmark.training.checkpoints.checkpoint_writer import Checkpointer
 from benchmark.training.checkpoints.shard_index import RankShard
-from benchmark.training.loop import between_steps
+from benchmark.training.loop import veto_between_steps
 from benchmark.training.observer import FinishedStep, Observer
 from benchmark.training.observers import checkpoint_saver, run_requests
 from benchmark.training.observers.run_requests import TriggerFiles
@@ -227,7 +227,9 @@ def saves_of(
         state.progress.count_step(skipped=False)
         asked = flags.get(number, NO_FLAGS)
         observer._checkpointer.busy = asked.writer_busy
-        said.append(between_steps(FinishedStep(StepResult(3.5, 0.25, 1e-3, False, asked), 0, 0.0), [other, observer]))
+        said.append(
+            veto_between_steps(FinishedStep(StepResult(3.5, 0.25, 1e-3, False, asked), 0, 0.0), [other, observer])
+        )
     return observer._checkpointer.saved, said
 
 
