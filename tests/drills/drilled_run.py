@@ -22,7 +22,7 @@ from benchmark.run_record.checkpoint_list import newest_checkpoint
 from benchmark.run_record.events.mllog import LogEvent, read_log
 from benchmark.run_record.events.recorded_events import RecordedEvent, read_events
 from benchmark.run_record.file_names import checkpoint_path
-from benchmark.training.engine.forked_ranks import run_ranks
+from benchmark.training.machine.forked_ranks import run_ranks
 from checkpoint_convert.formats.distributed_checkpoint import dcp_arrays
 from foundation.errors import InputError
 from tests.drills.faults import DAMAGE, Damage, Fault

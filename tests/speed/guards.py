@@ -24,10 +24,10 @@ from benchmark.config.run_config import RunConfig
 from benchmark.run_record.file_names import attempt_path
 from benchmark.run_record.phases import Phase, PhaseLog
 from benchmark.training.engine.distributed import end_process
-from benchmark.training.engine.forked_ranks import run_ranks
 from benchmark.training.engine.rank_environment import read_environment
 from benchmark.training.liveness.heartbeat import HangLimits, Heartbeat
 from benchmark.training.liveness.watchdog import watched
+from benchmark.training.machine.forked_ranks import run_ranks
 from benchmark.training.observers.speed_watch import SpeedWatch
 from benchmark.training.observers.spikes import SpikeGuard
 from benchmark.training.train import train

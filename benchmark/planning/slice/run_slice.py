@@ -32,7 +32,7 @@ from benchmark.planning.slice.slice_devices import (
 )
 from benchmark.planning.slice.slice_result import calibration_of, slice_result
 from benchmark.planning.slice.tuned_collectives import TimedCollectives, fastest, timed_ways
-from benchmark.training.engine.forked_ranks import run_ranks
+from benchmark.training.machine.forked_ranks import run_ranks
 from foundation.errors import CheckFailed, InputError
 from foundation.outputs.publish import write_text
 from foundation.plain_text import counted, folded

@@ -13,7 +13,7 @@ from benchmark.planning.dry_run.dry_run import RESERVE, dry_run
 from benchmark.planning.dry_run.rank_report import RankReport
 from benchmark.planning.slice.gpu_presence import require_gpu
 from benchmark.planning.slice.slice_config import SliceOptions, slice_config
-from benchmark.training.engine.forked_ranks import fork_server
+from benchmark.training.machine.forked_ranks import fork_server
 from foundation.errors import InputError
 
 NOT_EVEN = {

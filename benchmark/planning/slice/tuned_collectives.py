@@ -22,7 +22,7 @@ from benchmark.planning.slice.rank_measurement import (
     run_rank,
     slowest_steps,
 )
-from benchmark.training.engine.forked_ranks import run_ranks
+from benchmark.training.machine.forked_ranks import run_ranks
 from model.decoder_sizes import CopyEngines
 
 NCCL_CTAS = (None, 8, 16, 32)

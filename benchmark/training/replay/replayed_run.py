@@ -18,11 +18,11 @@ from benchmark.run_record.file_names import EVIDENCE_FILE
 from benchmark.run_record.run_progress import Progress
 from benchmark.training.checkpoints.checkpoint_reader import load_checkpoint
 from benchmark.training.engine.distributed import end_process
-from benchmark.training.engine.forked_ranks import run_ranks
 from benchmark.training.engine.micro_batches import TrainingBatches
 from benchmark.training.engine.rank_environment import Environment, read_environment
 from benchmark.training.engine.train_state import TrainState, begin_state, empty_state
 from benchmark.training.inputs import Datasets, open_data
+from benchmark.training.machine.forked_ranks import run_ranks
 from benchmark.training.observer import FinishedStep
 from benchmark.training.observers.evidence import Evidence, recorded_config
 from benchmark.training.run_log import RunLog

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import tests.unsynced  # noqa: F401
 from benchmark.run_record.status.status_reading import read_status
-from benchmark.training.engine.forked_ranks import fork_server
+from benchmark.training.machine.forked_ranks import fork_server
 from foundation.outputs.lock import only_one_in
 from tests.drills.drilled_run import Ended, read_ended
 from tests.drills.fuzz.disk_faults import build_library

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmark.training.engine.forked_ranks import fork_server
+from benchmark.training.machine.forked_ranks import fork_server
 from tests.drills.fuzz.disk_faults import CONTROL
 
 NODES = ("n1", "n2")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.training.engine.forked_ranks import highest_status, run_ranks
+from benchmark.training.machine.forked_ranks import highest_status, run_ranks
 
 
 def _rank_0_fails_rank_1_goes_on(log: Path) -> None:
@@ -19,7 +19,7 @@ def _rank_0_fails_rank_1_goes_on(log: Path) -> None:
 
 
 def test_a_failing_process_ends_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchmark.training.engine.forked_ranks.GRACE_S", 0.2)
+    monkeypatch.setattr("benchmark.training.machine.forked_ranks.GRACE_S", 0.2)
     log, environment = tmp_path / "log", {"ATTEMPT": "0001"}
     status = run_ranks(_rank_0_fails_rank_1_goes_on, [log], processes=2, environment=environment, log=log)
     assert status == 128 + signal.SIGKILL
