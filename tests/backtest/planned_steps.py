@@ -2,7 +2,7 @@
 step that stand between them.
 
 python -m tests.backtest.planned_steps            # the table
-python -m tests.backtest.planned_steps --gap      # the FP8 step after each change, one added to the other
+python -m tests.backtest.planned_steps --gap      # steps by kind; the FP8 step after each change, one added to the other
 
 A change of --gap is a step of the same model, whose kernels or messages move other bytes; no constant is fitted.
 """
@@ -76,7 +76,7 @@ STEPS = (
     PlannedStep("llama31_8b", "b200_n8", 16),
 )
 """Published figures: docs/facts/fp8.md 4."""
-SMALLEST_PART = 0.005
+SMALLEST_PART = 0.002
 """Share of a step from which a part is named."""
 
 
@@ -163,19 +163,33 @@ MODULES = {"block_times": block_times, "fp8_operands": fp8_operands}
 
 
 def gap_lines() -> Iterator[str]:
-    """Yield a table in Markdown: each FP8 step with a published one, after each change, and the parts that remain."""
-    steps = [step for step in STEPS if "fp8" in step.published]
+    """Yield a table in Markdown: each FP8 step with a published one, after each change."""
+    steps = _published_in_fp8()
     columns = [list(changed_steps(step)) for step in steps]
     yield "| each change with those above it | " + " | ".join(map(str, steps)) + " |"
     yield "|---|" + "---:|" * len(steps)
     titles = ["as it is", *(change.title for change in CHANGES)]
     for title, *cells in zip(titles, *(map(_seconds_and_gain, column) for column in columns), strict=True):
         yield f"| {title} | {' | '.join(cells)} |"
-    for name, title in PART_NAMES.items():
-        seconds = [getattr(column[-1][0], name) for column in columns]
-        if any(part > SMALLEST_PART * column[-1][0].total for part, column in zip(seconds, columns, strict=True)):
-            yield f"| of the last: {title} | {' | '.join(f'{_text(part)} s' for part in seconds)} |"
     yield f"| published | {' | '.join(_published(step, 'fp8') for step in steps)} |"
+
+
+def part_lines() -> Iterator[str]:
+    """Yield a table in Markdown: the seconds of these steps by kind, in both formats."""
+    formats: tuple[Precision, ...] = ("bf16", "fp8")
+    works = [(step, step.work(precision)) for step in _published_in_fp8() for precision in formats]
+    parts = [simulate_step(work, rates_of(work)) for _, work in works]
+    yield "| | " + " | ".join(f"{step}, {work.precision.upper()}" for step, work in works) + " |"
+    yield "|---|" + "---:|" * len(works)
+    for name, title in PART_NAMES.items():
+        seconds = [getattr(column, name) for column in parts]
+        if any(part > SMALLEST_PART * column.total for part, column in zip(seconds, parts, strict=True)):
+            yield f"| {title} | {' | '.join(map(_text, seconds))} |"
+    yield f"| step, s | {' | '.join(_text(column.total) for column in parts)} |"
+
+
+def _published_in_fp8() -> list[PlannedStep]:
+    return [step for step in STEPS if "fp8" in step.published]
 
 
 def _seconds_and_gain(change: tuple[StepTime, float | None]) -> str:
@@ -206,9 +220,9 @@ def changed_steps(step: PlannedStep) -> Iterator[tuple[StepTime, float | None]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gap", action="store_true", help="the FP8 step after each change")
+    parser.add_argument("--gap", action="store_true", help="steps by kind, and the FP8 step after each change")
     if parser.parse_args().gap:
-        print(*gap_lines(), sep="\n")
+        print(*part_lines(), "", *gap_lines(), sep="\n")
     else:
         print(*table_lines(), sep="\n")
 

@@ -73,11 +73,23 @@ def _linear_layers(work: Workload, rates: Rates) -> tuple[dict[str, float], floa
     for name, (inputs, outputs) in layer_sizes(work).items():
         forward[name] = matmul_s(rates, (rows, outputs, inputs), fp8=fp8)
         backward += matmul_s(rates, (rows, inputs, outputs), fp8=fp8)
-        fp8_gradients = fp8 and work.layout.fp8_weight_gradients
-        extra_bytes, added = _sums(work, inputs * outputs)
-        backward += matmul_s(rates, (inputs, outputs, rows), fp8=fp8_gradients, extra=extra_bytes)
-        accumulation += elementwise_s(rates, added, 1) if added else 0.0
+        product_s, added_s = _weight_gradient(work, rates, inputs, outputs)
+        backward, accumulation = backward + product_s, accumulation + added_s
     return forward, backward, accumulation
+
+
+def _weight_gradient(work: Workload, rates: Rates, inputs: int, outputs: int) -> tuple[float, float]:
+    """Return the seconds of a weight gradient's product, and of the kernel that adds it up."""
+    extra_bytes, added = _sums(work, inputs * outputs)
+    fp8 = work.fp8 and work.layout.fp8_weight_gradients
+    product_s = matmul_s(rates, (inputs, outputs, work.tokens), fp8=fp8, extra=extra_bytes)
+    return product_s, elementwise_s(rates, added, 1) if added else 0.0
+
+
+def last_weight_gradient_s(work: Workload, rates: Rates) -> float:
+    """Return the seconds of the weight gradient that a backward pass of this repository computes after the gradient of
+    its input was sent on: that of a block's first product."""
+    return sum(_weight_gradient(work, rates, *next(iter(layer_sizes(work).values()))))
 
 
 def _sums(work: Workload, weights: int) -> tuple[float, float]:

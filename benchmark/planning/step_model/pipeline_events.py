@@ -27,6 +27,8 @@ class Pipeline1F1B:
     """True if messages travel beside computation; otherwise both ends wait."""
     merged: bool
     """True for slots of a forward and a backward pass that end together, with messages exchanged between slots."""
+    after_send_s: float = 0.0
+    """Seconds that a slot with a backward pass computes after its messages have left."""
 
 
 class OnePassAtATime(PipelineShape):
@@ -91,10 +93,11 @@ def _simulated(pipeline: Pipeline1F1B, micro_batches: int, *, backward: bool) ->
         for by_device in (pipeline.forward_s, pipeline.backward_s)
     )
     first_backward = len(forward)  # the position of the last stage's backward pass, whose input it has itself
-    waiting, blocked = (pipeline.send_s, 0.0) if pipeline.send_hidden else (0.0, pipeline.send_s)
+    travel_s, blocked = (pipeline.send_s, 0.0) if pipeline.send_hidden else (0.0, pipeline.send_s)
     duration_s = [seconds + blocked for seconds in (*forward, *reversed(back))]
     duration_s[first_backward - 1], duration_s[-1] = forward[-1], back[0]
-    ended: dict[Pass, float] = {}
+    arrived: dict[Pass, float] = {}
+    """Seconds at which the pass that follows on the way may begin."""
     free, done, moved = [0.0] * devices, [0] * devices, True
     while moved:
         moved = False
@@ -102,14 +105,17 @@ def _simulated(pipeline: Pipeline1F1B, micro_batches: int, *, backward: bool) ->
             while done[rank] < len(works):
                 start, seconds = free[rank], 0.0
                 for micro_batch, position in works[done[rank]]:
-                    ready = ended.get((micro_batch, position - 1)) if position else 0.0
+                    ready = arrived.get((micro_batch, position - 1)) if position else 0.0
                     if ready is None:
                         break
-                    start = max(start, ready if position in (0, first_backward) else ready + waiting)
+                    start = max(start, ready)
                     seconds += duration_s[position]
                 else:
                     free[rank] = start + seconds
-                    ended.update(dict.fromkeys(works[done[rank]], free[rank]))
+                    left_s = pipeline.after_send_s if works[done[rank]][-1][1] >= first_backward else 0.0
+                    for scheduled in works[done[rank]]:
+                        sent = scheduled[1] != first_backward - 1
+                        arrived[scheduled] = free[rank] + (max(0.0, travel_s - left_s) if sent else 0.0)
                     done[rank] += 1
                     moved = True
                     continue

@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import add
 
-from benchmark.planning.step_model.block_times import ForwardBackward, block_passes, embedding_passes, output_passes
+from benchmark.planning.step_model.block_times import (
+    ForwardBackward,
+    block_passes,
+    embedding_passes,
+    last_weight_gradient_s,
+    output_passes,
+)
 from benchmark.planning.step_model.fp8_operands import update_bytes, weight_transposes_s
 from benchmark.planning.step_model.machine_constants import Constant, Rates
 from benchmark.planning.step_model.message_groups import group_weights
@@ -151,12 +157,18 @@ def _pipeline(work: Workload, rates: Rates, by_device: list[list[ForwardBackward
     # each tensor-parallel device sends its part of the hidden state
     size = 2.0 * work.tokens * work.model.hidden_size / layout.tensor_parallel
     stride = layout.devices // layout.pipeline_parallel
+    message_s = send_s(rates, size, stride=stride, per_node=layout.devices_per_node)
+    hidden = "p2p-overlap" not in work.without
+    after_send_s = last_weight_gradient_s(work, rates) if hidden and work.code.merged_slots else 0.0
+    # of both directions' messages
+    slowdown_s = 2 * rates.stack.overlap_slowdown * min(message_s, after_send_s)
     return Pipeline1F1B(
         tuple(tuple(forward.total for forward, _ in chunks) for chunks in by_device),
-        tuple(tuple(backward.total for _, backward in chunks) for chunks in by_device),
-        send_s(rates, size, stride=stride, per_node=layout.devices_per_node),
-        "p2p-overlap" not in work.without,
+        tuple(tuple(backward.total + slowdown_s for _, backward in chunks) for chunks in by_device),
+        message_s,
+        hidden,
         work.code.merged_slots,
+        after_send_s,
     )
 
 

@@ -1,5 +1,7 @@
 """Schedules: bubbles as the textbooks have them, orders that run, time in a steady state counted on."""
 
+import dataclasses
+
 import pytest
 
 from benchmark.planning.step_model.pipeline_events import Pipeline1F1B, pipeline_s, work_of_device
@@ -48,4 +50,7 @@ def test_messages_cost_where_nothing_hides_them() -> None:
     assert none < hidden < waited
     assert pipeline_s(even(2, 1, 0.1, hidden=False), 1) == pytest.approx(6.2)  # one message there, and one back
     assert waited == pytest.approx(none + 64 * 0.2, rel=0.03)
-    assert pipeline_s(even(8, 1, 0.1, merged=True), 64) < waited
+    lockstep = even(8, 1, 0.1, merged=True)
+    early = pipeline_s(dataclasses.replace(lockstep, after_send_s=0.2), 64)
+    assert none < early < pipeline_s(lockstep, 64) < waited
+    assert early == pytest.approx(none + 7 * 0.1)  # where the pipeline fills, no backward pass hides a message

@@ -11,6 +11,7 @@ from benchmark.config.system_config import System
 from benchmark.config.systems import SYSTEMS
 from benchmark.planning.dry_run.examine_rank import examine
 from benchmark.planning.dry_run.rank_report import MessageCount, RankReport
+from benchmark.planning.step_model.block_times import layer_sizes
 from benchmark.planning.step_model.message_groups import group_weights
 from benchmark.planning.step_model.workload import workload_of
 from model.decoder_sizes import DecoderSizes
@@ -85,3 +86,8 @@ def test_the_plan_exposes_the_share_of_bytes_that_the_trace_counts(layers: int, 
         exposed_bytes = sum(count.bytes * count.alone for count in counts)
         all_bytes = sum(count.bytes * count.calls for count in counts)
         assert exposed_bytes / all_bytes == pytest.approx(weights[0] / sum(weights), rel=1e-3)
+    # Messages between stages have a weight gradient beside them, as the plan says of slots with a backward pass.
+    inputs, outputs = next(iter(layer_sizes(work).values()))
+    for count in (count for count in report.per_step.messages if count.axis == "pipeline"):
+        assert count.alone <= 1
+        assert count.flops_beside >= (count.calls - count.alone) * 2 * work.tokens * inputs * outputs
