@@ -29,7 +29,7 @@ from model.decoder_sizes import Recompute
 from model.kernels import NormState
 from model.passes.linear.fp8_weight import Fp8Weight
 from model.passes.linear.linear_pass import LinearPass
-from model.passes.tensor_group import Passing, Pending, TensorGroup, result_of
+from model.passes.tensor_group import Passing, Pending, TensorGroup, result_of, waited
 
 HandOn = Callable[[Tensor], Pending]
 """Called with the gradient of a block's input [t, H] as soon as it is computed. Returns the pending gradient of all
@@ -212,7 +212,7 @@ class BlockPass:
 
         whole_y_gradient = self._group.gather(y_gradient_tH)
         if pending_y is not None:
-            normed_y = parts.into_mlp.weight_input((yield from result_of(pending_y)))
+            normed_y = parts.into_mlp.weight_input(waited(pending_y))
         parts.into_mlp.add_gradients(inner_gradient, normed_y)
         del inner_gradient, normed_y, pending_y
         normed_x, pending_x, state_x = self._normed(parts.norm_x, x_tH, normed_x, state_x)
@@ -234,7 +234,7 @@ class BlockPass:
 
         handed_on = hand_on(x_gradient_tH)
         if pending_x is not None:
-            normed_x = parts.into_attention.weight_input((yield from result_of(pending_x)))
+            normed_x = parts.into_attention.weight_input(waited(pending_x))
         parts.into_attention.add_gradients(inner_gradient, normed_x)
         return x_gradient_tH, handed_on
 

@@ -47,6 +47,14 @@ def result_of(pending: Pending) -> Passing[Tensor]:
     return pending.result
 
 
+def waited(pending: Pending) -> Tensor:
+    """Return the result of ``pending``, which began several products ago, without letting another pass compute
+    first."""
+    if pending.work is not None:
+        tensor_parallel_collective(pending.work)
+    return pending.result
+
+
 def together(*passes: Passing[Any]) -> Passing[list[Any]]:
     """Join passes to one pass that alternates between them at each collective; return their results.
 

@@ -2,7 +2,7 @@
 step that stand between them.
 
 python -m tests.backtest.planned_steps            # the table
-python -m tests.backtest.planned_steps --gap      # steps by kind; the FP8 step after each change, one added to the other
+python -m tests.backtest.planned_steps --gap      # steps by kind; the FP8 step after each added change
 
 A change of --gap is a step of the same model, whose kernels or messages move other bytes; no constant is fitted.
 """
@@ -157,7 +157,7 @@ CHANGES = (
         possible=lambda system: system.tensor_parallel > 1,
     ),
     Change("every operation accounted for: no losses", constants={"stacks.ours.losses": 0.0}),
-    Change("no rank waits for the slowest", constants={"stacks.ours.jitter": 0.0}),
+    Change("no rank waits for the slowest", constants={"stacks.ours.jitter_fp8": 0.0}),
 )
 MODULES = {"block_times": block_times, "fp8_operands": fp8_operands}
 

@@ -79,9 +79,11 @@ class StackRates:
     """Share of data-parallel messages that computation hides if there is enough computation."""
     attention: Constant
     """Speed of the code's attention kernels over the speed measured for their kind."""
-    jitter: Constant
+    jitter_bf16: Constant
     """Share by which each doubling of the devices slows all of them, because they wait for the slowest at every
     exchange."""
+    jitter_fp8: Constant
+    """The same of steps in FP8."""
     step_ms: Constant
     """Milliseconds added to every step for each doubling of the devices: input, gradient norm, logging, waiting for the
     slowest."""
@@ -149,6 +151,10 @@ class Rates:
     def error(self, *, fp8: bool) -> Constant:
         """Return the relative error of nine of ten published steps, by number format."""
         return self.stack.error_fp8 if fp8 else self.stack.error_bf16
+
+    def jitter(self, *, fp8: bool) -> Constant:
+        """Return the share that each doubling of the devices costs, by number format."""
+        return self.stack.jitter_fp8 if fp8 else self.stack.jitter_bf16
 
     def changed(self, constants: Mapping[str, Constant]) -> "Rates":
         """Return the rates with other constants, by their names in the table."""

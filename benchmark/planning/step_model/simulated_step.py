@@ -54,7 +54,7 @@ def simulate_step(work: Workload, rates: Rates) -> StepTime:
         bubble=pipeline_total_s - computed.total,
         data_messages=_data_messages(work, rates, (forward, backward)),
         update=_update(work, rates),
-        jitter=pipeline_total_s * rates.stack.jitter * math.log2(devices),
+        jitter=pipeline_total_s * rates.jitter(fp8=work.fp8) * math.log2(devices),
         fixed=fixed_s,
     )
 
@@ -64,7 +64,7 @@ def simulate_evaluation(work: Workload, rates: Rates, sequences: int) -> float:
     rates, layout = _without_tensor_overlap(work, rates), work.layout
     micro_batches = math.ceil(sequences / (layout.micro_batch_size * layout.data_parallel))
     pipeline = _pipeline(work, rates, stage_passes(work, rates))
-    slowest = 1 + rates.stack.jitter * math.log2(layout.devices)
+    slowest = 1 + rates.jitter(fp8=work.fp8) * math.log2(layout.devices)
     full_groups = -(-micro_batches // layout.pipeline_parallel) * layout.pipeline_parallel
     return pipeline_s(pipeline, full_groups, backward=False) * slowest + _fixed_s(work, rates)
 

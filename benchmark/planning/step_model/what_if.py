@@ -19,12 +19,12 @@ FACTORS: Mapping[str, tuple[str, ...]] = {
     "elementwise": ("stacks.{stack}.elementwise",),
 }
 """Names that can be multiplied, and the constants that each one multiplies."""
-OVERHEADS: Mapping[str, str] = {
-    "host": "stacks.{stack}.host_ms_per_block",
-    "losses": "stacks.{stack}.losses",
-    "jitter": "stacks.{stack}.jitter",
+OVERHEADS: Mapping[str, tuple[str, ...]] = {
+    "host": ("stacks.{stack}.host_ms_per_block",),
+    "losses": ("stacks.{stack}.losses",),
+    "jitter": ("stacks.{stack}.jitter_bf16", "stacks.{stack}.jitter_fp8"),
 }
-"""Names of overheads that can be switched off, and the constant of each one."""
+"""Names of overheads that can be switched off, and the constants of each one."""
 FEATURES: tuple[Feature, ...] = (*get_args(OverlapFeature), "compiled-kernels")
 LARGEST_FACTOR = 100.0
 IDEAS = (
@@ -57,7 +57,8 @@ def apply_what_if(words: Sequence[str], work: Workload, rates: Rates) -> tuple[W
             constants = dict(rates.constants)
             rates = rates.changed({constant: constants[constant].scaled(factor, "what-if") for constant in names})
         elif name in OVERHEADS:
-            rates = rates.changed({OVERHEADS[name].format(stack=work.stack): Constant(0.0, 0.0, 0.0, "what-if")})
+            names = [constant.format(stack=work.stack) for constant in OVERHEADS[name]]
+            rates = rates.changed(dict.fromkeys(names, Constant(0.0, 0.0, 0.0, "what-if")))
         elif value == "full":
             rates = rates.changed({f"stacks.{work.stack}.tensor_hidden": Constant(1.0, 1.0, 1.0, "what-if")})
         else:

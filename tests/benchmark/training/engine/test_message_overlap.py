@@ -86,8 +86,20 @@ def test_the_plan_exposes_the_share_of_bytes_that_the_trace_counts(layers: int, 
         exposed_bytes = sum(count.bytes * count.alone for count in counts)
         all_bytes = sum(count.bytes * count.calls for count in counts)
         assert exposed_bytes / all_bytes == pytest.approx(weights[0] / sum(weights), rel=1e-3)
-    # Messages between stages have a weight gradient beside them, as the plan says of slots with a backward pass.
+
+
+@pytest.mark.slow
+def test_a_slot_of_the_pipeline_exposes_its_first_gather() -> None:
+    """As the plan says. Messages between stages travel beside the weight gradient of a block's first product."""
+    sizes = dataclasses.replace(SIZES, num_layers=8)
+    benchmark, system = run_of(sizes, 16, tensor_parallel=2, pipeline_parallel=4, pipeline_chunks=2)
+    (report,) = in_processes(1, examine, benchmark, system, "bf16", "a rank between the ends", 2)
+    work = workload_of(sizes, benchmark.global_batch_size, system, stack="ours", precision="bf16")
+    counts = {(count.axis, count.kind): count for count in report.per_micro_batch.messages}
+    exposed = {key: count.alone for key, count in counts.items() if count.alone}
+    assert exposed == {("tensor", "all-gather"): system.pipeline_chunks}
     inputs, outputs = next(iter(layer_sizes(work).values()))
-    for count in (count for count in report.per_step.messages if count.axis == "pipeline"):
-        assert count.alone <= 1
-        assert count.flops_beside >= (count.calls - count.alone) * 2 * work.tokens * inputs * outputs
+    for kind in ("send", "receive"):
+        message = counts["pipeline", kind]
+        assert message.calls == 2 * system.pipeline_chunks
+        assert message.flops_beside == message.calls * 2 * work.tokens * inputs * outputs
