@@ -52,23 +52,35 @@ def table_text(
     *,
     right: Collection[int] | None = None,
     captions: Mapping[int, str] = MappingProxyType({}),
+    above: Mapping[int, str] = MappingProxyType({}),
     width: int | None = None,
 ) -> str:
     """Return a table without rules or colours.
 
     The columns ``right`` are flush right; None stands for all but the first, because they are mostly figures.
-    ``captions``: a line before each of these rows. If the table is wider than ``width``, by default the screen's,
-    sentences in its last column continue below their begin where there is room. Otherwise the head and each row
-    continue in indented lines, and a column that is wider still is folded between words.
+    ``captions``: a line before each of these rows. If the table is wider than ``width``, by default the screen's, the
+    columns ``above`` stand in such lines, each in the form given, and sentences in the last column continue below
+    their begin where there is room. Otherwise the head and each row continue in indented lines, and a column that is
+    wider still is folded between words.
     """
     from rich.cells import cell_len  # slow to import, and not needed elsewhere
 
     right = range(1, len(head)) if right is None else right
     columns = list(zip(*([printable(cell) for cell in row] for row in (head, *rows)), strict=True))
     width = screen_width() if width is None else width
-    line_columns, used, indent = [[0]], max(map(cell_len, columns[0])), INDENT + GAP
+    widths = [max(map(cell_len, cells)) for cells in columns]
+    if above and sum(widths) + len(GAP) * (len(widths) - 1) > width:
+        names = {
+            number: GAP.join(form.format(row[column]) for column, form in above.items() if row[column] not in ("", "-"))
+            for number, row in enumerate(rows)
+        }
+        kept = [number for number in range(len(head)) if number not in above]
+        inner_right = [place for place, number in enumerate(kept) if number in right]
+        inner_head, *inner_rows = ([row[number] for number in kept] for row in (head, *rows))
+        return table_text(inner_head, inner_rows, right=inner_right, captions=names, width=width)
+    line_columns, used, indent = [[0]], widths[0], INDENT + GAP
     for number, cells in enumerate(columns[1:], 1):
-        needed = len(GAP) + max(map(cell_len, cells))
+        needed = len(GAP) + widths[number]
         begin = used + len(GAP)
         if used + needed > width and number == len(columns) - 1 and number not in right and _fits(cells, width - begin):
             indent = " " * begin
@@ -80,7 +92,7 @@ def table_text(
     blocks = [_aligned([columns[number] for number in numbers], numbers, right) for numbers in line_columns]
     lines = []
     for number, record in enumerate(zip(*blocks, strict=True), -1):
-        lines += [captions[number]] if number in captions else []
+        lines += _fold(printable(captions[number]), width, GAP) if number in captions else []
         for block, line in enumerate(record):
             if line or not block:
                 lines += _fold(line, width, indent, INDENT * bool(block))

@@ -13,7 +13,7 @@ from typing import Literal
 from data_prep.preparation.artifacts import ARTIFACTS
 from foundation.cli import JsonOption
 from foundation.errors import InputError
-from foundation.plain_text import folded, table_text
+from foundation.plain_text import counted, folded, table_text
 from foundation.sizes import about, require_workers
 
 BenchmarkName = Literal["gpt3_175b", "llama31_8b"]
@@ -166,17 +166,22 @@ def _make_plan(data: DataSizes, nodes: int, cores: int, workers: int, rates: Map
 
 
 def format_plans(data: DataSizes, plans: Sequence[PreparationPlan], rates: Mapping[str, Rate]) -> str:
-    """Return a line per step, the plans side by side; then the rates."""
-    titles = ["step", "work"]
-    total = ["total", f"{data.tokens / 1e9:.0f}e9 tokens"]
-    for plan in plans:
-        titles += [f"{plan.nodes} node{'s' if plan.nodes > 1 else ''} of {plan.cores} cores", "limited by"]
-        total += [about(plan.seconds), ""]
-    rows = [
-        [steps[0].name, steps[0].work, *(text for step in steps for text in (about(step.seconds), step.limit))]
-        for steps in zip(*(plan.stages for plan in plans), strict=True)
-    ]
-    table = table_text(titles, [*rows, total], right=())
+    """Return a line per step with its times, the work and its limits; then the rates."""
+    counts = [counted(plan.nodes, "node") for plan in plans]
+    rows = []
+    for steps in zip(*(plan.stages for plan in plans), strict=True):
+        nodes: dict[str, list[str]] = {}
+        for plan, step in zip(plans, steps, strict=True):
+            nodes.setdefault(step.limit, []).append(f"{plan.nodes}")
+        limits = [
+            f"{limit} on {', '.join(of)} node{'s' * (of != ['1'])}" if len(nodes) > 1 else limit
+            for limit, of in nodes.items()
+        ]
+        times = (about(step.seconds) for step in steps)
+        rows.append([steps[0].name, *times, f"{steps[0].work}; limited by {'; '.join(limits)}"])
+    rows.append(["total", *(about(plan.seconds) for plan in plans), f"{data.tokens / 1e9:.0f}e9 tokens"])
+    cores = f"on nodes of {plans[0].cores} cores"
+    table = table_text(["step", *counts, f"work {cores}"], rows, right=range(1, len(plans) + 1))
     rate_lines = [
         f"rate: {name} {rate.mb_per_s:,.0f} MB/s ({rate.source})"
         for name, rate in rates.items()
@@ -184,7 +189,7 @@ def format_plans(data: DataSizes, plans: Sequence[PreparationPlan], rates: Mappi
     ]
     besides = f"{_gb(data.checkpoint_bytes)} more (python -m checkpoint_convert plan)"
     checkpoint = f"initial checkpoint: {besides if data.checkpoint_bytes else 'none'}"
-    return "\n".join([table, f"disk space: {_gb(data.disk_bytes)}", checkpoint, *map(folded, rate_lines)])
+    return "\n".join([table, f"disk space: {_gb(data.disk_bytes)}", *map(folded, (checkpoint, *rate_lines))])
 
 
 def _gb(size: float) -> str:

@@ -38,6 +38,10 @@ def test_a_row_wider_than_the_screen_goes_on_in_lines_below(monkeypatch: pytest.
         "    word",
         " 9  none",
     ]
+    rows = [["a" * 20, "1", "-", "5"], ["b", "2", "x", "66"]]
+    assert table_text(["name", "size", "kind", "seconds"], rows, right=(1, 3), above={0: "{}", 2: "of {}"}).split(
+        "\n"
+    ) == ["size  seconds", "a" * 20, "   1        5", "b  of x", "   2       66"]
     text = f"label   {'word ' * 8}\n  - {'word ' * 8}\n\n/{'path/' * 10} short"
     assert folded(text).split("\n") == [
         "label   word word word word word word",

@@ -31,6 +31,8 @@ SHOWN = (
     ("warnings", "questions", "{}"),
 )
 """Column, title and format of each value on the screen."""
+ABOVE = ("round", "submission_benchmark", "package", "system_folder", "global_batch_size", "peak_format", "verdict")
+"""Columns that stand above the others on a narrow screen, besides the numbers of errors and questions."""
 TYPES = {
     **RUN_TYPES,
     "path": "string",
@@ -109,4 +111,8 @@ def systems_text(systems: pandas.DataFrame) -> str:
         ["-" if pandas.isna(value) else form.format(value) for value in systems[name]] for name, _, form in SHOWN
     ]
     right = [number for number, (name, _, _) in enumerate(SHOWN) if TYPES[name] != "string"]
-    return table_text([title for _, title, _ in SHOWN], list(zip(*columns, strict=True)), right=right)
+    names = [name for name, _, _ in SHOWN]
+    above = {names.index(name): "batch {}" if name == "global_batch_size" else "{}" for name in ABOVE}
+    above |= {names.index("errors"): "errors {}", names.index("warnings"): "questions {}"}
+    head = [title for _, title, _ in SHOWN]
+    return table_text(head, list(zip(*columns, strict=True)), right=right, above=above)

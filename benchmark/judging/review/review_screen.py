@@ -27,6 +27,8 @@ VERDICT_STYLES = {"acceptable": "bold green", "acceptable with questions": "bold
 COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 BOARD = ("rank", "benchmark", "system", "devices", "minutes", "verdict")
 RUN_COLUMNS = ("run", *"seed status minutes tokens evals last init_s init step_s eval restarts".split())
+ABOVE = {0: "{}", 1: "seed {}", 2: "{}"}
+"""Columns of a run that stand above the others on a narrow screen."""
 MOST_OF_A_RULE = 5
 """Number of findings of one rule that are shown; --json has all."""
 MOST_CELL = 30
@@ -190,7 +192,7 @@ def _print_score(score: Score, results: ResultSet, out: Console) -> None:
         _say(out, f"  {words}, {significant(score.tflops_per_accelerator, 3)} TFLOP/s each{mfu}")
     _say(out, f"  convergence: {_convergence(results.convergence, results.judged)}")
     rows = [[shortened(cell, MOST_CELL) for cell in _cells(run)] for run in score.runs]
-    _print_table(out, textwrap.indent(table_text(RUN_COLUMNS, rows, width=out.width - 2), "  "))
+    _print_table(out, textwrap.indent(table_text(RUN_COLUMNS, rows, above=ABOVE, width=out.width - 2), "  "))
 
 
 def _convergence(result: Convergence, judged: Judged) -> str:

@@ -21,12 +21,14 @@ from benchmark.run_record.status.run_status import (
 from benchmark.run_record.status.status_reading import read_status
 from benchmark.run_record.status.wall_time import MEANINGS
 from foundation.errors import InputError
-from foundation.plain_text import folded, shortened, table_text
+from foundation.plain_text import PAGE_COLUMNS, folded, screen_width, shortened, table_text
 from foundation.sizes import duration, significant
 
 NOTHING = "-"
 FOLLOW_S = 5.0
 COLUMNS = ("run", "state", "step", "loss", "s/step", "MFU", "checkpoint", "attempts", "goodput", "expected end")
+ABOVE = {0: "{}", 1: "{}", 9: "expected end {}"}
+"""Columns that stand above the others on a narrow screen."""
 
 
 class AttemptForm(TypedDict):
@@ -116,7 +118,9 @@ def _text(runs: Sequence[RunStatus]) -> str:
         heading, *lines = _page(runs[0])
         return "\n".join((heading, *map(folded, lines)))  # a path is not folded
     names = distinct_names([run.run_dir for run in runs])
-    return table_text(COLUMNS, [_cells(run, name) for run, name in zip(runs, names, strict=True)], right=())
+    return table_text(
+        COLUMNS, [_cells(run, name) for run, name in zip(runs, names, strict=True)], right=(), above=ABOVE
+    )
 
 
 def distinct_names(folders: Sequence[Path]) -> list[str]:
@@ -164,16 +168,19 @@ def _page(run: RunStatus) -> Iterator[str]:
         if ms:
             yield f"  {kind:12}{duration(ms / 1000):>12}{share(ms / run.whole_ms):>8}  {MEANINGS[kind]}"
     yield ""
-    names = max([7, *(len(shortened(row.name, 40)) for row in run.attempts)])
-    yield f"  {'attempt':{names}}  {'ended':20}  {'how':15}  {'steps':>6}  {'lost':>5}  {'cost':>9}  decided"
-    for row in run.attempts:
-        ended = NOTHING if row.ended_ms is None else as_utc(row.ended_ms)
-        cost = duration(row.cost_ms / 1000) if row.cost_ms else NOTHING
-        line = f"  {shortened(row.name, 40):{names}}  {ended:20}  {shortened(row.kind, 15):15}  {row.steps:6,}  "
-        yield f"{line}{row.steps_lost:5,}  {cost:>9}  {shortened(row.action, 20)}".rstrip()
-        if words(row):
-            yield f"  {'':{names}}  {words(row)}"
+    rows = [_attempt_cells(row) for row in run.attempts]
+    head = ("attempt", "ended", "how", "steps", "lost", "cost", "decided")
+    table = table_text(head, rows, right=(3, 4, 5), width=min(PAGE_COLUMNS, screen_width()) - 2)
+    yield from (f"  {line}" for line in table.split("\n"))
     yield from (f"  {line}" for line in run.remarks)
+
+
+def _attempt_cells(row: AttemptRow) -> tuple[str, ...]:
+    ended = NOTHING if row.ended_ms is None else as_utc(row.ended_ms)
+    cost = duration(row.cost_ms / 1000) if row.cost_ms else NOTHING
+    decided = ": ".join(filter(None, (shortened(row.action, 20), words(row))))
+    figures = (f"{row.steps:,}", f"{row.steps_lost:,}", cost)
+    return (shortened(row.name, 40), ended, shortened(row.kind, 15), *figures, decided)
 
 
 def _as_json(runs: Sequence[RunStatus]) -> Any:

@@ -38,10 +38,12 @@ def test_best_score_first_and_broken_packages_hide_no_other(tmp_path: Path, monk
     assert list(systems["score_minutes"].isna()) == [False, False, True, True]
     assert list(systems["verdict"])[-1] == "rejected"
     assert "problem" in csv_text(frame).splitlines()[0]
-    line = next(line for line in systems_text(systems).splitlines() if " Z " in line)
-    assert line.split()[:5] == ["4.1", "gpt3", "Z", SYSTEM, "512"]
-    monkeypatch.setenv("COLUMNS", "80")
-    assert max(map(len, systems_text(systems).splitlines())) <= 80
+    name = ["4.1", "gpt3", "Z", SYSTEM]
+    for columns, cells in (("200", [*name, "512"]), ("80", [*name, "batch"])):
+        monkeypatch.setenv("COLUMNS", columns)
+        lines = systems_text(systems).splitlines()
+        assert next(line for line in lines if "  Z  " in line).split()[:5] == cells
+        assert max(map(len, lines)) <= int(columns)
 
 
 def test_findings_are_those_of_their_system(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,8 @@ def test_result_without_fault(tmp_path: Path) -> None:
         line.startswith("  convergence: passes: median 1,207,959,552 tokens; reference mean 1,177,760,563")
         for line in lines
     )
-    rows = [line.split() for line in lines if line.startswith("  result_")]
-    assert [row[2:6] for row in rows] == [["success", "52.00", "1,207,959,552", "24"]] * 3
+    rows = [(line.split(), figures.split()) for line, figures in pairwise(lines) if line.startswith("  result_")]
+    assert [row[3:] + figures[:3] for row, figures in rows] == [["success", "52.00", "1,207,959,552", "24"]] * 3
 
 
 @pytest.mark.parametrize(("disclosed", "speed_format"), [("fp8", " in FP8"), ("bfloat16", "")])

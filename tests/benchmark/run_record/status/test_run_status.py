@@ -66,8 +66,8 @@ def test_page_table_and_json(
         "run_1: success, last heard of at 2023-11-14 22:15:3",
         "goodput 2.9% of 2 min 17 s, 5.2% without the queue: 3 attempts, 8 steps kept, 5 lost",
         "  hang             36.00 s   26.2%  from the last sign of life until the processes were ended",
-        "0002     2023-11-14 22:15:22Z  hang                  3      3    46.60 s  again",
-        "rank 2 on n2 hangs; starting again from step 4 on",
+        "0002     2023-11-14 22:15:22Z  hang          3     3  46.60 s  again: rank 2 on n2 hangs; starting",
+        "                        again from step 4 on",
     ):
         assert words in text
     write_run(tmp_path / "run_0")
@@ -76,7 +76,7 @@ def test_page_table_and_json(
     for folder in (run_dir, tmp_path):
         status([folder], as_json=False, follow=False)
         lines = capsys.readouterr().out.splitlines()[1:]  # without the heading's path, which is not folded
-        assert len(lines) > 4 and max(map(len, lines)) <= 80
+        assert len(lines) >= 4 and max(map(len, lines)) <= 80
     monkeypatch.setenv("COLUMNS", "120")
     status([tmp_path], as_json=False, follow=False)
     head, first, second = capsys.readouterr().out.splitlines()
