@@ -9,7 +9,7 @@ import numpy as np
 from checkpoint_convert.conversion.blocks import ONCE, bytes_to_read_once, choose_blocks, limit_text
 from checkpoint_convert.conversion.paxml_to_megatron import PaxmlCheckpoint, paxml_axes
 from checkpoint_convert.formats.array_table import ARRAYS, Array, X, array_dtype, groups
-from foundation.plain_text import folded, table_text
+from foundation.plain_text import counted, folded, table_text
 from foundation.sizes import size_text
 
 BENCHMARK_SIZES = {"L": 96, "C": 3, "N": 96, "D": 128, "H": 12288, "F": 49152, "V": 51200, "P": 16384}
@@ -180,8 +180,6 @@ def format_plan(plan: ConversionPlan) -> str:
         ),
     ]
     for time in plan.times:
-        machines = "1 machine " if time.nodes == 1 else f"{time.nodes} machines"
-        lines.append(
-            f"  from {time.source:<6}  {machines:<14} {time.minutes:>8,.1f} minutes, limited by {time.limited_by}"
-        )
+        line = f"  from {time.source:<6}  {counted(time.nodes, 'machine'):<11} {time.minutes:>8,.1f} minutes, "
+        lines.append(folded(f"{line}limited by {time.limited_by}"))
     return "\n".join(lines)

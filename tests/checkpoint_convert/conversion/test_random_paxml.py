@@ -27,7 +27,7 @@ def test_a_checkpoint_depends_on_the_seed_alone(tmp_path: Path) -> None:
     run(*words, "--seed", 2).refused("made otherwise")
     assert run(*words, "--seed", 2, "--force").returncode == 0
     assert digest_folder(tmp_path / "a") == digest_folder(tmp_path / "c")
-    run(*words, "--seed", 1, "--heads", 4).refused("4 heads do not divide the hidden size 6")
+    run(*words, "--seed", 1, "--heads", 4).refused("--heads 4: does not divide --hidden 6; change one of them")
 
 
 def with_small_files(words: list[str]) -> None:

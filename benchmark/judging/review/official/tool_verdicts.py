@@ -22,9 +22,12 @@ MOST_COMPLAINTS = 12
 MOST_WIDTH = 300
 CRASH = "Traceback (most recent call last)"
 NOISE = re.compile(
-    r"^(INFO|\*\*|current (context|line)|-{5,}|\s|[{}\]]|File |Traceback)|UserWarning|warnings\.warn|Detailed log"
+    r"^(INFO|\*\*|current (context|line)|-{5,}|\s|[{}\]]|File |Traceback|(Strong|Weak) Scaling Scores:|During handling)"
+    r"|UserWarning|RuntimeWarning|warnings\.warn|Detailed log"
 )
 
+TOLD = re.compile(r"\b(ERRORS?|FAILED)\b")
+"""Word of a complaint in which a tool says that it found something wrong."""
 OfficialScores = Mapping[str, Mapping[str, float | str]]
 """Columns of the summarizer by system and benchmark."""
 ToolOutcome = Literal["passed", "excused", "failed", "did not run"]
@@ -133,12 +136,21 @@ def _judged(task: Task, ran: ToolRun, wrong: list[str]) -> tuple[ToolOutcome, li
         why = f"it was ended by signal {-status}, as for more than {CPU_S_PER_LOG * task.logs} s of a processor"
         return "did not run", [why, *complaints[-1:]]
     if CRASH in text:
-        last = next(line for line in reversed(text.splitlines()) if line.strip())
-        return "did not run", [f"the tool crashed: {shortened(last, MOST_WIDTH)}", *complaints]
+        crash = shortened(_exception(text), MOST_WIDTH)
+        return "did not run", [f"the tool crashed: {crash}", *(line for line in complaints if line != crash)]
     if status != 0:
         return "failed", complaints or [f"exit status {status}"]
     wrong = _unproven(task, text) or wrong
-    return ("failed", [*complaints, *wrong]) if wrong else ("passed", [])
+    if not wrong:
+        return "passed", []
+    named = [line for line in complaints if TOLD.search(line)]  # the tool has said itself what is wrong
+    return "failed", complaints if named else [*complaints, *wrong]
+
+
+def _exception(text: str) -> str:
+    """Return the line of the last exception: the first one after its traceback's indented lines."""
+    after = text.rpartition(CRASH)[2].splitlines()[1:]
+    return next((line for line in after if line.strip() and not line.startswith((" ", "\t"))), "no exception is named")
 
 
 def _unproven(task: Task, text: str) -> list[str]:
@@ -155,7 +167,7 @@ def _unproven(task: Task, text: str) -> list[str]:
 
 def _complaints(text: str) -> list[str]:
     """Return the output's informative lines, without progress and dumps of the checker's state."""
-    informative = (line for line in text.splitlines() if line.strip() and not NOISE.match(line))
+    informative = (line for line in text.splitlines() if line.strip() and not NOISE.search(line))
     lines = list(dict.fromkeys(shortened(line, MOST_WIDTH) for line in informative))
     left_out = len(lines) - MOST_COMPLAINTS
     return lines[:MOST_COMPLAINTS] + ([f"… and {left_out} more lines"] if left_out > 0 else [])

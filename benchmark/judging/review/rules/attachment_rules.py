@@ -78,7 +78,7 @@ def evidence(results: ResultSet) -> Iterator[Deviation]:
             yield at(run, digest, "the digest of evidence that is not here", path.name, "missing")
         if not path.is_file() or not run.log.events:
             continue
-        expected = "to train a stretch again: python -m benchmark replay, with this folder, --steps and --log"
+        expected = "such evidence; python -m benchmark replay, with this folder, --steps and --log, trains a part again"
         try:
             chain = read_chain(path)
             faults = broken_links(chain, log)

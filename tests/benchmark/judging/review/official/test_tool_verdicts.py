@@ -44,6 +44,12 @@ def task_of(code: str, tools: ToolProcess, **fields: Any) -> Task:
         ("print('Skipping benchmark: gpt3\\nINFO - SUCCESS')", "failed", "the output has 'Skipping'"),
         ("print('INFO - SUCCESS'); raise SystemExit(1)", "failed", "exit status 1"),
         ("print('INFO - SUCCESS'); print(1 / 0)", "did not run", "ZeroDivisionError"),
+        (
+            "import traceback\ntry:\n 1 / 0\nexcept ZeroDivisionError: traceback.print_exc()\nprint('Scores:')",
+            "did not run",
+            "the tool crashed: ZeroDivisionError",
+        ),
+        ("print('ERROR: no logs'); raise SystemExit(0)", "failed", "ERROR: no logs"),
         ("import time; time.sleep(60)", "did not run", "no answer within 1 s: it was ended"),
         ("while True: pass", "did not run", "it was ended by signal"),
         ("x = [b'x' * 1_000_000 for _ in range(4000)]", "did not run", "MemoryError"),
