@@ -12,14 +12,14 @@ from foundation.errors import run_command
 def main(arguments: Sequence[str]) -> int | None:
     """``python -m benchmark ARGUMENTS``; returns the exit status."""
     from benchmark.commands.command_table import COMMANDS, completions, help_of, parse
-    from foundation.cli import COMPLETION, told_of_program
+    from foundation.cli import COMPLETION, answer_about_program
     from foundation.options.command_help import summary
 
     lines = {row.name: summary(row.options) for row in COMMANDS}
     if list(arguments[:2]) == COMPLETION:
         print(completions(), end="")
         return 0
-    status = told_of_program("benchmark", __doc__, lines, arguments)
+    status = answer_about_program("benchmark", __doc__, lines, arguments)
     if status is not None:
         return status
     if (text := help_of(arguments)) is not None:

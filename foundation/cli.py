@@ -52,7 +52,7 @@ def run_subcommand(package: str, description: str | None, commands: Mapping[str,
         print(bash_completion(package, {name: options_of(command) for name, command in commands.items()}, {}), end="")
         return 0
     if (
-        status := told_of_program(
+        status := answer_about_program(
             package, description, {name: summary(command) for name, command in commands.items()}, words
         )
     ) is not None:
@@ -65,7 +65,7 @@ def run_subcommand(package: str, description: str | None, commands: Mapping[str,
     return command.run()
 
 
-def told_of_program(
+def answer_about_program(
     package: str, description: str | None, commands: Mapping[str, str], words: Sequence[str]
 ) -> int | None:
     """Print the commands (``--help``, or no word at all) or the version, if the words ask for it.

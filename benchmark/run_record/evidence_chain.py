@@ -112,18 +112,17 @@ class Fault:
     line: int | None
     """Line of the evidence, from 1; None if the fault is about the file as a whole."""
     step: int | None
-    what: str
+    subject: str
     recorded: str
     """Value that the run recorded."""
-    found: str
-    """Value that was found."""
+    actual: str
+    """Value that the file, the log or the replay has."""
 
     def text(self) -> str:
         """Describe the fault for people: not too long, and without characters that a terminal would obey."""
         where = ", ".join(f"{name} {value}" for name, value in (("line", self.line), ("step", self.step)) if value)
-        return (
-            f"{where or EVIDENCE_FILE}: {self.what}: recorded {printable(self.recorded)}, found {printable(self.found)}"
-        )
+        values = f"recorded {printable(self.recorded)}, found {printable(self.actual)}"
+        return f"{where or EVIDENCE_FILE}: {self.subject}: {values}"
 
 
 @dataclass(frozen=True)

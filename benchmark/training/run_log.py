@@ -132,7 +132,7 @@ class RunLog(Observer):
         """Store the MLPerf log's position and clock in the checkpoint about to be written."""
         if self.mlperf_log is not None:
             mark = self.mlperf_log.mark(self.events.pending(self.mlperf_log))
-            self.progress.mlperf_log_bytes, self.progress.mlperf_log_rest = mark.size, list(mark.rest)
+            self.progress.mlperf_log_bytes, self.progress.mlperf_log_rest = mark.size, list(mark.unwritten_lines)
             self.progress.clock = self.events.clock.mark()
 
     def end(self, end: StopReason) -> None:

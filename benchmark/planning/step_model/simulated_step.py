@@ -199,13 +199,13 @@ def _data_messages(work: Workload, rates: Rates, passes: ForwardBackward) -> flo
     chunks, group = layout.pipeline_chunks, layout.pipeline_parallel if layout.pipeline_chunks > 1 else 1
     group = min(group, layout.micro_batches)
     if stack.ours:
-        exposed_share, beside = groups[0] / sum(groups), (len(groups) - 1) / len(groups) * group
+        exposed_share, hiding_passes = groups[0] / sum(groups), (len(groups) - 1) / len(groups) * group
     else:  # the last chunk's travel beside the rest of its own pass, block after block; a bucket of it is exposed
-        exposed_share, beside = 1 / (4 * chunks), (chunks - 1) / chunks * group + 1 / chunks
+        exposed_share, hiding_passes = 1 / (4 * chunks), (chunks - 1) / chunks * group + 1 / chunks
     share = rates.stack.data_hidden * (1 - exposed_share)
     return (
-        exposed_s(rates, summed_s, share=share, beside_s=passes[1].total * beside)
-        + exposed_s(rates, gathered_s, share=share, beside_s=passes[0].total * beside)
+        exposed_s(rates, summed_s, share=share, beside_s=passes[1].total * hiding_passes)
+        + exposed_s(rates, gathered_s, share=share, beside_s=passes[0].total * hiding_passes)
         + ends_s
     )
 

@@ -28,7 +28,7 @@ class LogMark:
 
     size: int = 0
     """Bytes of the lines that have reached the disk."""
-    rest: tuple[str, ...] = ()
+    unwritten_lines: tuple[str, ...] = ()
     """Lines after those, which had not reached the disk yet."""
 
 
@@ -45,14 +45,14 @@ class MlperfLog:
         thread sees a consistent one."""
 
     def go_on(self, mark: LogMark) -> int:
-        """Continue the log from ``mark``: truncate it there, and write the lines of the mark's rest again.
+        """Continue the log from ``mark``: truncate it there, and write the mark's unwritten lines.
 
         No events for this log may be written meanwhile. Returns the number of lost bytes that had reached the disk;
         usually 0. Raises OSError.
         """
         self._file.cut(mark.size)
         lost = max(0, mark.size - self._file.size)
-        for line in mark.rest:
+        for line in mark.unwritten_lines:
             self._file.write(line.encode())
         self._file.sync()
         self._on_disk = self._file.size, None

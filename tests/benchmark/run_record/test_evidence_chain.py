@@ -143,7 +143,7 @@ def test_an_exchanged_log(tmp_path: Path) -> None:
 def test_what_is_read_of_strangers(tmp_path: Path) -> None:
     log = write(tmp_path, whole_run())
     (tmp_path / EVIDENCE_FILE).write_bytes(b"")
-    assert [fault.what for fault in broken_links(read_chain(tmp_path / EVIDENCE_FILE), log)] == ["the chain"]
+    assert [fault.subject for fault in broken_links(read_chain(tmp_path / EVIDENCE_FILE), log)] == ["the chain"]
     (tmp_path / EVIDENCE_FILE).unlink()
     with pytest.raises(InputError, match="no such file; a run writes it with train --evidence"):
         read_chain(tmp_path / EVIDENCE_FILE)

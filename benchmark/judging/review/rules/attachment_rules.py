@@ -88,7 +88,7 @@ def evidence(results: ResultSet) -> Iterator[Deviation]:
             continue
         for fault in faults[:MOST_TOLD] if chain.links else ():  # a full disk leaves an empty file
             where = "" if fault.step is None else f"step {fault.step}: "
-            yield Deviation(path, fault.line, f"{where}{fault.what}: {fault.recorded}", fault.found)
+            yield Deviation(path, fault.line, f"{where}{fault.subject}: {fault.recorded}", fault.actual)
         if digest is not None and chain.problem is None and chain.by_digest(str(digest.value)) is None:
             yield at(run, digest, "a digest that the evidence does not have", "the record before its end", "cut")
         yield from _changed_files(folder, chain)

@@ -55,10 +55,10 @@ def backwards(run: Run) -> Iterator[Deviation]:
     milestones = [event for event in map(run.log.first, ("init_start", "init_stop", "run_start")) if event is not None]
     early = [pair for pair in itertools.pairwise(milestones) if pair[0].line < pair[1].line]
     early = [pair for pair in early if pair[0].time_ms - pair[1].time_ms > BACKWARDS_MS]
-    places = (*early, *run.steps_back)
-    for previous, event in places[:1]:
+    reversals = (*early, *run.steps_back)
+    for previous, event in reversals[:1]:
         gone = _seconds(previous.time_ms - event.time_ms)
-        more = f", and {len(places) - 1} more times" if len(places) > 1 else ""
+        more = f", and {len(reversals) - 1} more times" if len(reversals) > 1 else ""
         observed = f"{event.key} is {gone} earlier than {previous.key} in line {previous.line}{more}"
         yield at(run, event, observed, "times that do not go backwards")
 

@@ -27,7 +27,7 @@ from benchmark.judging.results.subjects import ResultSet
 from benchmark.judging.review.findings import Deviation, Run, at
 from benchmark.judging.review.rules.clock_rules import steady_blocks
 
-Place = TypeVar("Place", TimedBlock, LoggedEvaluation)
+Interval = TypeVar("Interval", TimedBlock, LoggedEvaluation)
 FEWEST = 5
 """Least number of blocks that have a usual length."""
 PRECISION_KEYS = (LINEAR_KEY, "lowest_numerical_precision_in_attn")
@@ -213,7 +213,7 @@ def _validation_steps(run: Run) -> Iterator[Deviation]:
 class StatedTime:
     """A block or an evaluation, with its seconds by the clock and by the log's statistics."""
 
-    place: TimedBlock | LoggedEvaluation
+    interval: TimedBlock | LoggedEvaluation
     seconds: float
     stated_seconds: float
 
@@ -222,14 +222,14 @@ class StatedTime:
         return self.stated_seconds / self.seconds
 
 
-def _statistics_of(places: Sequence[Place], numbers: Sequence[Tracked]) -> Iterator[tuple[Place, list[float]]]:
+def _statistics_of(intervals: Sequence[Interval], numbers: Sequence[Tracked]) -> Iterator[tuple[Interval, list[float]]]:
     """Yield each block or evaluation before whose line, and after that of the one before, statistics are logged."""
     line = 0
-    for place in places:
-        inside = [number.value for number in numbers if line < number.line <= place.line]
-        line = place.line
+    for interval in intervals:
+        inside = [number.value for number in numbers if line < number.line <= interval.line]
+        line = interval.line
         if inside:
-            yield place, inside
+            yield interval, inside
 
 
 def _contradiction(
@@ -241,7 +241,7 @@ def _contradiction(
     middle = timed[len(timed) // 2] if len(timed) >= FEWEST else None
     if middle is not None and limits[0] < middle.ratio < limits[1]:
         observed = f"{subject} of {middle.seconds:,.1f} s, which takes {middle.stated_seconds:,.1f} s {source}"
-        yield at(run, middle.place, observed, f"{subject} at least as long as its steps")
+        yield at(run, middle.interval, observed, f"{subject} at least as long as its steps")
 
 
 def hasty_evaluations(run: Run) -> Iterator[Deviation]:
@@ -284,7 +284,7 @@ def lost_time(results: ResultSet) -> Iterator[Deviation]:
             losses.append(f"run_stop {(stop.time_ms - ended) / 1000:,.0f} s after the last evaluation")
         if losses:
             words.append(f"{run.log.path.name}: {', '.join(losses)}")
-            places = (place.line for place in (*run.restarts, *slow, stop) if place is not None)
-            lines.append((run.log.path, next(places)))
+            line_numbers = (record.line for record in (*run.restarts, *slow, stop) if record is not None)
+            lines.append((run.log.path, next(line_numbers)))
     if lines:
         yield Deviation(*lines[0], "; ".join(words), "blocks of equal length, in one piece")
