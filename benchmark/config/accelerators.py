@@ -121,8 +121,10 @@ def accelerator_called(text: str) -> str:
 
 
 def require_fp8(accelerator: str) -> None:
-    """Raise InputError for an accelerator without FP8, with those that have it. ``accelerator``: a name in the table;
-    empty for a device that the table lacks."""
+    """Raise InputError for an accelerator without FP8; it names the accelerators with FP8.
+
+    ``accelerator``: a name in the table; empty for a device that the table lacks.
+    """
     if accelerator and not ACCELERATORS[accelerator].has_fp8:
         able = ", ".join(name for name, entry in ACCELERATORS.items() if entry.has_fp8)
         raise InputError(

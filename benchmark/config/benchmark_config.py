@@ -127,7 +127,7 @@ class Benchmark:
     """Steps that the order of training windows is built for; its epochs follow from them. None: train_samples."""
     log_keys: Hidden[LogKeys] = LogKeys()
     initial_log_perplexity: Hidden[tuple[float, float] | None] = None
-    """Mean and standard deviation over runs of what the initial checkpoint must evaluate to, in BF16 or FP32."""
+    """Mean and standard deviation, over runs, of the initial checkpoint's log perplexity in BF16 or FP32."""
     fp8_initial_log_perplexity: Hidden[tuple[float, float] | None] = None
     """The same in FP8, whose products round otherwise; None where nobody has measured it."""
     reference_rates: Hidden[tuple[ReferenceRate, ...]] = ()

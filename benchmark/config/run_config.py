@@ -1,4 +1,4 @@
-"""The configuration of a run: a benchmark (what is trained, to which target), a system (on what), and this run's own.
+"""The configuration of a run: a benchmark (model and target), a system (machines and layout), and the run's sections.
 
 Benchmarks are listed in ``benchmarks.py``, systems in ``systems.py``; the command line overrides single fields.
 """

@@ -1,4 +1,4 @@
-"""The sections of a run's configuration that are this run's own: what it reads, saves, guards and tells."""
+"""The sections of a run's configuration beside benchmark and system: data, checkpoints, guards, logging, debugging."""
 
 import re
 import shlex
@@ -37,7 +37,7 @@ class SaveOptions:
     save_interval: int | None = None
     """Steps between checkpoints; 0 saves none, whatever asks for one. None: by time (--save-minutes)."""
     save_minutes: float | None = None
-    """Minutes between checkpoints. None: derived from what a save costs and how often such systems fail."""
+    """Minutes between checkpoints. None: derived from the cost of a save and the rate of failures."""
     save_at: tuple[int, ...] = ()
     """Save after these steps too, counted since the initial checkpoint as in the names of checkpoints."""
     resume_from: int | None = None
@@ -88,7 +88,7 @@ class GuardOptions:
     speed_interval: int = 2
     """Steps between comparisons of how fast the ranks compute; 0: none."""
     watchdog: bool = True
-    """Have every process watched: one that hangs is killed, and says where
+    """Have every process watched: a process that hangs is killed, and says where
     (benchmark/training/liveness/watchdog.py)."""
 
     def __post_init__(self) -> None:

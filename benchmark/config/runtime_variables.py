@@ -1,9 +1,9 @@
 """The environment variables of NCCL, CUDA, PyTorch and OpenMP that a run sets for itself, with their reasons.
 
 They are set before CUDA and the first process group start (``set_environment`` in
-benchmark/training/engine/rank_environment.py); one that is set already stays. Not set, for PyTorch does by itself what
-they asked for: TORCH_NCCL_AVOID_RECORD_STREAMS (PyTorch 2.11 warns that it is the default) and
-TORCH_NCCL_ASYNC_ERROR_HANDLING. NVTE_* are read by Transformer Engine, which is not used.
+benchmark/training/engine/rank_environment.py); a variable that is set already stays. Not set are
+TORCH_NCCL_AVOID_RECORD_STREAMS and TORCH_NCCL_ASYNC_ERROR_HANDLING, which are PyTorch's defaults (2.11 warns about the
+first), and NVTE_*, which Transformer Engine reads.
 
 NVIDIA's own runs set more (mlcommons/training_results_v5.1, NVIDIA/benchmarks/llama31_8b/implementations/nemo/
 config_common.sh; MLPerf training 4.0's config_common.sh of GPT-3 has the same but for the numbers in brackets):

@@ -1,4 +1,4 @@
-"""The machines of a run, and how the model is spread over them; those that have a name are in ``systems.py``."""
+"""The machines of a run, and the layout of the model on them; ``systems.py`` has the systems with a name."""
 
 import json
 import tomllib
@@ -207,7 +207,7 @@ def system_text(system: System) -> str:
 
 
 def _chosen(config: Any) -> dict[str, Any]:
-    """Return the fields that differ from what a file that does not say them gets."""
+    """Return the fields that differ from the defaults of a system's file."""
     defaults = {field.name: USUAL.get(field.name, field.default) for field in fields(config)}
     return {name: value for name, default in defaults.items() if (value := getattr(config, name)) != default}
 

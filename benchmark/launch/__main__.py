@@ -2,8 +2,8 @@
 
     python3 -m benchmark.launch --processes 8 --run-dir LOG_DIR -- train gpt3_175b …     on this machine
     python3 -m benchmark.launch job …                                                    a job of run_gpt3.sh
-    python3 -m benchmark.launch check [job …]       the variables of a job, or of the rehearsal: what is wrong with them
-    python3 -m benchmark.launch check-options {job …, rehearse …}      what is wrong with the options; Python 3.11
+    python3 -m benchmark.launch check [job …]       check the variables of a job, or of the rehearsal
+    python3 -m benchmark.launch check-options {job …, rehearse …}      check the options; Python 3.11
 
 Exit status: that of the run; 2 if a person has to mend something.
 """
@@ -132,7 +132,7 @@ def gpus_here() -> int:
 
 
 def options_of_job(arguments: Sequence[str]) -> JobOptions:
-    """Return the options that run_gpt3.sh hands over, and those of its variables. Raises Refused."""
+    """Return the options from run_gpt3.sh's words and variables. Raises Refused."""
     parser = argparse.ArgumentParser(prog="python3 -m benchmark.launch job")
     add = parser.add_argument
     add("--repository", type=Path, required=True, help="the checkout of the code")
@@ -177,7 +177,7 @@ def check_variables(arguments: Sequence[str]) -> None:
 
 
 def start_job(options: JobOptions) -> int:
-    """Run the job, or print what would run; return the exit status. Raises Refused."""
+    """Run the job, or print its command; return the exit status. Raises Refused."""
     if options.dry_run:
         return print_preview(options)
     if "SLURM_JOB_ID" not in os.environ:

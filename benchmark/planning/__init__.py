@@ -1,1 +1,1 @@
-"""Plan what a machine can do and what a run would take, from a check of one node to the score of a system."""
+"""Predict and measure the speed of machines and the length of runs, from a check of one node to a system's score."""

@@ -10,7 +10,7 @@ The design:
     no topology changes (benchmark/training/engine/tensor_fingerprint.py). Checkpoints add one of the moments.
  4. ``begin`` has the configuration and digests of the inputs; ``end`` the SHA-256 of the MLPerf log, which in turn has
     the digest of the record before ``end``: neither can be exchanged alone.
- 5. :func:`broken_links` finds what no honest run leaves, :func:`gaps` what a full disk can leave, too.
+ 5. :func:`broken_links` finds faults that no honest run leaves, :func:`gaps` faults that a full disk leaves, too.
  6. ``replay`` trains a stretch again with the same observer, which writes another chain, and compares the two.
 """
 
@@ -162,7 +162,7 @@ class Chain:
             links.append(link)
             index = self._index(link.record.continues) if isinstance(link.record, BeginRecord) else index - 1
             if index is not None and index >= link.line - 1:
-                break  # only a forger's begins continue what comes later
+                break  # only a forger's begin continues a later record
         return links[::-1]
 
     def by_digest(self, digest: str) -> Link | None:
@@ -203,7 +203,7 @@ def read_chain(path: Path) -> Chain:
         raise InputError(f"{path}: {unfit}; give the folder of a run") from unfit
     links: list[Link] = []
     end = 0
-    for number, line in enumerate(content.split(b"\n")[:-1], 1):  # what is behind the last line end is torn
+    for number, line in enumerate(content.split(b"\n")[:-1], 1):  # a torn line is behind the last line end
         end += len(line) + 1
         previous = links[-1].digest if links else NOTHING
         try:
@@ -275,7 +275,7 @@ def _begin_faults(chain: Chain, link: Link, begin: BeginRecord) -> list[Fault]:
         return []  # a gap, if it is anything
     if not isinstance(saved.record, CheckpointRecord) or saved.line > link.line or saved.record.step != begin.step:
         expected = f"the record of the checkpoint after {begin.step} steps"
-        return [Fault(link.line, begin.step, "what the attempt continues", f"line {saved.line}", expected)]
+        return [Fault(link.line, begin.step, "record to continue", f"line {saved.line}", expected)]
     subject = "fingerprints of weights and moments of the checkpoint"
     recorded, loaded = ((record.weights, record.moments) for record in (saved.record, begin))
     return (

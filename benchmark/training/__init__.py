@@ -1,1 +1,1 @@
-"""The timed run: everything between run_start and run_stop, and what the run saves."""
+"""The timed run: everything between run_start and run_stop, and the run's files."""

@@ -108,7 +108,7 @@ def settle_run(
 
 
 def choose_seed(requested: int | None, begun_config: dict[str, Any] | None) -> int:
-    """Return the requested seed, else that of the run that began here, else a new one.
+    """Return the requested seed, else the seed of the run that began here, else a new seed.
 
     Seeds must come from the clock or the system's randomness (the rules: docs/facts/mlperf_review.md 7.10).
     """
@@ -211,7 +211,7 @@ def read_identities(run_dir: Path) -> InputIdentities | None:
     """Return the identities that the run began with; None if there are none. Raises InputError if the file is
     damaged."""
     try:
-        return read_json(run_dir / INPUTS_FILE, InputIdentities, mend="not what a run writes; choose another --run-dir")
+        return read_json(run_dir / INPUTS_FILE, InputIdentities, mend="no file of a run; choose another --run-dir")
     except FileNotFoundError:
         return None
 
@@ -219,7 +219,7 @@ def read_identities(run_dir: Path) -> InputIdentities | None:
 def require_same_inputs(run_dir: Path, begun: InputIdentities, inputs: InputIdentities) -> None:
     """Raise InputError, naming the first difference, if a run that began with the inputs ``begun`` would go
     on with others."""
-    mend = "give what it began with, or choose another --run-dir"
+    mend = "give the same inputs, or choose another --run-dir"
     for name, option in (("train", "--train-data-path"), ("valid", "--valid-data-path")):
         old, new = (getattr(identities, name) for identities in (begun, inputs))
         old_weights, new_weights = (getattr(identities, f"{name}_weights") for identities in (begun, inputs))

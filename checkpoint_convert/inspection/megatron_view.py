@@ -1,4 +1,4 @@
-"""View a PAXML checkpoint as the Megatron one that the conversion would make of it, box by box, without writing it."""
+"""View a PAXML checkpoint, box by box, as the Megatron checkpoint of its conversion, without writing it."""
 
 import math
 from dataclasses import replace

@@ -26,7 +26,7 @@ COUNT = 24_567
 BYTES_VERSION = 1
 """Version of the bytes that the command makes of the same inputs and options (``Recipe.bytes_version``)."""
 LARGEST_LIST = 1 << 26
-"""Most bytes of a list of hashes; that of all validation documents has 12 MB."""
+"""Most bytes of a list of hashes; the list of all validation documents has 12 MB."""
 
 
 Document = tuple[bytes, bytes]
@@ -130,7 +130,7 @@ def _evenly_spread(files: Sequence[InputFile], count: int) -> tuple[int, Iterabl
 
 
 def _chosen_by_hash(files: Sequence[InputFile], hash_list: Path) -> tuple[int, Iterable[Document]]:
-    """Return the number of documents in the files, and those that the list names, in its order."""
+    """Return the number of documents in the files, and the documents that the list names, in its order."""
     digests = _read_hashes(hash_list)
     listed_digests = set(digests)
     documents: dict[str, Document] = {}

@@ -99,7 +99,7 @@ def _checked_md5(path: Path, kind: ArtifactKind, source: Path | None) -> str | N
 
 
 def _require_same(path: Path, target: Path) -> None:
-    """Raise CheckFailed if a file of the folder ``--from`` is another than the one that is there."""
+    """Raise CheckFailed if a file of the folder ``--from`` differs from the output's file."""
     if path.is_dir() or target.is_dir() or path.samefile(target):
         return
     if md5_samples(path) != md5_samples(target):

@@ -30,7 +30,7 @@ PADDING = -1
 LARGEST_SEED = (1 << 32) - 1
 """Largest seed that NumPy's legacy generator takes."""
 LONGEST_SEQUENCE = 1 << 24
-"""Longest sequence, a thousand times that of models in use; a sample of that length takes 128 MiB."""
+"""Longest sequence, a thousand times longer than models use; a sample of that length takes 128 MiB."""
 
 
 @dataclass(frozen=True)

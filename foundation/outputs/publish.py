@@ -23,7 +23,7 @@ NO_SYNC = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EROFS)
 
 
 def sibling(path: Path, ending: str) -> Path:
-    """Return the path whose name is that of ``path`` followed by ``ending``.
+    """Return ``path`` with ``ending`` behind its name.
 
     Raises InputError if ``path`` has no name of its own, such as the current folder and the root.
     """

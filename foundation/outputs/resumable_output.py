@@ -68,7 +68,7 @@ class ResumableOutput:
         self._token = secrets.token_hex(8)
         self._started = time.monotonic()
         self.done = finished_parts(self.folder)
-        """Finished parts by name; those of other processes are known as of the last look."""
+        """Finished parts by name; parts of other processes as of the last look."""
 
     def path(self, name: str) -> Path:
         """Return the path of the finished part ``name``."""
@@ -98,7 +98,7 @@ class ResumableOutput:
                 self.done[part.name] = finished
             with journal.open("ab") as file:
                 file.write(lines)  # a line that a full disk cuts short does not count, and its part is made again
-        except FileNotFoundError:  # nobody else takes away what this process has written
+        except FileNotFoundError:  # no other process removes this process's file
             raise _gone(self.folder) from None
 
     def _rename(self, part: NewPart) -> Path:
@@ -189,7 +189,7 @@ def resumable_output(
         )
     for path in (*paths, manifest_path(output)):
         _require_apart(path, inputs)
-    publish_pending(output)  # what a process that was killed has left to do
+    publish_pending(output)  # a killed process may have left renames to do
     _remove_asides(folder)
     if _is_made(output, recipe, paths, force=force):
         yield None
@@ -295,6 +295,6 @@ def _create(output: Path, recipe: Recipe) -> None:
 
 
 def _remove_asides(folder: Path) -> None:
-    """Remove what a process that was killed in ``remove_partial`` has left."""
+    """Remove the remains of a process that was killed in ``remove_partial``."""
     for aside in folder.parent.glob(f"{glob.escape(folder.name)}.{'[0-9a-f]' * 8}{PARTIAL}"):
         shutil.rmtree(aside, ignore_errors=True)  # another process may do the same

@@ -90,7 +90,7 @@ class RunSummary:
 
     @cached_property
     def rules(self) -> Judged:
-        """Return the benchmark whose rules judge the run: that of its log, or else the expected benchmark."""
+        """Return the benchmark whose rules judge the run: its log's benchmark, or else the expected one."""
         return self.judged or self.expected or assumed(self.ruleset)
 
     def tokens_at(self, event: LogEvent) -> float | None:
@@ -216,7 +216,7 @@ class RunSummary:
 
     @property
     def breaks_off(self) -> bool:
-        """Return whether the log ends within the run or its initialisation, as that of a killed job."""
+        """Return whether the log ends within the run or its initialisation, as the log of a killed job does."""
         return bool(self.log.events) and not self.log.all("run_stop")
 
     @property

@@ -77,7 +77,7 @@ class Score:
     mfu: float | None
     """Share of the peak below; None if the model is not in the table."""
     peak_format: str
-    """Number format of the peak: the one that the middle run discloses for its linear layers, or BF16 without one."""
+    """Number format of the peak: the format that the middle run discloses for its linear layers, else BF16."""
     peak_tflops: float | None
     peak_source: str | None
 

@@ -180,7 +180,7 @@ def find_subjects(
 ) -> list[Subject]:
     """Return the subjects to review in result files, folders of them, packages, rounds and folders of rounds.
 
-    Files become sets: those of one folder, or of one benchmark, platform and batch size. Packages of a round are left
+    Files of one folder, or of one benchmark, platform and batch size, become a set. Packages of a round are left
     out if they only have results of other benchmarks. Raises InputError for a path with no result, and for a ruleset
     without the benchmark.
     """
@@ -213,7 +213,7 @@ def holds_results(path: Path) -> bool:
 
 
 def _packages_below(path: Path, depth: int) -> Iterator[Path]:
-    """Yield the packages at and below a folder; those of a round before anything deeper."""
+    """Yield the packages at and below a folder; a round's packages come before anything deeper."""
     if is_package(path):
         yield path
     elif depth > 0 and not result_files(path):
@@ -297,7 +297,7 @@ def _require_judged(package: Path, requested: str | None) -> None:
 
 
 def others_only(package: Path) -> list[str]:
-    """Return the benchmarks in a package, if all of them are known and none is judged here."""
+    """Return the benchmarks in a package whose benchmarks are all known, and none judged here."""
     names = _benchmark_folders(package)
     return names if names and {*names} <= {*get_result_file_counts("training")} - {*OFFICIAL} else []
 

@@ -122,7 +122,7 @@ class Review:
     subjects: tuple[SubjectReview, ...]
     seconds: float
     sandbox: str = ""
-    """Line that says what the official tools could not reach, and how many were not asked again."""
+    """Line that says from which resources the official tools were kept, and how many outcomes were stored ones."""
 
     @property
     def verdict(self) -> Verdict:

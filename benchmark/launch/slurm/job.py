@@ -255,7 +255,7 @@ def run_job(options: JobOptions) -> int:
     """Run the benchmark in this job until it has ended or a person has to look; the exit status. Raises Refused."""
     job = SlurmJob(options)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # for the processes: docs/slurm.md counts what they open
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # for the processes' files, which docs/slurm.md counts
     job.take_orders()
     try:
         return _train(job) if job.trains else _once(job)

@@ -30,7 +30,7 @@ from model.decoder_sizes import Recompute
 FORMAT: Literal[1] = 1
 SOURCE = "calibration.json"
 LARGEST_FILE = 4 << 20
-"""Largest size of the file in bytes: ten times that of a slice."""
+"""Largest size of the file in bytes: ten times the size of a slice's file."""
 SPREAD = 0.03
 """Relative range of a measured rate: rates differ between runs, and between a slice and a whole step's temperature."""
 SHARE_SPREAD = 0.1
@@ -227,7 +227,7 @@ def calibration_of(system: System, path: Path) -> Calibration:
 
 
 def calibrated_rates(rates: Rates, measured: Calibration) -> Rates:
-    """Return the rates with those that were measured in place of the table's.
+    """Return the rates with the measured ones in place of the table's.
 
     Raises InputError for rates that no device of its kind reaches.
     """

@@ -18,7 +18,7 @@ READ_BYTES = 2 + 2
 """Bytes per number of an operand that are read, in BF16: for the largest value, and for the cast. FP8 is written."""
 TRANSPOSE_BYTES = 1 + 1
 CAST_KERNELS, SEPARATE_KERNELS = 3, 13
-"""Kernels of an operand, compiled and as separate operators, most of which make its scale."""
+"""Kernels of an operand, compiled and as separate operators. Most of the operators compute its scale."""
 SLOW_TRANSPOSES = 10.9
 """Time of PyTorch's transposing copy of one-byte numbers over that of its bytes at the memory's rate: pytorch#113560,
 268 MB of FP8 in 1.98 ms."""
@@ -73,7 +73,7 @@ def cast_work(work: Workload, layers: LayerSizes) -> tuple[CastWork, CastWork, C
     forward = casts_of(inputs, transposed=transposed and recompute == "none")
     backward, repeated = casts_of(outputs, transposed=transposed), CastWork()
     *all_but_last, last = inputs
-    if recompute == "full":  # casts for its products, of which the last one is not repeated
+    if recompute == "full":  # casts for its products; the last product is not repeated
         repeated = casts_of(all_but_last, transposed=transposed)
         repeated += casts_of([last], rows=False, transposed=True) if transposed else CastWork()
     elif recompute == "selective" and transposed:

@@ -1,6 +1,6 @@
 """Sinks that send a run's figures to other programs: TensorBoard, Weights & Biases, Prometheus.
 
-One table says which field of which event is called what there.
+One table maps the fields of events to their names there.
 """
 
 import secrets

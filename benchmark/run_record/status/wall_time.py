@@ -153,7 +153,7 @@ class TimeMark(NamedTuple):
     key: str = ""
     """Key of the event that ended an activity; empty if none did."""
     tokens: float = math.nan
-    """Tokens trained until then, or those that the attempt goes on from; NaN if nobody wrote them down."""
+    """Tokens trained until then, or before the attempt; NaN if nobody wrote them down."""
     skipped: bool = False
     ms: float = 0.0
     """Milliseconds since the mark before."""

@@ -104,7 +104,7 @@ class Beat:
 
 
 def ask(memory: mmap.mmap) -> None:
-    """Ask the process to say what it waits for."""
+    """Ask the process to write the collectives that it waits in."""
     memory[ASKED] = 1
 
 

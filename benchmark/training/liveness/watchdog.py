@@ -34,7 +34,7 @@ STACKS_SIGNAL = signal.SIGQUIT
 MOST_POLL_S = 5.0
 """Most seconds between looks; 2,048 watchdogs look into one folder of a shared disk."""
 STACKS_S = 2.0
-"""Seconds that writing the stacks may take; the first watchdog waits as long for those of other processes."""
+"""Seconds that writing the stacks may take; the first watchdog waits as long for the stacks of other processes."""
 GRACE_S = 10.0
 """Seconds after another process's alarm in which this process may fail by itself and say why."""
 SUSPENDED_S = 5.0
@@ -149,7 +149,7 @@ class Watchdog:
             wait_for(lambda: raise_alarm(self._attempt, f"killed: rank {self._rank}"), GONE_S, warn)
 
     def _end(self, why: str, kind: Literal["hang", "lost connection"]) -> None:
-        """Write what is known about the process, then kill it; it is killed even if the writing fails."""
+        """Write the process's stacks and state, then kill it; it is killed even if the writing fails."""
         writing = threading.Thread(target=self._tell, args=(why, kind), daemon=True)
         writing.start()
         writing.join(WRITING_S)

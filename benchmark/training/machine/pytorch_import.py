@@ -20,7 +20,7 @@ IMPORTED = ("torch", "torch.distributed.tensor", "torch._dynamo")
 
 
 def import_pytorch() -> None:
-    """Import what a rank needs of PyTorch, once; later imports find it."""
+    """Import the parts of PyTorch that a rank uses, once; later imports find them."""
     look_up = inspect.getmodule
 
     def module_of(subject: Any, _filename: str | None = None) -> ModuleType | None:

@@ -117,12 +117,12 @@ OTHER = msgspec.structs.replace(checkpoint(2), moments="0" * 16)
         ),
         pytest.param(
             [*whole_run()[:4], begin("0002", 1, HEAD)],
-            "line 5, step 1: what the attempt continues: recorded line 4, found the record of the checkpoint after 1",
+            "line 5, step 1: record to continue: recorded line 4, found the record of the checkpoint after 1",
             id="continues another step",
         ),
         pytest.param(
             [*whole_run()[:3], begin("0002", 2, signed(whole_run()[:3])[-1][1])],
-            "line 4, step 2: what the attempt continues: recorded line 3",
+            "line 4, step 2: record to continue: recorded line 3",
             id="continues no checkpoint",
         ),
     ],

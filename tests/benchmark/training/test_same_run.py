@@ -136,5 +136,5 @@ def test_it_is_written_and_read(config: RunConfig) -> None:
     assert again == found
     for content in ("{", "[]", json.dumps({"train": 1}), json.dumps({"train": [{"a": 1}]})):
         (config.run_dir / INPUTS_FILE).write_text(content)
-        with pytest.raises(InputError, match=r"inputs\.json: .*not what a run writes; choose another --run-dir"):
+        with pytest.raises(InputError, match=r"inputs\.json: .*no file of a run; choose another --run-dir"):
             read_identities(config.run_dir)

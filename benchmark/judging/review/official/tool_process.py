@@ -98,7 +98,7 @@ class ToolProcess:
 
     @property
     def account(self) -> str:
-        """Return in one line what the tools could not reach, and how many were not asked again."""
+        """Return in one line from which resources the tools were kept, and how many outcomes were stored ones."""
         count = self.stored.reused
         reused = f"{counted(count, 'outcome')} taken from earlier reviews of the same bytes" if count else ""
         return "; ".join(filter(None, (self.sandbox if self._process is not None else "", reused)))

@@ -1,4 +1,4 @@
-"""Check what lies beside a log: the evidence of its run, and power logs.
+"""Check the files beside a log: the evidence of its run, and power logs.
 
 Evidence is the chain of a run trained with --evidence, in its folder or in the package. A run without evidence, or with
 part of it, is as good as any other. Only ``replay`` trains steps again; this check does not.
@@ -97,7 +97,7 @@ def evidence(results: ResultSet) -> Iterator[Deviation]:
 
 
 def _changed_files(folder: Path, chain: Chain) -> Iterator[Deviation]:
-    """Ask about a configuration, or identities of inputs, beside the chain that none of its beginnings has."""
+    """Ask about a configuration, or identities of inputs, beside the chain that are in none of its beginnings."""
     begins = [link.record for link in chain.links if isinstance(link.record, BeginRecord)]
     config, inputs = _json_object(folder / CONFIG_FILE), _json_object(folder / INPUTS_FILE)
     written, data = is_regular(folder / CONFIG_FILE), config.get("data")
@@ -169,7 +169,7 @@ def _of_run(results: ResultSet, run: Run, folder: Path, paths: list[Path]) -> It
         elif devices and watts > MOST_W * devices:
             observed = f"{watts / devices:,.0f} W for each of {devices:,} accelerators"
             yield Deviation(folder, None, observed, f"at most {MOST_W:,.0f} W, host and cooling included", "power")
-    for path, node in logs.items():  # the first node whose measurement is not that of the whole run
+    for path, node in logs.items():  # the first node whose measurement does not cover the whole run
         start, stop = run.run_start_ms or node.start_ms, run.run_stop_ms or node.stop_ms
         missing = max(0, node.start_ms - start) + max(0, stop - node.stop_ms)
         if max(missing, node.longest_ms) > NOT_MEASURED * max(1, stop - start):
@@ -185,7 +185,7 @@ def _of_run(results: ResultSet, run: Run, folder: Path, paths: list[Path]) -> It
 
 
 def _node(path: Path) -> NodePower:
-    """Read a node's log. Raises OSError if it cannot be read, and ValueError if it lacks what the summarizer needs."""
+    """Read a node's log. Raises OSError if it cannot be read, and ValueError if it lacks a field of the summarizer."""
     records = RECORD.findall(read_regular(path, MOST_BYTES))
     starts = [int(time) for time, key, _ in records if key == b"power_measurement_start"]
     stops = [int(time) for time, key, _ in records if key == b"power_measurement_stop"]
