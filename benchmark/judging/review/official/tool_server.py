@@ -7,6 +7,7 @@ still runs, removes the folder of all copies, and ends.
 """
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -131,6 +132,7 @@ def _start(task: ServedTask, readable: list[str], outside: str) -> int:
     """Start a task in a child, and return the child's number."""
     with contextlib.suppress(ImportError):  # the child says it, by its traceback
         importlib.import_module(task.needs)
+    gc.freeze()  # a child's search for garbage would copy all pages of what was imported
     server = os.getpid()
     child = os.fork()
     if child == 0:
