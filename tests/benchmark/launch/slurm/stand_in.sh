@@ -24,9 +24,13 @@ fi
 echo "$call" >>"$answers/calls" # at once: commands run beside each other
 
 next_of() { # next_of FILE: its first line, which is removed; the last one stays
-  head -n 1 "$answers/$1"
-  if (($(wc -l <"$answers/$1") > 1)); then sed -i 1d "$answers/$1"; fi
+  local lines
+  mapfile -t lines <"$answers/$1"
+  echo "${lines[0]}"
+  if ((${#lines[@]} > 1)); then printf '%s\n' "${lines[@]:1}" >"$answers/$1"; fi
 }
+
+answer() { echo "$(<"$answers/$1")"; } # as cat, without a process
 
 # shellcheck disable=SC2329  # what "during" holds calls it
 incident() { # incident KIND HOST: what a process of this attempt leaves
@@ -36,21 +40,24 @@ incident() { # incident KIND HOST: what a process of this attempt leaves
 
 case "$name $*" in
   "squeue "*--steps*) ;;
-  "squeue "*%L*) cat "$answers/left" ;;
+  "squeue "*%L*) answer left ;;
   "squeue "*PENDING*) cat "$answers/waiting" 2>/dev/null ;;
-  "scontrol show hostnames "*) tr ',' '\n' <<<"$3" ;;
+  "scontrol show hostnames "*) echo "${3//,/$'\n'}" ;;
   "scontrol --oneliner show job "*)
     if [[ -f $answers/away ]]; then exit 1; fi
+    exit_code=0:0 state=RUNNING restarts=0
+    for field in exit_code state restarts; do
+      if [[ -f $answers/$field ]]; then read -r "${field?}" <"$answers/$field"; fi
+    done
     echo "JobId=$4 Partition=main Account=(null) TimeLimit=02:00:00 SubmitTime=2026-01-02T03:04:05 NodeList=$(<"$answers/nodes")" \
-      "BatchHost=n1 Features=(null) StdOut=/logs5/slurm-5.out ExitCode=$(cat "$answers/exit_code" 2>/dev/null || echo 0:0)" \
-      "JobState=$(cat "$answers/state" 2>/dev/null || echo RUNNING) Restarts=$(cat "$answers/restarts" 2>/dev/null || echo 0)"
+      "BatchHost=n1 Features=(null) StdOut=/logs5/slurm-5.out ExitCode=$exit_code JobState=$state Restarts=$restarts"
     ;;
   "scontrol --oneliner show node "*) echo "NodeName=$4 Gres=gpu:8 NodeAddr=address-of-$4" ;;
   "scontrol requeue "*)
     if [[ -f $answers/requeue_status ]]; then exit "$(<"$answers/requeue_status")"; fi
     kill -TERM "$PPID"
     ;;
-  "sinfo "*%T*) cat "$answers/states" ;;
+  "sinfo "*%T*) answer states ;;
   "sbatch "*) echo "77;cluster" ;;
   "srun "*" benchmark train "*)
     status=$(next_of statuses)
@@ -74,7 +81,7 @@ case "$name $*" in
     if [[ -f $answers/dependencies ]]; then source "$answers/dependencies"; fi
     ;;
   "python3 "*interpreter_check* | "srun "*interpreter_check*)
-    cat "$answers/interpreter"
+    answer interpreter
     exit "$(<"$answers/interpreter_status")"
     ;;
   "python3 "*" benchmark plan "*) cat "$answers/plan" || exit 1 ;;
