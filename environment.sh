@@ -48,7 +48,7 @@ find_python() {
 # install_lock PYTHON ENVIRONMENT LOCK VERSION: make the environment, and show the names and sizes of what is downloaded;
 # an empty VERSION is that of the lock, or PyTorch at hand
 install_lock() {
-  local interpreter=$1 environment=$2 lock=$3 version=$4 torch at_hand build packages installer
+  local interpreter=$1 environment=$2 lock=$3 version=$4 torch at_hand build packages installer folder
   local locks=("${lock%/*}/requirements.lock") # the developers' lock adds to it
   [[ $lock == "${locks[0]}" ]] || locks+=("$lock")
   torch=${version:+torch==$version}
@@ -63,12 +63,13 @@ install_lock() {
     echo "error: $environment cannot be made; use a copy of this folder that you can write, or activate an environment of your own that has ${lock##*/}" >&2
     return 2
   fi
+  folder=$("$environment/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   if [[ ${at_hand:-} ]]; then
     echo "  PyTorch: the one in $at_hand"
-    echo "$at_hand" >"$("$environment/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torch_at_hand.pth"
+    echo "$at_hand" >"$folder/torch_at_hand.pth"
     torch=
   fi
-  installer=("$environment/bin/python" -m pip --disable-pip-version-check install)
+  installer=("$environment/bin/python" -m pip --disable-pip-version-check install --no-compile)
   command -v uv >/dev/null && installer=(uv pip install --python "$environment/bin/python")
   if [[ $torch && $build == cpu ]]; then
     echo "  $torch for the CPU, some 200 MB; TORCH_BUILD=cuda takes the build for GPUs, some 3 GB"
@@ -90,6 +91,9 @@ MESSAGE
     return 2
   fi
   rm -f "$packages"
+  # bytecode of all packages on all cores: pip takes one core, uv leaves it to the first import; a package may hold a
+  # file that is no Python
+  "$environment/bin/python" -m compileall -qq -j 0 "$folder" >/dev/null 2>&1 || true
 }
 
 # prints the folder of the packages in which this Python has PyTorch 2.11 or newer
