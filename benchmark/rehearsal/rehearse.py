@@ -65,20 +65,21 @@ def rehearse(
     require_loopback()
     if master_port is not None:
         require_free_port(master_port)
-    work = work_dir.resolve()
+    work, printed_work = work_dir.resolve(), work_dir
     if c4_path is not None:
         _find_c4(c4_path)
         name = hashlib.md5(bytes(c4_path.resolve()), usedforsecurity=False).hexdigest()[:8]
         work = work.with_name(f"{work.name}-c4-{name}")
+        printed_work = work_dir.with_name(work.name) if work_dir.name not in ("", "..") else work
     try:
         work.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"--work-dir {work_dir}: {error.strerror}; choose another WORK_DIR") from error
     try:
         with only_one_in(work, "choose another WORK_DIR"):
-            return _Rehearsal(benchmark, work, work_dir, c4_path, seed, master_port, precision).run()
+            return _Rehearsal(benchmark, work, printed_work, c4_path, seed, master_port, precision).run()
     except StageFailed as failure:
-        print(f"\nrehearsal {failure}; what it made is in {work}")
+        print(f"\nrehearsal {failure}; its files are in {work}")
         return failure.status
 
 
@@ -89,14 +90,14 @@ class _Rehearsal:
         self,
         benchmark: Benchmark,
         work: Path,
-        shown_work: Path,
+        printed_work: Path,
         c4_path: Path | None = None,
         seed: int | None = None,
         master_port: int | None = None,
         precision: Precision = "bf16",
     ) -> None:
-        """``shown_work``: the folder ``work`` as the user named it."""
-        self.benchmark, self.work, self.shown_work = benchmark, work, shown_work
+        """``printed_work``: the folder ``work`` in the form in which the user named it, for printed commands."""
+        self.benchmark, self.work, self.printed_work = benchmark, work, printed_work
         self.c4_path, self.seed, self.master_port, self.precision = c4_path, seed, master_port, precision
         self.validation = work / "dataset" / benchmark.token_files.validation
         self.seconds: dict[str, float] = {}
@@ -210,15 +211,15 @@ class _Rehearsal:
 
     def _show(self, *words: str) -> None:
         """Print a command, with short paths and shortened lists of files."""
-        shown: list[str] = []
+        printed: list[str] = []
         for word in words:
-            word = word.replace(f"{self.work}/", f"{self.shown_work}/").replace(f"{REPOSITORY}/", "")
-            same_kind = len(shown) > 1 and Path(word).suffix == ".gz" == Path(shown[-1]).suffix
-            if same_kind and shown[-2] == "...":
-                shown[-1] = word
+            word = word.replace(f"{self.work}/", f"{self.printed_work}/").replace(f"{REPOSITORY}/", "")
+            same_kind = len(printed) > 1 and Path(word).suffix == ".gz" == Path(printed[-1]).suffix
+            if same_kind and printed[-2] == "...":
+                printed[-1] = word
             else:
-                shown += ["...", word] if same_kind else [word]
-        print(f"  {' '.join(shown)}", flush=True)
+                printed += ["...", word] if same_kind else [word]
+        print(f"  {' '.join(printed)}", flush=True)
 
     def _verify(self, name: str, manifest: Path) -> None:
         self._command("verify", "checksums", "verify", self.work / name, "--manifest", manifest)

@@ -52,12 +52,12 @@ class RecordedRun:
         return self.events.last_note("environment")
 
 
-def read_recorded_run(path: Path) -> RecordedRun:
+def read_recorded_run(path: Path | str) -> RecordedRun:
     """Read a result file, or the result file in a run folder.
 
     Raises InputError for any other path, and for a configuration that cannot be read.
     """
-    return with_records(RunSummary(read_log(log_in(path))))
+    return with_records(RunSummary(read_log(log_in(Path(path)))))
 
 
 def with_records(summary: RunSummary) -> RecordedRun:

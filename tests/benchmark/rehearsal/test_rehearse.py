@@ -63,6 +63,28 @@ def test_unfinished_run_is_continued_and_finished_ones_are_kept(tmp_path: Path) 
     assert stages._next_run() == (tmp_path / "run_2", 2)
 
 
+@pytest.mark.parametrize("work_dir", ["runs/small", "runs/small/.."])
+def test_printed_commands_name_the_folder_of_other_text(
+    work_dir: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("en/c4-train.00000-of-00001.json.gz", "c4-validation.json"):
+        (tmp_path / "c4" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "c4" / name).touch()
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "small").mkdir(parents=True)
+    commands = list[list[str]]()
+
+    def fail(words: list[str]) -> int:
+        commands.append(words)
+        return 1
+
+    monkeypatch.setattr("benchmark.rehearsal.rehearse.run_module", fail)
+    assert rehearse(REHEARSAL, Path(work_dir), c4_path=tmp_path / "c4") == 1
+    output = Path(commands[0][commands[0].index("--output") + 1])
+    words = capsys.readouterr().out.splitlines()[2].split()
+    assert Path(words[words.index("--output") + 1]).resolve() == output
+
+
 def test_unigram_entropy(tmp_path: Path) -> None:
     with IndexedDatasetWriter(tmp_path / "x", np.dtype("<u2")) as writer:
         writer.append(np.array([1, 1, 2, 9]), [1, 3])
