@@ -13,11 +13,11 @@ LARGEST_PRODUCT = 1 << 30
 """Bytes of logits whose products are made at once. Each product with the output's table reads or writes all of its FP32
 gradient: Llama 3.1's vocabulary, whose logits of 8,192 tokens are 2 GiB in BF16, has two instead of one per tile."""
 
-MOST_TERMS = 4
+MOST_TERMS = 2
 """Micro-batches whose FP8 products are added to a weight's gradient at once. Of each weight and product, a kernel that
-adds N of them moves 2 + 8 / N bytes: 10, 6, 4.7, 4, and with eight 3."""
+adds N of them moves 2 + 8 / N bytes: 10, 6, 4.7, 4. With four, GPT-3 175B on 64 nodes does not fit into an H100."""
 LARGEST_TERMS = 8 << 30
-"""Bytes of such products that may wait for the last of them: half of what GPT-3 175B on 64 nodes leaves of an H100."""
+"""Bytes of such products that may wait for the last of them: those of Llama 3.1 8B on one node are 7 GB."""
 
 
 def terms_together(weights: float, passes: int | None) -> int:

@@ -84,7 +84,7 @@ def transpose_of(rows: Tensor) -> Tensor:
     return _transposed(rows)
 
 
-@fused(3, changes=(0,), overwrites=True)
+@fused(2, changes=(0,), overwrites=True)
 def put_terms(sums: Tensor, *terms: Tensor) -> None:
     """Set ``sums``, FP32, to the sum of ``terms``, from the first to the last."""
     torch.mul(terms[0], 1, out=sums)
@@ -92,7 +92,7 @@ def put_terms(sums: Tensor, *terms: Tensor) -> None:
         sums.add_(term)
 
 
-@fused(2.5, changes=(0,))
+@fused(1.67, changes=(0,))
 def add_terms(sums: Tensor, *terms: Tensor) -> None:
     """Add ``terms`` to ``sums``, FP32, from the first to the last."""
     for term in terms:

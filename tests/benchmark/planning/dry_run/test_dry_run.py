@@ -128,7 +128,7 @@ LLAMA = Llama31Config(4, 256, 8, 128, 1000, 1024, num_key_value_heads=2, ffn_hid
 def test_fp8_takes_memory_for_weight_gradients_alone_and_gathers_half(
     model: DecoderSizes, recompute: Recompute
 ) -> None:
-    """But for weight gradients of four micro-batches that are added at once. The host waits as in BF16. The ranks agree
+    """But for weight gradients of two micro-batches that are added at once. The host waits as in BF16. The ranks agree
     on all scales in one small message a step."""
     run = config(tensor_parallel=2, recompute=recompute, fp8_weight_gradients=True)
     benchmark = dataclasses.replace(run.benchmark, model=model)
@@ -136,7 +136,7 @@ def test_fp8_takes_memory_for_weight_gradients_alone_and_gathers_half(
         in_processes(1, examine, benchmark, run.system, precision, "every rank", 0)[0] for precision in ("fp8", "bf16")
     )
     weights = [inputs * outputs for inputs, outputs in (product.on_rank(2) for product in model.products.values())]
-    terms = 2 * (3 * 4 * sum(weights) + max(weights))  # in all four layers, and the last one
+    terms = 2 * 4 * sum(weights)  # of the first of two, in all four layers
     assert fp8.activation_bytes < bf16.activation_bytes + 1.06 * terms
     assert fp8.activation_bytes > bf16.activation_bytes + 0.9 * terms or recompute == "none"
     assert fp8.host_waits == bf16.host_waits
