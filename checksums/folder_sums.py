@@ -11,6 +11,7 @@ from foundation.errors import InputError
 from foundation.outputs.digest import md5_file
 from foundation.outputs.manifest import entries_below
 from foundation.progress import progress
+from foundation.regular_files import folder_fault
 from foundation.this_machine import count_cores
 
 HASHED_AT_ONCE = 8
@@ -59,7 +60,7 @@ def files_below(folder: Path, *, leave_out: Path | None = None) -> dict[str, int
     Raises InputError if ``folder`` is not a folder.
     """
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder")
+        raise InputError(f"{folder}: {folder_fault(folder)}")
     sizes: dict[str, int | None] = {}
     for prefix, path in _folders_by_links(folder):
         for name, status in entries_below(path):

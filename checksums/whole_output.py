@@ -9,6 +9,7 @@ from foundation.errors import InputError
 from foundation.file_formats.md5_list import format_list, read_list
 from foundation.outputs.digest import md5_file, md5_text
 from foundation.outputs.manifest import read_manifest
+from foundation.regular_files import folder_fault
 
 ENDING = ".manifest.json"
 
@@ -26,7 +27,7 @@ def compare_with_manifest(folder: Path, path: Path) -> ListComparison:
     if manifest is None:
         raise InputError(f"{path}: no such file")
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder")
+        raise InputError(f"{folder}: {folder_fault(folder)}")
     outputs = {record.name: (folder / record.name, record) for record in manifest.outputs}
     if name in outputs and not any(output.exists() for output, _ in outputs.values()):
         outputs = {".": (folder, outputs[name][1])}

@@ -68,10 +68,11 @@ def run_command(command: Callable[[], int | None]) -> NoReturn:
     except OSError as error:
         if error.errno is None:
             raise
-        where = _file_in_hand(error)
+        where, problem = _file_in_hand(error), str(error.strerror)
         if where and isinstance(error, NotADirectoryError):
-            where += "".join(f": {path} is a file" for path in Path(where).parents if path.is_file())
-        status = _print_error(f"{where}: {error.strerror}" if where else f"{error.strerror}", 2)
+            files = [path for path in Path(where).parents if path.is_file()]
+            problem = f"{files[0]} is a file; expected a folder" if files else problem
+        status = _print_error(f"{where}: {problem}" if where else problem, 2)
     gc.freeze()  # the process ends: a search of PyTorch's modules for garbage would take another half a second
     sys.exit(status)
 

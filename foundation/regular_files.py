@@ -49,6 +49,11 @@ def is_regular(path: Path) -> bool:
         return False
 
 
+def folder_fault(path: Path) -> str:
+    """Return why a path is no folder, in words."""
+    return "a file; expected a folder" if path.exists() else "no such folder"
+
+
 def is_folder(path: Path) -> bool:
     """Return whether the path is a folder or leads to one; False if it may not be looked at."""
     try:

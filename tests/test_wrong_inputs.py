@@ -157,6 +157,12 @@ WRONG_INPUTS = [
         "benchmark reference-points",
         "no run folder given; name folders of finished runs, or say how many to make with --see",
     ),
+    ("benchmark replay empty --steps 0:0", "steps '0:0': expected FIRST:LAST, such as 176:192; change --steps"),
+    (
+        "benchmark slice rehearsal --layers 999 --device cpu",
+        "layers 999: expected at most 4, the benchmark's; change --",
+    ),
+    ("benchmark preflight --first-contact --device cpu --output text", "--output text: a file; expected a folder"),
     ("benchmark plan gpt3_175b --what-if foo", "--what-if foo: expected one of matmul, attention, memory, nvlink"),
     ("benchmark slice gpt3_175b --layers 0 --device cpu", "layers 0: expected at least 1; change --layers"),
     ("benchmark review", "nothing to review; give result files, a run folder or a package (see --help)"),
@@ -189,6 +195,10 @@ WRONG_INPUTS = [
         "text: not a SentencePiece model; give the benchmark's, or the file that train-tokenizer wrote",
     ),
     ("data_prep fetch --output D --what llama31-dataset --from nowhere", "--from nowhere: no such folder"),
+    (
+        "data_prep fetch --output D --from empty --revision main",
+        "--revision main: is of the Hugging Face dataset; leave",
+    ),
     ("data_prep plan --network-mb-per-s 0", "--network-mb-per-s 0: expected more than 0"),
     ("data_prep synthetic-corpus --output C --seed -1", "--seed -1: expected 0 to 18446744073709551615"),
     ("data_prep plan --disk 3", "unknown option --disk; did you mean --disk-mb-per-s? (see --help)"),
@@ -212,7 +222,8 @@ WRONG_INPUTS = [
         "--seed N, --layers N, --hidden N, --heads N and --vocab N are missing",
     ),
     ("checksums sign", "unknown command 'sign'; there are create, verify"),
-    ("checksums create text --output L", "text: no such folder"),
+    ("checksums create text --output L", "text: a file; expected a folder"),
+    ("checksums verify empty --manifest nowhere", "nowhere: no such file; expected a list of MD5 sums"),
     ("checksums verify empty", "--manifest PATH is missing: List of paths relative to the folder, as GNU's md5sum"),
     (
         "checksums verify empty --manifest text",

@@ -5,11 +5,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from benchmark.config.benchmarks import BENCHMARKS
 from benchmark.config.run_config import RunConfig
 from benchmark.planning.run_plan.plan_options import PlannedRun, PlanOptions, require_possible
 from benchmark.planning.slice.gpu_presence import require_gpu
 from benchmark.planning.slice.slice_config import ON_CPU, SliceOptions, slice_config
 from benchmark.run_record.small_files import folder_problem
+from foundation.cli import choose
 from foundation.errors import InputError
 from foundation.options.option_marks import Unprefixed
 from foundation.plain_text import folded
@@ -159,10 +161,13 @@ class FirstContactCommand:
 
     def run(self) -> int:
         require_gpu(self.device, "--device cpu")  # before the seconds that PyTorch takes to import
-        from benchmark.planning.first_contact.first_contact import RESULT, first_contact
-
         if not 0 < self.minutes <= 1440:
             raise InputError(f"minutes {self.minutes:g}: expected more than 0, at most 1,440; change --minutes")
+        choose(self.benchmark, BENCHMARKS, "benchmark")
+        if problem := folder_problem(self.output):
+            raise InputError(f"--output {self.output}: {problem}")
+        from benchmark.planning.first_contact.first_contact import RESULT, first_contact
+
         contact = first_contact(self.device, self.output, self.minutes, self.benchmark)
         if self.json:
             print(json.dumps({"passed": contact.passed, **asdict(contact)}))

@@ -40,6 +40,7 @@ def _refuse_early(config: RunConfig, *, trains: bool) -> None:
     with contextlib.suppress(OSError):  # the run waits for a disk that does not answer
         begins = not trains or newest_checkpoint(folder) is None
         require_inputs(config.data, config.benchmark, trains=trains, begins=begins)
+    environment.require_one_for_each_device(config.system)
 
 
 def _require_folder(option: str, folder: Path) -> None:

@@ -30,7 +30,7 @@ def step_range(text: str) -> tuple[int, int]:
     """Parse ``FIRST:LAST``. Raises InputError for any other text."""
     match = re.fullmatch(r"([0-9]{1,9}):([0-9]{1,9})", text)
     first, last = (int(match[1]), int(match[2])) if match else (1, 0)
-    if first > last:
+    if first > last or last == 0:
         raise InputError(f"steps {text!r:.40}: expected FIRST:LAST, such as 176:192; change --steps")
     return first, last
 

@@ -26,6 +26,7 @@ from data_prep.token_files.token_check import token_problem
 from foundation.errors import InputError
 from foundation.outputs.digest import md5_samples
 from foundation.outputs.manifest import manifest_path, read_manifest, require_intact
+from foundation.regular_files import folder_fault
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,9 @@ def require_inputs(data: DataOptions, benchmark: Benchmark, *, trains: bool = Tr
     if data.checkpoint is None:
         raise InputError("--checkpoint is missing: the converted initial checkpoint to start from")
     if not data.checkpoint.is_dir():
-        raise InputError(f"{data.checkpoint}: no such folder; convert the checkpoint first (checkpoint_convert)")
+        raise InputError(
+            f"{data.checkpoint}: {folder_fault(data.checkpoint)}; convert the checkpoint first (checkpoint_convert)"
+        )
     require_intact(data.checkpoint)
     if trains:
         fp32_weights_prefix(data.checkpoint)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from checkpoint_convert.commands.conversion_commands import print_produced
+from foundation.errors import InputError
 from foundation.this_machine import count_cores
 
 
@@ -36,6 +37,10 @@ class ToHuggingfaceCommand:
     def run(self) -> None:
         from checkpoint_convert.export.to_huggingface import to_huggingface
 
+        if self.tokenizer is not None and not self.tokenizer.is_file():
+            raise InputError(
+                f"--tokenizer {self.tokenizer}: no such file; expected a SentencePiece model or tokenizer.json"
+            )
         produced = to_huggingface(
             self.input,
             self.output,

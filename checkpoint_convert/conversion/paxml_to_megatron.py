@@ -30,6 +30,7 @@ from checksums.common_file import COMMON, METADATA
 from foundation.errors import InputError
 from foundation.outputs.manifest import require_intact
 from foundation.outputs.shards import Shard
+from foundation.regular_files import folder_fault
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def open_paxml(files: SourceFiles) -> PaxmlCheckpoint:
     Raises InputError if an array is missing, the shapes are not a model's, or the counters contradict each other.
     """
     if isinstance(files.folder, Path) and not files.folder.is_dir():
-        raise InputError(f"{files.folder}: no such folder")
+        raise InputError(f"{files.folder}: {folder_fault(files.folder)}")
     files.ask(_small_files(REPEATS))
     weights, *moments = groups("fp32")
     if not any(files.has(f"{weights.paxml_name(array)}/{METADATA_FILE}") for array in ARRAYS):

@@ -42,6 +42,7 @@ from foundation.outputs.manifest import (
 from foundation.outputs.output_parts import NewPart
 from foundation.outputs.resumable_output import resumable_output
 from foundation.progress import progress
+from foundation.regular_files import folder_fault
 
 STAGE = "fetch"
 DOWNLOADS_AT_ONCE = 4
@@ -232,8 +233,9 @@ class FetchCommand(OutputOptions):
                 )
         kinds = needed_files(self.what, self.shards)
         if self.from_ is not None and not self.from_.is_dir():
-            what = "a file; expected a folder" if self.from_.exists() else "no such folder"
-            raise InputError(f"--from {self.from_}: {what}")
+            raise InputError(f"--from {self.from_}: {folder_fault(self.from_)}")
+        if self.from_ is not None and self.revision is not None:
+            raise InputError(f"--revision {self.revision}: is of the Hugging Face dataset; leave it or --from out")
         if not self.list:
             fetch(self.output, kinds, source=self.from_, revision=self.revision, force=self.force)
         files = artifact_rows(self.output, kinds)

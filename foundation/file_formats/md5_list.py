@@ -64,3 +64,5 @@ def _text_of(path: Path) -> str:
         return os.fsdecode(read_regular(path, LARGEST_LIST))  # as the names of files are, whatever the locale
     except UnfitFile as unfit:
         raise InputError(f"{path}: expected a list of MD5 sums ({unfit})") from unfit
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such file; expected a list of MD5 sums") from error

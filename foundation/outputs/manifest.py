@@ -183,7 +183,7 @@ def read_manifest(output: Path) -> Manifest | None:
     path = manifest_path(output)
     try:
         return read_json(path, Manifest, mend=f"remove it together with {output.name}, and make {output.name} again")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
 
 

@@ -17,7 +17,11 @@ from foundation.git import REPOSITORY
         (InputError("file.json:3: not\na JSON object"), 2, "error: file.json:3: not a JSON object\n"),
         (CheckFailed("a.bin differs"), 1, "error: a.bin differs\n"),
         (PermissionError(13, "Permission denied", "/data/x"), 2, "error: /data/x: Permission denied\n"),
-        (NotADirectoryError(20, "x", f"{__file__}/a/b"), 2, f"error: {__file__}/a/b: {__file__} is a file: x\n"),
+        (
+            NotADirectoryError(20, "x", f"{__file__}/a/b"),
+            2,
+            f"error: {__file__}/a/b: {__file__} is a file; expected a folder\n",
+        ),
         (KeyboardInterrupt(), 130, "error: interrupted\n"),
         (MemoryError(), 2, "error: not enough memory; give more, or --workers less\n"),
     ],

@@ -79,6 +79,9 @@ class SliceOptions:
             if value is not None and value < 1:
                 raise InputError(f"{name} {value}: expected at least 1; change --{name.replace('_', '-')}")
 
+        of_benchmark = BENCHMARKS[self.benchmark].model.num_layers
+        if self.layers is not None and self.layers > max(of_benchmark, self.least_layers):
+            raise InputError(f"layers {self.layers}: expected at most {of_benchmark}, the benchmark's; change --layers")
         if self.tune_collectives and (self.device == "cpu" or self.tensor_parallel == 1):
             raise InputError(
                 f"tune_collectives: {self.device}, tensor_parallel {self.tensor_parallel}: expected several GPUs; give "

@@ -20,7 +20,6 @@ from benchmark.training.engine.rank_device import device_of
 from benchmark.training.engine.rank_environment import Environment, set_environment
 from benchmark.training.engine.rank_messages import all_messages
 from benchmark.training.machine.process_setup import gloo_environment, raise_file_limit
-from foundation.errors import InputError
 from foundation.this_machine import peak_memory_bytes
 from model.sharding import AXES
 
@@ -106,12 +105,7 @@ def joined_world(
     meeting point is not available.
     """
     timeout = timeout or datetime.timedelta(seconds=TIMES_START_LIMIT * system.start_limit_s)
-    if environment.world_size != system.num_devices:
-        raise InputError(
-            f"system {system.name} has {system.nodes} x {system.devices_per_node} = {system.num_devices} devices, but "
-            f"{environment.world_size} processes were started; start that many (torchrun --nproc-per-node "
-            f"{system.devices_per_node}), or change --nodes and --devices-per-node"
-        )
+    environment.require_one_for_each_device(system)
     raise_file_limit()
     set_environment(gloo_environment(system.nodes, environment.address.rpartition(":")[0]))
     device = device_of(system, environment)

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from benchmark.config.system_config import System
 from foundation.errors import InputError
 
 
@@ -43,6 +44,16 @@ class Environment:
     """LEASE: token of the launcher's lease; None without a launcher."""
     threads: int | None = None
     """OMP_NUM_THREADS: threads of a process on a CPU; None if unset."""
+
+    def require_one_for_each_device(self, system: System) -> None:
+        """Raise InputError if the number of processes is not that of the system's devices."""
+        if self.world_size != system.num_devices:
+            started = "1 process was" if self.world_size == 1 else f"{self.world_size} processes were"
+            raise InputError(
+                f"system {system.name} has {system.nodes} x {system.devices_per_node} = {system.num_devices} devices, "
+                f"but {started} started; start that many "
+                f"(torchrun --nproc-per-node {system.devices_per_node}), or change --nodes and --devices-per-node"
+            )
 
 
 def read_environment() -> Environment:

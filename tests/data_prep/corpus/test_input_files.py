@@ -77,7 +77,7 @@ def test_bad_usage(text: str, endpoint_url: str | None, limit: str | None, compl
 def test_inputs_that_are_no_files(tmp_path: Path) -> None:
     for path, reason in (
         (tmp_path / "none", "none: no such file"),
-        (tmp_path, "not a regular file"),
+        (tmp_path, "a folder; expected a file|not a regular file"),
         (Path("/dev/null"), "not a regular file"),
         (Path("a\0b"), "no such file"),
     ):
