@@ -264,9 +264,10 @@ class PreprocessCommand(InputOptions):
             self.tell(None, f"{self.output_prefix}: already made from these inputs")
             return
         shard_text = "" if self.shard is None else f", shard {self.shard}"
-        skipped = f", {result.skipped_lines:,} lines skipped" if result.skipped_lines else ""
+        skipped = f", {counted(result.skipped_lines, 'line')} skipped" if result.skipped_lines else ""
+        counts = f"{counted(result.documents, 'document')}, {counted(result.tokens, 'token')}{skipped}"
         self.tell(
             asdict(result),
-            f"{self.output_prefix}{shard_text}: {result.documents:,} documents, {result.tokens:,} tokens{skipped} "
-            f"in {result.wall_s:.1f} s ({result.tokens / result.wall_s:,.0f} tokens/s)",
+            f"{self.output_prefix}{shard_text}: {counts} in {result.wall_s:.1f} s "
+            f"({result.tokens / result.wall_s:,.0f} tokens/s)",
         )

@@ -41,7 +41,7 @@ from tests.drills.practice import (
 from tests.drills.slurm_drills import run_slurm_drills
 from tests.drills.slurm_faults import SLURM_FAULTS
 
-HEAD = f"{'drill':28} {'came of it':10} {'attempts':>8} {'lost':>5} {'told':>6} {'next loss':>9} {'took':>6}  right"
+HEAD = f"{'drill':28} {'outcome':10} {'attempts':>8} {'lost':>5} {'alarm':>6} {'next loss':>9} {'took':>6}  right"
 
 
 class Drills:

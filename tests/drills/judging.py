@@ -63,9 +63,9 @@ def judge(drill: Drill, left: Ended, undisturbed: Ended, *, save_interval: int, 
     lost, beyond = lost_steps(left.records)
     if outcome == "healed" and beyond > drill.lost_saves * save_interval:
         problems.append(f"{beyond} steps lost, at most {drill.lost_saves * save_interval} may be")
-    told_s = detection_s(left)
-    if drill.most_detection_s is not None and (told_s is None or told_s > drill.most_detection_s):
-        problems.append(f"detected after {told_s} s, at most {drill.most_detection_s:g} s may be")
+    detected_s = detection_s(left)
+    if drill.most_detection_s is not None and (detected_s is None or detected_s > drill.most_detection_s):
+        problems.append(f"detected after {detected_s} s, at most {drill.most_detection_s:g} s may be")
     reason = next((attempt.end.reason for attempt in left.attempts if attempt.end is not None), "")
     return DrillResult(
         drill.name,
@@ -73,7 +73,7 @@ def judge(drill: Drill, left: Ended, undisturbed: Ended, *, save_interval: int, 
         tuple(problems),
         len(left.attempts),
         lost,
-        told_s,
+        detected_s,
         next_loss_s(left),
         left.seconds,
         faults,
@@ -143,9 +143,9 @@ def lost_steps(records: Sequence[AttemptRecord]) -> tuple[int, int]:
 
 def detection_s(left: Ended) -> float | None:
     """From the latest fault before the first incident until then."""
-    told_s = min((attempt.cause.time_s for attempt in left.attempts if attempt.cause is not None), default=None)
-    before = [struck["time_s"] for struck in left.struck if told_s is not None and struck["time_s"] <= told_s]
-    return told_s - max(before) if told_s is not None and before else None
+    detected_s = min((attempt.cause.time_s for attempt in left.attempts if attempt.cause is not None), default=None)
+    before = [struck["time_s"] for struck in left.struck if detected_s is not None and struck["time_s"] <= detected_s]
+    return detected_s - max(before) if detected_s is not None and before else None
 
 
 def next_loss_s(left: Ended) -> float | None:

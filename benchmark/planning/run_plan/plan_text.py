@@ -203,7 +203,7 @@ def format_search(result: SearchResult, benchmark: Benchmark, system: System) ->
         for layout in result.best
     ]
     lines.append(table_text(("run", "step", "bubble", "memory", "layout"), rows, right=range(4)))
-    lines += ["", "fallen out:", *(folded(f"{count:>7}  {reason}") for reason, count in result.fallen_out.items())]
+    lines += ["", "dropped:", *(folded(f"{count:>7}  {reason}") for reason, count in result.fallen_out.items())]
     lines += ["", "gain of an idea for the first layout, by the step model:"]
     lines += [f"{idea.gain:>7.1%} --what-if {idea.what_if}" for idea in result.ideas]
     return "\n".join(lines)
