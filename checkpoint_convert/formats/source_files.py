@@ -11,13 +11,13 @@ import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from checkpoint_convert.formats.stored_array import open_regular
 from foundation.errors import InputError
+from foundation.grouped_tasks import grouped_map
 from foundation.network.object_store import ObjectFacts
 from foundation.network.remote_folder import DeniedObject, RemoteFolder
 from foundation.outputs.digest import md5_samples, md5_text
@@ -42,8 +42,8 @@ class SourceFiles(ABC):
     def ask(self, names: Iterable[str]) -> None:
         """Look for files and note their present state. Raises InputError if a server gives no answer."""
         names = list(names)
-        with progress("look at", len(names), "files") as meter, ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
-            for name, facts in zip(names, pool.map(self._facts_of, names), strict=True):
+        with progress("look at", len(names), "files") as meter:
+            for name, facts in zip(names, grouped_map(self._facts_of, names, ASKED_AT_ONCE), strict=True):
                 self.facts[name] = facts
                 meter(1)
 
@@ -54,9 +54,9 @@ class SourceFiles(ABC):
     def source(self) -> Source:
         """Return the files that were asked for as one input of a recipe."""
         existing = {name: facts for name, facts in sorted(self.facts.items()) if facts is not None}
-        with progress("identify", len(existing), "files") as meter, ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+        with progress("identify", len(existing), "files") as meter:
             lines = []
-            for name, identity in zip(existing, pool.map(self._identity, existing), strict=True):
+            for name, identity in zip(existing, grouped_map(self._identity, existing, ASKED_AT_ONCE), strict=True):
                 lines.append(f"{identity}  {name}\n")
                 meter(1)
         size = sum(facts.bytes for facts in existing.values())

@@ -23,6 +23,7 @@ import msgspec
 from foundation.errors import InputError
 from foundation.file_formats.json_files import as_json, read_json
 from foundation.file_formats.md5_list import read_list
+from foundation.grouped_tasks import grouped_map
 from foundation.outputs.digest import md5_file, md5_samples, md5_text
 from foundation.outputs.publish import sibling, walked, write_text
 from foundation.plain_text import counted
@@ -240,9 +241,8 @@ def source_of(path: Path, name: str | None = None) -> Source:
         status = path.stat()
         return Source(name, 1, status.st_size, identity_of(path, status))
     below = sorted(files_below(path), key=lambda item: item[0])
-    with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
-        identities = pool.map(lambda item: identity_of(path / item[0], item[1]), below)
-        lines = [f"{identity}  {inner}\n" for (inner, _), identity in zip(below, identities, strict=True)]
+    identities = grouped_map(lambda item: identity_of(path / item[0], item[1]), below, ASKED_AT_ONCE)
+    lines = [f"{identity}  {inner}\n" for (inner, _), identity in zip(below, identities, strict=True)]
     return Source(name, len(below), sum(status.st_size for _, status in below), f"md5:{md5_text(''.join(lines))}")
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from foundation.grouped_tasks import grouped_map
 from foundation.outputs.digest import md5_file
 from foundation.outputs.manifest import ASKED_AT_ONCE
 from foundation.progress import progress
@@ -73,16 +74,18 @@ def finished_parts(folder: Path) -> dict[str, OutputPart]:
         return status.st_size, status.st_ctime_ns
 
     parts = journalled_parts(folder)
-    with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
-        states = list(zip(parts, pool.map(state, parts), strict=True))
-        done = {part.name: part for part, part_state in states if part_state == (part.bytes, part.ctime_ns)}
-        touched = [
-            part for part, part_state in states if part.name not in done and part_state and part_state[0] == part.bytes
-        ]
-        if touched:
-            with progress("verify", sum(part.bytes for part in touched), "bytes", files=len(touched)) as meter:
-                sums = pool.map(lambda part: md5_file(folder / PARTS / part.name, meter), touched)
-                done |= {part.name: part for part, md5 in zip(touched, sums, strict=True) if md5 == part.md5}
+    states = list(zip(parts, grouped_map(state, parts, ASKED_AT_ONCE), strict=True))
+    done = {part.name: part for part, part_state in states if part_state == (part.bytes, part.ctime_ns)}
+    touched = [
+        part for part, part_state in states if part.name not in done and part_state and part_state[0] == part.bytes
+    ]
+    if touched:
+        with (
+            progress("verify", sum(part.bytes for part in touched), "bytes", files=len(touched)) as meter,
+            ThreadPoolExecutor(ASKED_AT_ONCE) as pool,
+        ):
+            sums = pool.map(lambda part: md5_file(folder / PARTS / part.name, meter), touched)
+            done |= {part.name: part for part, md5 in zip(touched, sums, strict=True) if md5 == part.md5}
     return done
 
 

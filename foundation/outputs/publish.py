@@ -8,11 +8,11 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from foundation.errors import InputError
+from foundation.grouped_tasks import grouped_map
 
 PARTIAL = ".partial"
 SYNCED_AT_ONCE = 32
@@ -151,9 +151,8 @@ def sync_all(paths: Iterable[Path]) -> None:
 
     Raises OSError in the cases of :func:`sync_to_disk`.
     """
-    with ThreadPoolExecutor(SYNCED_AT_ONCE) as pool:
-        for _ in pool.map(sync_to_disk, paths):
-            pass
+    for _ in grouped_map(sync_to_disk, paths, SYNCED_AT_ONCE):
+        pass
 
 
 def sync_to_disk(path: Path) -> None:
