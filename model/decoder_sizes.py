@@ -63,6 +63,8 @@ class DecoderSizes:
     """True for a rotary embedding of queries and keys; False for positions that are added to the word embedding."""
     tied: ClassVar[bool]
     """True if embedding and output share their table."""
+    measuring_norms: ClassVar[bool]
+    """True if kernels of norms return their largest values for FP8 (measuring_kernels.py)."""
     compiled_kernels: ClassVar[float]
     """Ratio of the bytes that the elementwise kernels of a block's passes read and write to the bytes of fully fused
     kernels, counted by dry runs without recomputation."""

@@ -1,8 +1,9 @@
 """Functions of tensors that one compiled kernel computes on a GPU, instead of one kernel for each operator.
 
 A function is written once, in PyTorch's operators. On a CPU it runs as it is written. On a GPU, before a run,
-passes/kernel_proof.py compiles it by torch.compile (Triton comes with PyTorch's CUDA build) and compares its numbers
-with those of the operators; a function that cannot be compiled, or is wrong there, keeps running as it is written.
+passes/proofs/kernel_proof.py compiles it by torch.compile (Triton comes with PyTorch's CUDA build) and compares its
+numbers with those of the operators; a function that cannot be compiled, or is wrong there, keeps running as it is
+written.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -16,6 +16,7 @@ class GPT3Config(DecoderSizes):
     biases: ClassVar[bool] = True
     rotary_positions: ClassVar[bool] = False
     tied: ClassVar[bool] = True
+    measuring_norms: ClassVar[bool] = False
     compiled_kernels: ClassVar[float] = 1.12
     separate_kernels: ClassVar[float] = 1.12
 

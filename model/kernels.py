@@ -73,12 +73,12 @@ def add_and_rms_norm(x_TH: Tensor, terms_TH: Tensor, gain: Tensor) -> tuple[Tens
     return sum_TH, normed_TH, reciprocal
 
 
-def _read_for_gain(gradient_TH: Tensor, x_TH: Tensor, *_: Tensor) -> Sequence[Tensor]:
+def read_for_gain(gradient_TH: Tensor, x_TH: Tensor, *_: Tensor) -> Sequence[Tensor]:
     """PyTorch's inductor sums over rows and over columns in one kernel if there are twice as many rows as columns."""
     return () if x_TH.shape[0] >= 2 * x_TH.shape[1] else (gradient_TH, x_TH)
 
 
-@fused(1.5, reads_again=_read_for_gain)
+@fused(1.5, reads_again=read_for_gain)
 def rms_norm_backward_and_add(
     gradient_TH: Tensor, x_TH: Tensor, reciprocal: Tensor, gain: Tensor, residual_TH: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -97,9 +97,14 @@ def swiglu(x_T2F: Tensor) -> Tensor:
 @fused(3)
 def swiglu_backward(gradient_TF: Tensor, x_T2F: Tensor) -> Tensor:
     """Return the gradient of SwiGLU's input ``x_T2F``."""
+    return torch.cat(swiglu_gradients(gradient_TF, x_T2F), dim=1)
+
+
+def swiglu_gradients(gradient_TF: Tensor, x_T2F: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the gradients of the gate's columns and of those that it multiplies."""
     gate_TF, up_TF = x_T2F.chunk(2, dim=1)
-    of_gate_TF = _aten.silu_backward(gradient_TF * up_TF, gate_TF)
-    return torch.cat([of_gate_TF, gradient_TF * F.silu(gate_TF)], dim=1)
+    of_gate_TF: Tensor = _aten.silu_backward(gradient_TF * up_TF, gate_TF)
+    return of_gate_TF, gradient_TF * F.silu(gate_TF)
 
 
 def gelu(x: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ class Llama31Config(DecoderSizes):
     biases: ClassVar[bool] = False
     rotary_positions: ClassVar[bool] = True
     tied: ClassVar[bool] = False
+    measuring_norms: ClassVar[bool] = True
     compiled_kernels: ClassVar[float] = 1.01
     separate_kernels: ClassVar[float] = 2.57
 

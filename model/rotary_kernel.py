@@ -46,13 +46,14 @@ def with_rotated_heads(
 ) -> Tensor:
     """Return rotated queries, rotated keys, and values side by side, [S, B, n, D]; computed in FP32 or wider and
     rounded once. ``backwards``: by the opposite angles."""
-    q_SBND, k_SBKD = (_rotated(x, cosine_S111d, sine_S112d, backwards) for x in (q_SBND, k_SBKD))
+    q_SBND, k_SBKD = (rotated(x, cosine_S111d, sine_S112d, backwards) for x in (q_SBND, k_SBKD))
     return torch.cat([q_SBND, k_SBKD, v_SBKD], dim=2)
 
 
-def _rotated(x_SBnD: Tensor, cosine_S111d: Tensor, sine_S112d: Tensor, backwards: bool) -> Tensor:
+def rotated(x_SBnD: Tensor, cosine_S111d: Tensor, sine_S112d: Tensor, backwards: bool) -> Tensor:
+    """Return queries or keys rotated, by the opposite angles if ``backwards``."""
     sequence, batch, heads, size = x_SBnD.shape
     pairs = x_SBnD.view(sequence, batch, heads, 2, size // 2)
     turned, across = pairs * cosine_S111d, pairs.flip(3) * sine_S112d
-    rotated = turned - across if backwards else turned + across
-    return rotated.view(sequence, batch, heads, size).to(x_SBnD.dtype)
+    pairs = turned - across if backwards else turned + across
+    return pairs.view(sequence, batch, heads, size).to(x_SBnD.dtype)

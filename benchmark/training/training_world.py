@@ -18,8 +18,8 @@ from benchmark.training.machine.kernel_cache import cache_of_kernels
 from benchmark.training.machine.run_environment import use_deterministic_kernels
 from model.decoder_sizes import DecoderSizes
 from model.passes.attention import CudnnFlash, Repeated, refuse_kernel
-from model.passes.attention_proof import proved_attention
-from model.passes.kernel_proof import prove_kernels
+from model.passes.proofs.attention_proof import proved_attention
+from model.passes.proofs.kernel_proof import prove_kernels
 
 
 @contextmanager
@@ -63,7 +63,7 @@ def training_world(
 
 def settle_attention(sizes: DecoderSizes, system: System, precision: Precision, world: World) -> str:
     """Choose this process's attention kernel before the state is loaded, proved on the shape of its passes
-    (model/passes/attention_proof.py), in a second or two.
+    (model/passes/proofs/attention_proof.py), in a second or two.
 
     Returns the line to log; empty on a CPU, which has one kernel. Raises RuntimeError if no kernel is right.
     """
@@ -87,7 +87,7 @@ def settle_kernels(
     sizes: DecoderSizes, system: System, precision: Precision, world: World, *, deterministic: bool
 ) -> str:
     """Compile this process's fused kernels before the state is loaded, proved on the shapes of its passes
-    (model/passes/kernel_proof.py), in some seconds.
+    (model/passes/proofs/kernel_proof.py), in some seconds.
 
     Returns the line to log; empty on a CPU, which compiles none.
     """

@@ -21,6 +21,7 @@ recompute
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -29,10 +30,11 @@ from model.decoder_sizes import Recompute
 from model.kernels import NormState
 from model.passes.linear.fp8_weight import Fp8Weight
 from model.passes.linear.linear_pass import LinearPass
-from model.passes.tensor_group import Passing, Pending, TensorGroup, result_of, waited
+from model.passes.linear.raw_operand import OperandGather, RawOperand
+from model.passes.tensor_group import Passing, Pending, TensorGroup, result_of
 
-HandOn = Callable[[Tensor], Pending]
-"""Called with the gradient of a block's input [t, H] as soon as it is computed. Returns the pending gradient of all
+HandOn = Callable[[RawOperand], OperandGather]
+"""Called with the gradient of a block's input [t, H] as soon as it is computed. Begins to gather the gradient of all
 tokens, which the next block of the backward pass needs."""
 
 
@@ -59,13 +61,13 @@ class Norm(Protocol):
         """Called after the weights have changed."""
         ...
 
-    def forward(self, x_tH: Tensor) -> tuple[Tensor, NormState]: ...
+    def forward(self, x_tH: Tensor) -> tuple[RawOperand, NormState]: ...
 
-    def forward_sum(self, x_tH: Tensor, terms_tH: Tensor) -> tuple[Tensor, Tensor, NormState]:
+    def forward_sum(self, x_tH: Tensor, terms_tH: Tensor) -> tuple[Tensor, RawOperand, NormState]:
         """Return the sum of ``x_tH`` and ``terms_tH``, and its norm as :meth:`forward` does."""
         ...
 
-    def backward(self, gradient_tH: Tensor, x_tH: Tensor, state: NormState, residual_tH: Tensor | None) -> Tensor:
+    def backward(self, gradient_tH: Tensor, x_tH: Tensor, state: NormState, residual_tH: Tensor | None) -> RawOperand:
         """Return the gradient of ``x_tH``, plus ``residual_tH``; add to the parameters' gradients."""
         ...
 
@@ -94,11 +96,13 @@ class BlockParts:
     """The product whose columns are this rank's heads."""
     out_of_attention: LinearPass
     attend: Callable[[Tensor], Attention]
+    attention_backward: Callable[[Any, Tensor], RawOperand]
+    """Gradient of the input of ``attend``, from its result and the gradient of its output."""
     into_mlp: LinearPass
     """The product whose columns are this rank's part of the activation function's input."""
     out_of_mlp: LinearPass
-    activation: Callable[[Tensor], Tensor]
-    activation_backward: Callable[[Tensor, Tensor], Tensor]
+    activation: Callable[[Tensor], RawOperand]
+    activation_backward: Callable[[Tensor, Tensor], RawOperand]
     """Gradient of the activation function's input, from the gradient of its output and its input."""
 
     @property
@@ -110,7 +114,8 @@ class BlockParts:
 class BlockActivations:
     """Tensors that a block's backward pass starts from. A tensor that is None is computed again.
 
-    Inputs of linear layers are in the form that their weight gradients take (linear/linear_pass.py)."""
+    Inputs of linear layers are in the form that their weight gradients take; of one that is computed again, its scale
+    may be here (linear/linear_pass.py)."""
 
     x_tH: Tensor
     """The block's input."""
@@ -150,6 +155,10 @@ class BlockPass:
         """Weights whose scales are to be found before they are gathered."""
         return [weight for linear in self._parts.linear for weight in linear.fp8_weights]
 
+    def gather_gradient(self, gradient_tH: RawOperand) -> OperandGather:
+        """Begin to gather the gradient of the block's output, for :meth:`backward`."""
+        return self._parts.out_of_mlp.gather_gradient(gradient_tH, self._group)
+
     def forward(self, x_tH: Tensor, *, keep: bool) -> Passing[tuple[Tensor, BlockActivations | None]]:
         """Return the block's output [t, H], and the activations for its backward pass; None unless ``keep``."""
         self.watch.begin()
@@ -173,11 +182,11 @@ class BlockPass:
         return y_tH + down_tH, activations
 
     def backward(
-        self, activations: BlockActivations, gradient_tH: Tensor, whole_gradient: Pending, hand_on: HandOn
-    ) -> Passing[tuple[Tensor, Pending]]:
+        self, activations: BlockActivations, gradient_tH: Tensor, whole_gradient: OperandGather, hand_on: HandOn
+    ) -> Passing[tuple[Tensor, OperandGather]]:
         """Add to the parameters' gradients; return the gradient of the block's input, and the result of ``hand_on``.
 
-        ``gradient_tH``: of the block's output; ``whole_gradient``: the same of all tokens, begun by the next block.
+        ``gradient_tH``: of the block's output; ``whole_gradient``: by :meth:`gather_gradient`.
         Each collective begins before a matrix product that does not need it. Each tensor is freed after its last use,
         if the caller holds neither ``kept`` nor the gradients.
         """
@@ -189,54 +198,58 @@ class BlockPass:
         before_activation_TF, attention_out = activations.before_activation_TF, activations.attention_out
         assert y_tH is not None and before_activation_TF is not None and heads is not None
 
-        after_activation = activations.after_activation_TF
-        if after_activation is None:
-            after_activation = parts.out_of_mlp.weight_input(parts.activation(before_activation_TF))
+        after_activation = parts.out_of_mlp.weight_input(
+            partial(parts.activation, before_activation_TF), activations.after_activation_TF
+        )
         normed_x, state_x = activations.normed_x_TH, activations.state_x
-        normed_y, pending_y, state_y = self._normed(parts.norm_y, y_tH, activations.normed_y_TH, activations.state_y)
+        normed_y, pending_y, state_y = self._normed(
+            parts.norm_y, parts.into_mlp, y_tH, activations.normed_y_TH, activations.state_y
+        )
         del activations
-        gradient_TH = yield from result_of(whole_gradient)
+        whole = yield from whole_gradient.result()
         del whole_gradient
-        gradient = parts.out_of_mlp.gradient(gradient_TH, gradient_tH)
-        del gradient_TH
-        inner_gradient_TF = parts.activation_backward(parts.out_of_mlp.backward(gradient), before_activation_TF)
+        gradient = parts.out_of_mlp.gradient(whole, gradient_tH)
+        del whole
+        of_inner = parts.activation_backward(parts.out_of_mlp.backward(gradient), before_activation_TF)
         del before_activation_TF
-        inner_gradient = parts.into_mlp.gradient(inner_gradient_TF, inner_gradient_TF)
-        del inner_gradient_TF
+        inner_gradient = parts.into_mlp.gradient(of_inner, of_inner.tensor)
+        del of_inner
         terms = self._group.reduce_scatter(parts.into_mlp.backward(inner_gradient))
         parts.out_of_mlp.add_gradients(gradient, after_activation)
         del after_activation, gradient
         normed_gradient_tH = yield from result_of(terms)
-        y_gradient_tH = parts.norm_y.backward(normed_gradient_tH, y_tH, state_y, gradient_tH)
+        of_y = parts.norm_y.backward(normed_gradient_tH, y_tH, state_y, gradient_tH)
         del normed_gradient_tH, terms, y_tH, gradient_tH
 
-        whole_y_gradient = self._group.gather(y_gradient_tH)
+        whole_gradient = parts.out_of_attention.gather_gradient(of_y, self._group)
         if pending_y is not None:
-            normed_y = parts.into_mlp.weight_input(waited(pending_y))
+            normed_y = _made_again(parts.into_mlp, pending_y)
+        whole_gradient.send()
         parts.into_mlp.add_gradients(inner_gradient, normed_y)
         del inner_gradient, normed_y, pending_y
-        normed_x, pending_x, state_x = self._normed(parts.norm_x, x_tH, normed_x, state_x)
-        y_gradient_TH = yield from result_of(whole_y_gradient)
-        del whole_y_gradient
-        gradient = parts.out_of_attention.gradient(y_gradient_TH, y_gradient_tH)
-        del y_gradient_TH
-        qkv_gradient = heads.backward(parts.out_of_attention.backward(gradient))
-        inner_gradient = parts.into_attention.gradient(qkv_gradient, qkv_gradient)
-        del qkv_gradient
+        normed_x, pending_x, state_x = self._normed(parts.norm_x, parts.into_attention, x_tH, normed_x, state_x)
+        whole = yield from whole_gradient.result()
+        del whole_gradient
+        y_gradient_tH = of_y.tensor
+        gradient = parts.out_of_attention.gradient(whole, y_gradient_tH)
+        del whole, of_y
+        of_inner = parts.attention_backward(heads, parts.out_of_attention.backward(gradient))
+        inner_gradient = parts.into_attention.gradient(of_inner, of_inner.tensor)
+        del of_inner
         terms = self._group.reduce_scatter(parts.into_attention.backward(inner_gradient))
-        if attention_out is None:
-            attention_out = parts.out_of_attention.weight_input(heads.out())
+        attention_out = parts.out_of_attention.weight_input(partial(_output_of, heads), attention_out)
         parts.out_of_attention.add_gradients(gradient, attention_out)
         del gradient, attention_out, heads
         normed_gradient_tH = yield from result_of(terms)
-        x_gradient_tH = parts.norm_x.backward(normed_gradient_tH, x_tH, state_x, y_gradient_tH)
+        of_x = parts.norm_x.backward(normed_gradient_tH, x_tH, state_x, y_gradient_tH)
         del normed_gradient_tH, terms, x_tH, y_gradient_tH
 
-        handed_on = hand_on(x_gradient_tH)
+        handed_on = hand_on(of_x)
         if pending_x is not None:
-            normed_x = parts.into_attention.weight_input(waited(pending_x))
+            normed_x = _made_again(parts.into_attention, pending_x)
+        handed_on.send()
         parts.into_attention.add_gradients(inner_gradient, normed_x)
-        return x_gradient_tH, handed_on
+        return of_x.tensor, handed_on
 
     def _to_activation(
         self, activations: BlockActivations, watch: ForwardWatch, *, keeps: bool
@@ -244,38 +257,56 @@ class BlockPass:
         """Compute from the block's input up to the activation function's input; return the latter, and the hidden state
         between attention and MLP. All tensors are stored in ``activations``, inputs of linear layers if ``keeps``."""
         parts = self._parts
-        normed_tH, activations.state_x = parts.norm_x.forward(activations.x_tH)
-        normed_TH = yield from _awaited(self._group.gather(normed_tH), watch)
-        x = parts.into_attention.input(normed_TH, keeps=keeps)
-        del normed_tH, normed_TH
+        normed, activations.state_x = parts.norm_x.forward(activations.x_tH)
+        whole = yield from self._gathered(parts.into_attention, normed, watch)
+        x = parts.into_attention.input(whole, keeps=keeps)
+        del normed, whole
         qkv, activations.normed_x_TH = parts.into_attention.forward(x, keeps=keeps)
         activations.heads = parts.attend(qkv)
         del qkv
         keeps_out = keeps and parts.out_of_attention.casts
-        x = parts.out_of_attention.input(activations.heads.out(), keeps=keeps_out)
+        x = parts.out_of_attention.input(_output_of(activations.heads), keeps=keeps_out)
         out_TH, activations.attention_out = parts.out_of_attention.forward(x, keeps=keeps_out)
         del x
         terms = self._group.reduce_scatter(out_TH)
         del out_TH
         dense_tH = yield from _awaited(terms, watch)
         del terms
-        activations.y_tH, normed_tH, activations.state_y = parts.norm_y.forward_sum(activations.x_tH, dense_tH)
+        activations.y_tH, normed, activations.state_y = parts.norm_y.forward_sum(activations.x_tH, dense_tH)
         del dense_tH
-        normed_TH = yield from _awaited(self._group.gather(normed_tH), watch)
-        x = parts.into_mlp.input(normed_TH, keeps=keeps)
-        del normed_tH, normed_TH
+        whole = yield from self._gathered(parts.into_mlp, normed, watch)
+        x = parts.into_mlp.input(whole, keeps=keeps)
+        del normed, whole
         activations.before_activation_TF, activations.normed_y_TH = parts.into_mlp.forward(x, keeps=keeps)
         return activations.before_activation_TF, activations.y_tH
 
+    def _gathered(self, linear: LinearPass, x: RawOperand, watch: ForwardWatch) -> Passing[RawOperand]:
+        """Return the input ``x`` of ``linear`` of all tokens; tell ``watch`` of the pause."""
+        watch.mark()
+        whole = yield from linear.gather_input(x, self._group).result()
+        watch.mark()
+        return whole
+
     def _normed(
-        self, norm: Norm, x_tH: Tensor, normed: Any, state: NormState | None
-    ) -> tuple[Any, Pending | None, NormState]:
+        self, norm: Norm, linear: LinearPass, x_tH: Tensor, kept: Any, state: NormState | None
+    ) -> tuple[Any, OperandGather | None, NormState]:
         """Return the input of the product behind a norm, if it was kept, and else the norm of ``x_tH`` for all tokens,
         computed again."""
-        if normed is not None and state is not None:
-            return normed, None, state
-        normed_tH, state = norm.forward(x_tH)
-        return None, self._group.gather(normed_tH), state
+        if state is not None:
+            return kept, None, state
+        normed, state = norm.forward(x_tH)
+        gather = linear.gather_input(normed._replace(scale=kept), self._group)
+        gather.send()
+        return None, gather, state
+
+
+def _output_of(heads: Attention) -> RawOperand:
+    return RawOperand(heads.out())
+
+
+def _made_again(linear: LinearPass, gather: OperandGather) -> Any:
+    """Return the input of ``linear``, whose gather began several products ago, for its weight gradient."""
+    return linear.weight_input(gather.waited, None)
 
 
 def _awaited(pending: Pending, watch: ForwardWatch) -> Passing[Tensor]:

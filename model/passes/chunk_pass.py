@@ -6,6 +6,7 @@ group arrive while the blocks before it compute. In the last backward pass, its 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ from model.passes.block_pass import BlockActivations, BlockPass, ForwardWatch
 from model.passes.end_passes import EmbeddingPass, OutputPass, sequence_first
 from model.passes.linear.fp8_weight import Fp8Weight, rescale
 from model.passes.linear.linear_formats import LINEAR_FORMATS, LinearFormat
+from model.passes.linear.raw_operand import OperandGather, RawOperand
 from model.passes.parameter_group import GroupedLayer, grouped
 from model.passes.tensor_group import Passing, Pending, TensorGroup
 from model.passes.whole_parameter import WholeParameter
@@ -176,11 +178,14 @@ class ChunkPass:
         assert gradient is not None
         activations.output_gradient_tH = None
 
-        def send(gradient: Tensor) -> Pending:
-            hand_on(gradient)
-            return Pending(gradient)
+        def send(gradient: RawOperand) -> OperandGather:
+            hand_on(gradient.tensor)
+            return OperandGather(Pending(gradient.tensor))
 
-        handed = [(gradient, self._group.gather(gradient))]
+        below = partial(OperandGather.of, group=self._group) if self._embedding is not None else send
+        to_next = [below, *(block.gather_gradient for block in self.blocks)]
+        """What begins to gather the gradient of each block's input and, last, of the chunk's output."""
+        handed = [(gradient, to_next.pop()(RawOperand(gradient)))]
         """The gradient of the next block's output; in a list, so that the block frees it after its last use."""
         del gradient, gradient_tH
         group = self.groups[-1]
@@ -188,15 +193,15 @@ class ChunkPass:
             if last and self._groups_of_layers[number] is not group:
                 group.begin_reduce()
             group = self._groups_of_layers[number]
-            to_next = send if number == 0 and self._embedding is None else self._group.gather
-            block_pass = self.blocks[number].backward(activations.blocks.pop(), *handed.pop(), to_next)
+            block_pass = self.blocks[number].backward(activations.blocks.pop(), *handed.pop(), to_next.pop())
             handed.append((yield from block_pass))
             if ends_turn:
                 for weight in self.blocks[number].fp8_weights:
                     weight.add_terms()
         if self._embedding is not None:
             assert activations.batch is not None
-            yield from self._embedding.backward(activations.batch.tokens, *handed.pop())
+            gradient_tH, whole_gradient = handed.pop()
+            yield from self._embedding.backward(activations.batch.tokens, gradient_tH, whole_gradient.pending)
         if last:
             group.begin_reduce()
 

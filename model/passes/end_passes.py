@@ -89,16 +89,16 @@ class OutputPass:
 
     def losses(self, x_tH: Tensor, labels_T: Tensor) -> Passing[Tensor]:
         """Return the loss of each token [T], FP32."""
-        normed_tH, _ = self._norm.forward(x_tH)
-        normed_TH = yield from result_of(self._group.gather(normed_tH))
+        normed, _ = self._norm.forward(x_tH)
+        normed_TH = yield from result_of(self._group.gather(normed.tensor))
         tiles = self._tiles(len(labels_T), LARGEST_TILE, torch.float32)
         return torch.cat([self._tile_losses(normed_TH[tile], labels_T[tile])[0] for tile in tiles])
 
     def losses_and_gradient(self, x_tH: Tensor, labels_T: Tensor, weights_T: Tensor) -> Passing[tuple[Tensor, Tensor]]:
         """Return the loss of each token [T], FP32, and the gradient of ``x_tH`` [t, H] of their sum weighted by
         ``weights_T``; add to the parameters' gradients."""
-        normed_tH, state = self._norm.forward(x_tH)
-        normed_TH = yield from result_of(self._group.gather(normed_tH))
+        normed, state = self._norm.forward(x_tH)
+        normed_TH = yield from result_of(self._group.gather(normed.tensor))
         gradient_TH, losses = torch.empty_like(normed_TH), []
         products = self._tiles(len(labels_T), LARGEST_PRODUCT, normed_TH.dtype)
         room = normed_TH.new_empty(products[0].stop, self._table.value.shape[0])
@@ -114,7 +114,7 @@ class OutputPass:
                 terms = self._group.reduce_scatter(gradient_TH)
             self._table.add_product(logits, inputs)
         normed_gradient_tH = yield from result_of(terms)
-        return torch.cat(losses), self._norm.backward(normed_gradient_tH, x_tH, state, None)
+        return torch.cat(losses), self._norm.backward(normed_gradient_tH, x_tH, state, None).tensor
 
     def _tile_losses(self, normed_TH: Tensor, labels_T: Tensor, out: Tensor | None = None) -> tuple[Tensor, Softmax]:
         """Return losses and softmax of a logits tile, whose logits go into ``out``."""

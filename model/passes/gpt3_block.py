@@ -11,9 +11,11 @@ from torch import Tensor
 
 from model.gpt3_config import GPT3Config
 from model.kernels import NormState, gelu, gelu_backward, layer_norm_backward, layer_norm_forward
+from model.measuring_kernels import gelu_and_largest, gelu_backward_and_largest
 from model.passes.attention import AttentionLayout, attend
 from model.passes.block_pass import BlockParts
 from model.passes.linear.linear_pass import LinearPass
+from model.passes.linear.raw_operand import RawOperand, raw_operand_by
 from model.passes.tensor_group import TensorGroup
 from model.passes.whole_parameter import WholeParameter
 
@@ -29,18 +31,19 @@ class NormPass:
         """Compute the gains anew, after the weights have changed."""
         torch.add(self._weight.value, 1, out=self._gain)
 
-    def forward(self, x_tH: Tensor) -> tuple[Tensor, NormState]:
-        return layer_norm_forward(x_tH, self._gain, self._bias.value)
+    def forward(self, x_tH: Tensor) -> tuple[RawOperand, NormState]:
+        normed_tH, state = layer_norm_forward(x_tH, self._gain, self._bias.value)
+        return RawOperand(normed_tH), state
 
-    def forward_sum(self, x_tH: Tensor, terms_tH: Tensor) -> tuple[Tensor, Tensor, NormState]:
+    def forward_sum(self, x_tH: Tensor, terms_tH: Tensor) -> tuple[Tensor, RawOperand, NormState]:
         sum_tH = x_tH + terms_tH
         return sum_tH, *self.forward(sum_tH)
 
-    def backward(self, gradient_tH: Tensor, x_tH: Tensor, state: NormState, residual_tH: Tensor | None) -> Tensor:
+    def backward(self, gradient_tH: Tensor, x_tH: Tensor, state: NormState, residual_tH: Tensor | None) -> RawOperand:
         of_input, of_gain, of_bias = layer_norm_backward(gradient_tH, x_tH, state, self._gain, self._bias.value)
         self._weight.add(of_gain)
         self._bias.add(of_bias)
-        return of_input if residual_tH is None else of_input.add_(residual_tH)
+        return RawOperand(of_input if residual_tH is None else of_input.add_(residual_tH))
 
 
 def gpt3_attention(sizes: GPT3Config, ranks: int, batch: int) -> AttentionLayout:
@@ -60,14 +63,17 @@ def gpt3_block(
     """``parameters``: by their names in ``gpt3.py``'s Block; ``batch``: samples of a micro-batch;
     ``linear``: makes a linear layer (linear/linear_formats.py)."""
     first = group.rank == 0
+    out_of_mlp = linear(parameters, "mlp.dense_4h_to_h", adds_bias=first)
+    measures = out_of_mlp.measures
     return BlockParts(
         norm_x=NormPass(parameters, "input_layernorm"),
         norm_y=NormPass(parameters, "post_attention_layernorm"),
         into_attention=linear(parameters, "self_attention.query_key_value"),
         out_of_attention=linear(parameters, "self_attention.dense", adds_bias=first),
         attend=gpt3_attention(sizes, group.size, batch).attend,
+        attention_backward=lambda heads, gradient: RawOperand(heads.backward(gradient)),
         into_mlp=linear(parameters, "mlp.dense_h_to_4h"),
-        out_of_mlp=linear(parameters, "mlp.dense_4h_to_h", adds_bias=first),
-        activation=gelu,
-        activation_backward=gelu_backward,
+        out_of_mlp=out_of_mlp,
+        activation=partial(raw_operand_by, gelu_and_largest if measures else gelu),
+        activation_backward=partial(raw_operand_by, gelu_backward_and_largest if measures else gelu_backward),
     )

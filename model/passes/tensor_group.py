@@ -135,6 +135,12 @@ class TensorGroup:
         gathered = torch.empty((part.shape[0] * self.size, *part.shape[1:]), dtype=part.dtype, device=part.device)
         return Pending(gathered, all_gather_single(gathered, part, group=self.group, async_op=True), part)
 
+    def maximum(self, value: Tensor) -> Pending:
+        """Begin to find the largest of the ranks' values; the result takes their place."""
+        if self.group is None:
+            return Pending(value)
+        return Pending(value, dist.all_reduce(value, dist.ReduceOp.MAX, group=self.group, async_op=True))
+
     def reduce_scatter(self, terms: Tensor) -> Pending:
         """Begin to sum over ranks; the result is this rank's rows of the sum: [T, ...] to [t, ...]."""
         if self.group is None:

@@ -20,10 +20,9 @@ from benchmark.config.number_formats import Precision
 from benchmark.config.system_config import System
 from benchmark.config.systems import system_called
 from benchmark.planning.run_plan.plan_text import PART_NAMES
-from benchmark.planning.step_model import block_times, fp8_operands
+from benchmark.planning.step_model import block_times
 from benchmark.planning.step_model.machine_constants import Constant, Rates, committed_constants
 from benchmark.planning.step_model.memory_formula import ACCUMULATOR_BYTES
-from benchmark.planning.step_model.operation_times import gather_s
 from benchmark.planning.step_model.simulated_step import simulate_step, step_influences, step_interval
 from benchmark.planning.step_model.step_time import StepTime
 from benchmark.planning.step_model.workload import Workload, workload_of
@@ -134,32 +133,18 @@ def _sums_in_product(_: Workload, weights: int) -> tuple[float, float]:
     return 2.0 * ACCUMULATOR_BYTES * weights, 0.0
 
 
-def _halved_gathers(work: Workload, rates: Rates) -> tuple[float, float]:
-    layout, size = work.layout, 2.0 * work.tokens * work.model.hidden_size
-    gather, scatter = (
-        gather_s(rates, message_bytes, ranks=layout.tensor_parallel, stride=1, per_node=layout.devices_per_node)
-        for message_bytes in (size / 2, size)
-    )
-    return gather, scatter
-
-
 CHANGES = (
     Change("sums of weight gradients in the product", replaced={"block_times.sums_of_products": _sums_in_product}),
-    Change("largest values found by the kernels before the casts", replaced={"fp8_operands.READ_BYTES": 2}),
-    Change(
-        "gathers between tensor-parallel ranks in FP8",
-        replaced={"block_times._gather_scatter": _halved_gathers},
-        possible=lambda system: system.tensor_parallel > 1,
-    ),
     Change(
         "no tensor-parallel message exposed, and none slows products",
+        replaced={"block_times.maximum_s": lambda *_, **__: 0.0},
         constants={"stacks.ours.tensor_hidden": 1.0, "stacks.ours.overlap_slowdown": 0.0},
         possible=lambda system: system.tensor_parallel > 1,
     ),
     Change("every operation accounted for: no losses", constants={"stacks.ours.losses": 0.0}),
     Change("no rank waits for the slowest", constants={"stacks.ours.jitter_fp8": 0.0}),
 )
-MODULES = {"block_times": block_times, "fp8_operands": fp8_operands}
+MODULES = {"block_times": block_times}
 
 
 def gap_lines() -> Iterator[str]:

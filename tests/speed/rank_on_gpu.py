@@ -8,8 +8,8 @@ own: it moves the bytes of the message within this GPU, takes at least so many m
 multiprocessors it runs on. N = 0: what would arrive is there at once.
 
 What is printed is the difference between steps of many and of few micro-batches over the difference of their numbers.
-Not in it: waiting for other ranks, messages between stages and data-parallel ranks, the norm, Adam. A first stage and a
-last one read made-up tokens. The losses are wrong, for the other ranks' terms are missing.
+Not in it: waiting for other ranks, messages of largest values (FP8), between stages and data-parallel ranks, the norm,
+Adam. A first stage and a last one read made-up tokens. The losses are wrong, for the other ranks' terms are missing.
 """
 
 import argparse
@@ -43,6 +43,7 @@ from model.decoder_sizes import Recompute
 from model.flops import part_flops_per_token
 from model.passes import end_passes
 from model.passes.chunk_pass import MicroBatch
+from model.passes.linear.fp8_kernels import VALUES
 from model.passes.pass_sizes import LARGEST_PRODUCT
 from model.passes.tensor_group import Pending, TensorGroup
 
@@ -92,7 +93,7 @@ class StandInMessages:
 
     def __init__(self, ctas: int, microseconds: int, ranks: int) -> None:
         self._ctas, self._nanoseconds, self._ranks = ctas, microseconds * 1000, ranks
-        self._ready: dict[tuple[int, ...], Tensor] = {}
+        self._ready: dict[tuple[tuple[int, ...], torch.dtype], Tensor] = {}
         if not ctas:
             return
         compiled: Any = torch.cuda._compile_kernel
@@ -125,10 +126,12 @@ class StandInMessages:
         self._kernels[name]((self._ctas, 1, 1), (THREADS, 1, 1), arguments, self._shared, self._stream)
 
     def _at_once(self, shape: tuple[int, ...], like: Tensor) -> Pending:
-        """The same numbers at random each time."""
-        if shape not in self._ready:
-            self._ready[shape] = torch.randn(shape, device=like.device).to(like.dtype)
-        return Pending(self._ready[shape])
+        """The same numbers at random each time; bytes are those of FP8 numbers."""
+        key = shape, like.dtype
+        if key not in self._ready:
+            numbers, is_fp8 = torch.randn(shape, device=like.device), like.dtype == torch.uint8
+            self._ready[key] = numbers.to(VALUES).view(torch.uint8) if is_fp8 else numbers.to(like.dtype)
+        return Pending(self._ready[key])
 
 
 def config_of(options: argparse.Namespace, micro_batches: int) -> RunConfig:

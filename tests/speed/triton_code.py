@@ -23,9 +23,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from benchmark.config.benchmarks import BENCHMARKS
 from model.fused_kernel import known_options
-from model.passes.kernel_proof import AnyKernel, PassTensors, kernels_of
 from model.passes.linear.linear_formats import LINEAR_FORMATS
 from model.passes.pass_sizes import MOST_TERMS
+from model.passes.proofs.kernel_examples import AnyKernel, PassTensors, kernels_of
 
 H100 = SimpleNamespace(
     name="NVIDIA H100",
@@ -152,7 +152,7 @@ def main() -> None:
         names = re.findall(r"^def (triton_\w+)\(", code, re.MULTILINE)
         accesses = [len(re.findall(pattern, code)) for pattern in (r"tl\.load\(", r"tl\.store\(")]
         print(
-            f"{kernel.name:27}{len(names)} kernels, {compiled} compiled for sm_90; {moved / 1e6:7.1f} MB; "
+            f"{kernel.name:38}{len(names)} kernels, {compiled} compiled for sm_90; {moved / 1e6:7.1f} MB; "
             f"{accesses[0]} loads, {accesses[1]} stores in the code",
             flush=True,
         )

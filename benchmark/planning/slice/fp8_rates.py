@@ -10,6 +10,7 @@ from benchmark.planning.run_plan.calibration import FP8_CAST, FP8_TRANSPOSE, Mat
 from benchmark.planning.step_model.fp8_operands import READ_BYTES, TRANSPOSE_BYTES
 from model.passes.linear.fp8_kernels import GRADIENTS, VALUES, transpose_of
 from model.passes.linear.fp8_operand import Operand, cast, product
+from model.passes.linear.raw_operand import RawOperand
 
 Passes = dict[str, tuple[int, Callable[[], object]]]
 """Bytes read and written, and the call, by operation."""
@@ -21,7 +22,7 @@ class Fp8Layer:
     def __init__(self, tokens: int, inputs: int, outputs: int, device: torch.device) -> None:
         def operand(rows: int, columns: int, dtype: torch.dtype) -> Operand:
             numbers = torch.randn(rows, columns, device=device, dtype=torch.bfloat16)
-            return cast(numbers, dtype, keeps_rows=True, transposed=True)
+            return cast(RawOperand(numbers), dtype, keeps_rows=True, transposed=True)
 
         self._x = operand(tokens, inputs, VALUES)
         self._gradient = operand(tokens, outputs, GRADIENTS)
@@ -63,6 +64,9 @@ def fp8_passes(x_TF: Tensor) -> Passes:
     """Return the passes over memory of operands: the cast of ``x_TF``, and the transpose of FP8 numbers."""
     rows = x_TF.to(VALUES)
     return {
-        FP8_CAST: ((READ_BYTES + 1) * x_TF.numel(), partial(cast, x_TF, VALUES, keeps_rows=True, transposed=False)),
+        FP8_CAST: (
+            (READ_BYTES + 1) * x_TF.numel(),
+            partial(cast, RawOperand(x_TF), VALUES, keeps_rows=True, transposed=False),
+        ),
         FP8_TRANSPOSE: (TRANSPOSE_BYTES * x_TF.numel(), partial(transpose_of, rows)),
     }

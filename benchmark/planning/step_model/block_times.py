@@ -3,10 +3,17 @@ operation."""
 
 from collections.abc import Iterable
 
-from benchmark.planning.step_model.fp8_operands import cast_work, sums_of_products
+from benchmark.planning.step_model.fp8_operands import cast_work, gathers_fp8, sums_of_products
 from benchmark.planning.step_model.machine_constants import Rates
 from benchmark.planning.step_model.memory_formula import ACCUMULATOR_BYTES
-from benchmark.planning.step_model.operation_times import attention_s, elementwise_s, exposed_s, gather_s, matmul_s
+from benchmark.planning.step_model.operation_times import (
+    attention_s,
+    elementwise_s,
+    exposed_s,
+    gather_s,
+    matmul_s,
+    maximum_s,
+)
 from benchmark.planning.step_model.step_time import StepTime
 from benchmark.planning.step_model.workload import Workload
 from model.decoder_sizes import INTO_ATTENTION, INTO_MLP, BlockProduct
@@ -218,17 +225,21 @@ def _tensor_messages(
 ) -> tuple[float, float]:
     """Return the exposed seconds of the forward and the backward pass. Each pass gathers and scatters the hidden state
     at attention and at the MLP; the backward pass may gather two of them again. Without sequence parallelism each pair
-    is one all-reduce of the same bytes. Other stacks than this repository's gather hidden
-    states for products in FP8 as FP8."""
+    is one all-reduce of the same bytes. Before a gather in FP8, this repository's ranks agree on a scale, and nothing
+    hides that message."""
     stack, layout = work.code, work.layout
     gather, scatter = _gather_scatter(work, rates)
     repeated = 2 * gather if stack.gathers_again and layout.sequence_parallel else 0.0
     hidden = 2 * scatter + repeated if stack.async_backward else 0.0
     # a slot begins with a gather that no product hides, as the dry run counts
     first = gather / max(work.layers_of_stages) if stack.ours else 0.0
+    agreement = 0.0
+    if work.makes_operands and gathers_fp8(work):
+        agreement = 2 * maximum_s(rates, ranks=layout.tensor_parallel, per_node=layout.devices_per_node)
     return (
-        first + _exposed(work, rates, 2 * gather + 2 * scatter - first, forward_matmul),
-        exposed_s(rates, hidden, share=1.0, beside_s=MOST_HIDING * backward_matmul)
+        agreement + first + _exposed(work, rates, 2 * gather + 2 * scatter - first, forward_matmul),
+        agreement
+        + exposed_s(rates, hidden, share=1.0, beside_s=MOST_HIDING * backward_matmul)
         + _exposed(work, rates, 2 * gather + 2 * scatter + repeated - hidden, backward_matmul),
     )
 
@@ -236,7 +247,7 @@ def _tensor_messages(
 def _gather_scatter(work: Workload, rates: Rates) -> tuple[float, float]:
     """Return the seconds to gather the hidden state over tensor-parallel devices, and to sum and scatter it."""
     layout, size = work.layout, 2.0 * work.tokens * work.model.hidden_size
-    halved = 2 if work.fp8 and not work.code.ours and layout.sequence_parallel else 1
+    halved = 2 if gathers_fp8(work) else 1
     gather, scatter = (
         gather_s(rates, message_bytes, ranks=layout.tensor_parallel, stride=1, per_node=layout.devices_per_node)
         for message_bytes in (size / halved, size)

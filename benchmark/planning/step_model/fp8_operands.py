@@ -1,13 +1,15 @@
 """Compute the time of this repository's FP8 operands: casts of inputs and gradients, transposes, sums of weight
 gradients.
 
-A kernel finds the largest value of a tensor, and another casts it, with its transpose or to that alone
-(model/passes/linear/fp8_kernels.py). Where nothing is compiled, a kernel of its own transposes. Other stacks cast in
-the kernel before the product.
+A tensor's largest value comes from the kernel that makes it, or another one reads the tensor for it; then a kernel
+casts it, with its transpose or to that alone (model/passes/linear/). Of a tensor that tensor-parallel ranks gather,
+each casts its own rows, and the gathered FP8 rows are transposed. Where nothing is compiled, every tensor is read for
+its largest value, and a kernel of its own transposes. Other stacks cast in the kernel before the product.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from benchmark.planning.step_model.machine_constants import Rates
 from benchmark.planning.step_model.memory_formula import ACCUMULATOR_BYTES
@@ -17,68 +19,109 @@ from benchmark.planning.step_model.workload import Workload
 READ_BYTES = 2 + 2
 """Bytes per number of an operand that are read, in BF16: for the largest value, and for the cast. FP8 is written."""
 TRANSPOSE_BYTES = 1 + 1
-CAST_KERNELS, SEPARATE_KERNELS = 3, 13
-"""Kernels of an operand, compiled and as separate operators. Most of the operators compute its scale."""
 SLOW_TRANSPOSES = 10.9
 """Time of PyTorch's transposing copy of one-byte numbers over that of its bytes at the memory's rate: pytorch#113560,
 268 MB of FP8 in 1.98 ms."""
+LargestOrigin = Literal["read", "measured", "known"]
+"""The origin of a tensor's largest value: another kernel reads the tensor, the kernel that makes it measures it, or a
+scale from the forward pass is kept."""
+SCALE_KERNELS: Mapping[LargestOrigin, int] = {"read": 2, "measured": 1, "known": 0}
+AGREEMENT_KERNELS, SEPARATE_KERNELS = 2, 12
+"""Further kernels of a scale that tensor-parallel ranks agree on, and of one that is made by separate operators."""
 LayerSizes = Mapping[str, tuple[int, int]]
 """Inputs and outputs of each matrix product of a block on one device, in the order of the forward pass."""
 
 
 @dataclass(frozen=True)
 class CastWork:
-    """The operands that are made in a part of a block's passes."""
+    """The kernels that make operands in a part of a block's passes."""
 
-    operands: int = 0
-    numbers: float = 0.0
-    """Numbers of these operands together."""
-    rows: float = 0.0
-    """Those of operands whose rows are written."""
-    transposed: float = 0.0
-    """Those of operands whose transpose is written."""
-    compiled: bool = True
+    kernels: int = 0
+    bytes: float = 0.0
+    """Bytes read and written."""
+    transposing: float = 0.0
+    """Those of kernels that transpose, which are slow as a whole."""
+    slowness: float | None = None
+    """Time of those over that of their bytes; None: as a constant says."""
 
     def __add__(self, other: "CastWork") -> "CastWork":
-        operands, numbers = self.operands + other.operands, self.numbers + other.numbers
-        return CastWork(operands, numbers, self.rows + other.rows, self.transposed + other.transposed, self.compiled)
-
-    @property
-    def bytes(self) -> float:
-        """Bytes read and written."""
-        if self.compiled:
-            return READ_BYTES * self.numbers + self.rows + self.transposed
-        return (READ_BYTES + 1) * self.numbers + TRANSPOSE_BYTES * self.transposed
+        moved, transposing = self.bytes + other.bytes, self.transposing + other.transposing
+        return replace(self, kernels=self.kernels + other.kernels, bytes=moved, transposing=transposing)
 
     def seconds(self, rates: Rates) -> float:
-        if self.compiled:  # a kernel that transposes is slow as a whole
-            slow = 3 * self.transposed + min(self.rows, self.transposed)
-            extra, kernels = (rates.common.byte_transposes - 1) * slow, CAST_KERNELS
-        else:
-            extra, kernels = (SLOW_TRANSPOSES - 1) * TRANSPOSE_BYTES * self.transposed, SEPARATE_KERNELS
-        return elementwise_s(rates, self.bytes + extra, kernels * self.operands)
+        slowness = self.slowness or rates.common.byte_transposes
+        return elementwise_s(rates, self.bytes + (slowness - 1) * self.transposing, self.kernels)
+
+
+@dataclass(frozen=True)
+class OperandTensor:
+    """An input or a gradient of a linear layer."""
+
+    numbers: float
+    largest: LargestOrigin
+    shares: int = 1
+    """Tensor-parallel ranks of which each casts its part, before they gather it."""
+
+    def cast(self, *, rows: bool = True, transposed: bool = False, compiled: bool = True) -> CastWork:
+        """``rows``: the product takes the rows; ``transposed``: another one takes the transpose."""
+        own = self.numbers / self.shares
+        read = 2 * own if self.largest == "read" or (self.largest == "measured" and not compiled) else 0.0
+        apart = TRANSPOSE_BYTES * self.numbers * transposed
+        if not compiled:
+            kernels = 1 + transposed + SEPARATE_KERNELS * (self.largest != "known")
+            return CastWork(kernels, read + (2 + 1) * own + apart, apart, SLOW_TRANSPOSES)
+        kernels = 1 + SCALE_KERNELS[self.largest]
+        if self.shares == 1:
+            moved = (2 + rows + transposed) * self.numbers
+            return CastWork(kernels, read + moved, moved * transposed)
+        kernels += transposed + AGREEMENT_KERNELS * (self.largest != "known")
+        return CastWork(kernels, read + (2 + 1) * own + apart, apart)
+
+
+def gathers_fp8(work: Workload) -> bool:
+    """Return whether tensor-parallel devices gather the tokens' hidden state and its gradient in FP8."""
+    return work.fp8 and work.layout.sequence_parallel and work.layout.fp8_weight_gradients
+
+
+def operand_tensors(work: Workload, layers: LayerSizes) -> tuple[list[OperandTensor], list[OperandTensor]]:
+    """Return the inputs and the gradients of a block's linear layers."""
+    layout, rotary = work.layout, work.model.rotary_positions
+    norms: LargestOrigin = "measured" if work.model.measuring_norms else "read"
+    shares = layout.tensor_parallel if gathers_fp8(work) else 1
+    if layout.tensor_parallel > shares:  # gathered in BF16: a kernel knows the largest value of its rank alone
+        norms = "read"
+    (attention, heads), (attended, out), (mlp, inner), (activated, down) = layers.values()
+    inputs = [
+        OperandTensor(work.tokens * attention, norms, shares),
+        OperandTensor(work.tokens * attended, "read"),
+        OperandTensor(work.tokens * mlp, norms, shares),
+        OperandTensor(work.tokens * activated, "measured"),
+    ]
+    gradients = [
+        OperandTensor(work.tokens * heads, "measured" if rotary else "read"),
+        OperandTensor(work.tokens * out, norms, shares),
+        OperandTensor(work.tokens * inner, "measured"),
+        OperandTensor(work.tokens * down, norms, shares),
+    ]
+    return inputs, gradients
 
 
 def cast_work(work: Workload, layers: LayerSizes) -> tuple[CastWork, CastWork, CastWork]:
     """Return the casts of a block and micro-batch: of the forward pass, of the backward pass, and those that
     recomputation repeats in the latter."""
-    transposed, recompute = work.layout.fp8_weight_gradients, work.layout.recompute
+    transposed, recompute, compiled = work.layout.fp8_weight_gradients, work.layout.recompute, _compiled(work)
 
-    def casts_of(widths: Iterable[int], *, rows: bool = True, transposed: bool = False) -> CastWork:
-        elements = [work.tokens * width for width in widths]
-        numbers = sum(elements)
-        return CastWork(len(elements), numbers, rows * numbers, transposed * numbers, _compiled(work))
+    def casts_of(tensors: Iterable[OperandTensor], *, rows: bool = True, transposed: bool = transposed) -> CastWork:
+        casts = [tensor.cast(rows=rows, transposed=transposed, compiled=compiled) for tensor in tensors]
+        return sum(casts, CastWork(slowness=None if compiled else SLOW_TRANSPOSES))
 
-    inputs, outputs = zip(*layers.values(), strict=True)
-    forward = casts_of(inputs, transposed=transposed and recompute == "none")
-    backward, repeated = casts_of(outputs, transposed=transposed), CastWork()
+    inputs, gradients = operand_tensors(work, layers)
+    forward, backward = casts_of(inputs, transposed=transposed and recompute == "none"), casts_of(gradients)
     *all_but_last, last = inputs
     if recompute == "full":  # casts for its products; the last product is not repeated
-        repeated = casts_of(all_but_last, transposed=transposed)
-        repeated += casts_of([last], rows=False, transposed=True) if transposed else CastWork()
-    elif recompute == "selective" and transposed:
-        repeated = casts_of(inputs, rows=False, transposed=True)
-    return forward, backward, repeated
+        return forward, backward, casts_of(all_but_last) + casts_of([last] if transposed else [], rows=False)
+    again = inputs if recompute == "selective" and transposed else []
+    return forward, backward, casts_of([replace(tensor, largest="known") for tensor in again], rows=False)
 
 
 def _compiled(work: Workload) -> bool:

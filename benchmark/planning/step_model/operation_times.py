@@ -97,6 +97,14 @@ def gather_s(rates: Rates, size: float, *, ranks: int, stride: int, per_node: in
     return max(cards_s, share / (device.nvlink_gb_s * 1e9)) + small + nodes * rates.common.network_hop_us * 1e-6
 
 
+def maximum_s(rates: Rates, *, ranks: int, per_node: int) -> float:
+    """Return the seconds in which consecutive ranks find the largest of their numbers."""
+    if ranks == 1:
+        return 0.0
+    hops = 2 * (ranks > per_node)
+    return rates.device.nvlink_latency_us * 1e-6 + hops * rates.common.network_hop_us * 1e-6
+
+
 def send_s(rates: Rates, size: float, *, stride: int, per_node: int) -> float:
     """Return the seconds of a message to the device ``stride`` positions further on."""
     if stride < per_node and per_node % stride == 0 and stride * 2 <= per_node:

@@ -1,6 +1,9 @@
 """The kernels around FP8 products: one finds a tensor's scale, one casts the tensor, with its transpose or only to it,
 and one adds the products of several micro-batches to a weight's gradient.
 
+The scale is found from the largest values of parts of the tensor, where the kernel that made it left them
+(model/measuring_kernels.py), and else by reading it.
+
 On a GPU they are compiled (model/fused_kernel.py); the transposing copy of PyTorch itself moves bytes at a tenth of the
 memory's rate (pytorch#113560).
 """
@@ -27,8 +30,17 @@ BELOW_TOP_MANTISSA = (1 << 21) - 1
 
 @fused(1)
 def scale_and_reciprocal(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return the factor to the range of ``dtype``, and its reciprocal: FP32 scalars."""
+    """Return the factor to the range of ``dtype``, and its reciprocal: FP32 scalars. ``x``: a tensor, or the largest
+    values of its parts."""
     return scale_for(largest_value(x), dtype)
+
+
+@fused(1)
+def largest_or_infinity(x: Tensor) -> Tensor:
+    """Return the largest absolute value, and infinity for one that is not finite: of a number and NaN the maximum over
+    ranks may be either, of a number and infinity it is infinity on all."""
+    largest = largest_value(x)
+    return torch.where(torch.isfinite(largest), largest, torch.inf)
 
 
 def largest_value(x: Tensor) -> Tensor:

@@ -15,11 +15,15 @@ import torch
 from torch import Tensor
 
 from model.passes.linear.fp8_kernels import (
+    largest_or_infinity,
     scale_and_reciprocal,
     scaled_rows,
     scaled_rows_and_transpose,
     scaled_transpose,
+    transpose_of,
 )
+from model.passes.linear.raw_operand import OperandGather, RawOperand, Scale
+from model.passes.tensor_group import Pending, TensorGroup, waited
 
 
 @dataclass(slots=True)
@@ -30,20 +34,56 @@ class Operand:
     """[T, F]"""
     transpose: Tensor | None
     """[F, T]"""
-    reciprocal: Tensor
-    """FP32 scalar: the tensor over these numbers."""
+    scale: Scale
     unscaled: Tensor | None = None
     """The tensor itself, for weight gradients in BF16."""
 
+    @property
+    def reciprocal(self) -> Tensor:
+        """FP32 scalar: the tensor over these numbers."""
+        return self.scale[1]
 
-def cast(x_TF: Tensor, dtype: torch.dtype, *, keeps_rows: bool, transposed: bool) -> Operand:
-    """Return ``x_TF`` in FP8: its rows if ``keeps_rows``, and its transpose if ``transposed``."""
-    scale, reciprocal = scale_and_reciprocal(x_TF, dtype)
+
+def cast(x: RawOperand, dtype: torch.dtype, *, keeps_rows: bool, transposed: bool) -> Operand:
+    """Return ``x`` in FP8: its rows if ``keeps_rows``, and its transpose if ``transposed``."""
+    scale = x.scale or scale_and_reciprocal(x.tensor if x.largest is None else x.largest, dtype)
+    factor, _ = scale
+    if x.tensor.dtype == dtype:
+        return Operand(x.tensor if keeps_rows else None, transpose_of(x.tensor) if transposed else None, scale)
     if keeps_rows and transposed:
-        return Operand(*scaled_rows_and_transpose(x_TF, scale, dtype), reciprocal)
+        return Operand(*scaled_rows_and_transpose(x.tensor, factor, dtype), scale)
     if transposed:
-        return Operand(None, scaled_transpose(x_TF, scale, dtype), reciprocal)
-    return Operand(scaled_rows(x_TF, scale, dtype), None, reciprocal)
+        return Operand(None, scaled_transpose(x.tensor, factor, dtype), scale)
+    return Operand(scaled_rows(x.tensor, factor, dtype), None, scale)
+
+
+class Fp8Gather(OperandGather):
+    """The gather of rows in FP8, by the scale of all ranks: the numbers that a cast of the gathered tensor has, in half
+    the bytes. One message finds the largest value of the ranks; ``send`` waits for it, and casts this rank's rows.
+
+    A group of one rank leaves the cast, with the transpose, for later.
+    """
+
+    def __init__(self, x: RawOperand, dtype: torch.dtype, group: TensorGroup) -> None:
+        super().__init__(Pending(x.tensor), x.largest)
+        self._x: RawOperand | None = x
+        self._dtype, self._group, self._scale = dtype, group, x.scale
+        if group.size > 1 and x.scale is None:
+            largest_of_rank = largest_or_infinity(x.tensor if x.largest is None else x.largest)
+            self._maximum = group.maximum(largest_of_rank)
+
+    def send(self) -> None:
+        if self._x is None or self._group.size == 1:
+            return
+        if self._scale is None:
+            self._scale = scale_and_reciprocal(waited(self._maximum), self._dtype)
+        rows = scaled_rows(self._x.tensor, self._scale[0], self._dtype)
+        self._x = None
+        pending = self._group.gather(rows.view(torch.uint8))
+        self.pending = Pending(pending.result.view(self._dtype), pending.work, pending.source)
+
+    def _operand(self, tensor: Tensor) -> RawOperand:
+        return RawOperand(tensor, self._largest, self._scale)
 
 
 def product(

@@ -11,6 +11,8 @@ from torch import Tensor
 
 from model.passes.linear.fp8_weight import Fp8Weight
 from model.passes.linear.joined_weight import JoinedWeight
+from model.passes.linear.raw_operand import OperandGather, RawInput, RawOperand
+from model.passes.tensor_group import TensorGroup
 from model.passes.whole_parameter import WholeParameter
 
 
@@ -23,6 +25,8 @@ class LinearPass(Protocol):
 
     casts: bool
     """True if that form of an input is worth keeping beside the input itself."""
+    measures: bool
+    """True if kernels that make inputs and gradients are to return their largest values, too."""
     fp8_weights: Sequence[Fp8Weight]
     """Weights whose scales are to be found before they are gathered."""
 
@@ -30,19 +34,28 @@ class LinearPass(Protocol):
         """Called after the weights have changed."""
         ...
 
-    def input(self, x_TH: Tensor, *, keeps: bool) -> Any:
-        """Return an input for :meth:`forward`. ``keeps``: and for :meth:`add_gradients`."""
+    def gather_input(self, x_tH: RawOperand, group: TensorGroup) -> OperandGather:
+        """Begin to gather an input's rows from all ranks of ``group``."""
+        ...
+
+    def gather_gradient(self, gradient_tF: RawOperand, group: TensorGroup) -> OperandGather:
+        """Begin to gather the rows of the output's gradient."""
+        ...
+
+    def input(self, x: RawOperand, *, keeps: bool) -> Any:
+        """Return an input of all tokens for :meth:`forward`. ``keeps``: and for :meth:`add_gradients`."""
         ...
 
     def forward(self, x: Any, *, keeps: bool) -> tuple[Tensor, Any]:
-        """Return the output, and the input for :meth:`add_gradients`; None for the latter unless ``keeps``."""
+        """Return the output, and the input for :meth:`add_gradients`; unless ``keeps``, the value that
+        :meth:`weight_input` takes when that is made again, or None."""
         ...
 
-    def weight_input(self, x_TH: Tensor) -> Any:
-        """Return an input that was not kept for :meth:`add_gradients`."""
+    def weight_input(self, x: RawInput, kept: Any) -> Any:
+        """Return an input for :meth:`add_gradients`: the one ``kept`` or, if that is none, one made again by ``x``."""
         ...
 
-    def gradient(self, gradient_TF: Tensor, of_bias: Tensor) -> Any:
+    def gradient(self, gradient: RawOperand, of_bias: Tensor) -> Any:
         """Return the output's gradient for the two methods below, in their order. The gradients of the biases are the
         sums over the rows of ``of_bias``."""
         ...
@@ -60,7 +73,7 @@ class PlainLinear:
     """Products of BF16 or FP32 numbers, one for all weights where they are one matrix; inputs and gradients as they
     are."""
 
-    casts = False
+    casts = measures = False
     fp8_weights: Sequence[Fp8Weight] = ()
 
     def __init__(self, parameters: Mapping[str, WholeParameter], *names: str, adds_bias: bool = True) -> None:
@@ -73,8 +86,14 @@ class PlainLinear:
     def refresh(self) -> None:
         """Do nothing: no other tensor follows from the weights."""
 
-    def input(self, x_TH: Tensor, *, keeps: bool) -> Tensor:
-        return x_TH
+    def gather_input(self, x_tH: RawOperand, group: TensorGroup) -> OperandGather:
+        return OperandGather.of(x_tH, group)
+
+    def gather_gradient(self, gradient_tF: RawOperand, group: TensorGroup) -> OperandGather:
+        return OperandGather.of(gradient_tF, group)
+
+    def input(self, x: RawOperand, *, keeps: bool) -> Tensor:
+        return x.tensor
 
     def forward(self, x: Tensor, *, keeps: bool) -> tuple[Tensor, Tensor | None]:
         x_for_weights = x if keeps else None
@@ -87,11 +106,11 @@ class PlainLinear:
             torch.mm(x, weight.value.t(), out=part)
         return out, x_for_weights
 
-    def weight_input(self, x_TH: Tensor) -> Tensor:
-        return x_TH
+    def weight_input(self, x: RawInput, kept: Any) -> Any:
+        return x().tensor if kept is None else kept
 
-    def gradient(self, gradient_TF: Tensor, of_bias: Tensor) -> tuple[Tensor, Tensor]:
-        return gradient_TF, of_bias
+    def gradient(self, gradient: RawOperand, of_bias: Tensor) -> tuple[Tensor, Tensor]:
+        return gradient.tensor, of_bias
 
     def backward(self, gradient: tuple[Tensor, Tensor]) -> Tensor:
         (part, weight), *products = zip(self._parts(gradient[0]), self._weights, strict=True)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.run_config import RunConfig
@@ -24,6 +23,7 @@ from benchmark.training.train import train
 from model.passes.linear import fp8_linear
 from model.passes.linear.fp8_kernels import GRADIENTS, VALUES
 from model.passes.linear.fp8_operand import Operand, cast
+from model.passes.linear.raw_operand import RawOperand
 from tests.benchmark.fp8 import FP8_GPT3, FP8_LLAMA
 from tests.benchmark.runs import figures, loaded_state, run, system_of
 from tests.benchmark.tiny import Inputs, in_processes
@@ -57,13 +57,13 @@ def _break_a_cast(number: int, dtype: torch.dtype) -> None:
     """Give the cast of that number, of inputs or of gradients, a tensor with an infinity."""
     count = 0
 
-    def broken(x_TF: Tensor, to: torch.dtype, **options: bool) -> Operand:
+    def broken(x: RawOperand, to: torch.dtype, **options: bool) -> Operand:
         nonlocal count
         count += to == dtype
         if count == number and to == dtype:
-            x_TF = x_TF.clone()
-            x_TF[3, 5] = math.inf
-        return cast(x_TF, to, **options)
+            x = RawOperand(x.tensor.clone())
+            x.tensor[3, 5] = math.inf
+        return cast(x, to, **options)
 
     fp8_linear.cast = broken  # type: ignore[attr-defined, assignment]
 

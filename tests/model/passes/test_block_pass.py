@@ -21,6 +21,7 @@ from model.llama31 import LlamaBlock
 from model.llama31_config import Llama31Config
 from model.passes.block_pass import BlockPass, ForwardWatch
 from model.passes.linear.linear_pass import PlainLinear
+from model.passes.linear.raw_operand import OperandGather, RawOperand
 from model.passes.tensor_group import Passing, Pending, TensorGroup, result_of, run_together
 from tests.benchmark.tiny import in_processes
 from tests.model.passes.held_bytes import held_bytes
@@ -100,9 +101,10 @@ class _Passed:
         x_tH, upstream_tH = map(self.own_rows, example(self._batch, self._sequence, micro_batch, self._width))
         out, activations = yield from self.block.forward(x_tH, keep=True)
         assert activations is not None
-        whole = self.group.gather(upstream_tH)
-        gradient, handed_on = yield from self.block.backward(activations, upstream_tH, whole, self.group.gather)
-        whole_gradient = yield from result_of(handed_on)
+        whole = self.block.gather_gradient(RawOperand(upstream_tH))
+        backward = self.block.backward(activations, upstream_tH, whole, self.block.gather_gradient)
+        gradient, handed_on = yield from backward
+        whole_gradient = (yield from handed_on.result()).tensor
         rows = whole_gradient.chunk(self.group.size)[self.group.rank]
         assert torch.equal(rows, gradient)
         return (yield from result_of(self.group.gather(out))), whole_gradient
@@ -178,10 +180,10 @@ def test_the_backward_pass_frees_each_tensor_after_its_last_use(sizes: DecoderSi
 
     watched: Any = SimpleNamespace(backward=note_alive, out=activations.heads.out)
     activations.heads = watched
-    arguments: list[Any] = [activations, upstream_tH, Pending(whole)]
+    arguments: list[Any] = [activations, upstream_tH, OperandGather(Pending(whole))]
     del activations, whole
     block: Any = passed.block
-    run_together(block.backward(*(arguments.pop(0) for _ in range(3)), passed.group.gather))
+    run_together(block.backward(*(arguments.pop(0) for _ in range(3)), block.gather_gradient))
     assert at_attention == ["normed_x_TH"]
 
 
@@ -206,8 +208,8 @@ def _told(passed: _Passed) -> list[str]:
     x_tH, upstream_tH = map(passed.own_rows, example(2, S, 0))
     _, activations = run_together(passed.block.forward(x_tH, keep=True))[0]
     watch.calls.clear()
-    whole = passed.group.gather(upstream_tH)
-    backward = passed.block.backward(activations, upstream_tH, whole, passed.group.gather)
+    whole = passed.block.gather_gradient(RawOperand(upstream_tH))
+    backward = passed.block.backward(activations, upstream_tH, whole, passed.block.gather_gradient)
     run_together(passed.block.forward(x_tH, keep=True), backward)
     return watch.calls
 
@@ -247,17 +249,18 @@ def test_the_gradient_is_handed_on_before_the_last_weight_gradient(mesh: DeviceM
     still_zero: list[str] = []
     given: list[Tensor] = []
 
-    def hand_on(gradient: Tensor) -> Pending:
-        given.append(gradient.clone())
+    def hand_on(gradient: RawOperand) -> OperandGather:
+        given.append(gradient.tensor.clone())
         still_zero.extend(name for name, parameter in passed.parameters.items() if not parameter.gradient.any())
-        return Pending(gradient)
+        return OperandGather(Pending(gradient.tensor))
 
-    backward = passed.block.backward(activations, upstream_tH, Pending(upstream_tH), hand_on)
+    whole = OperandGather(Pending(upstream_tH))
+    backward = passed.block.backward(activations, upstream_tH, whole, hand_on)
     gradient, handed_on = run_together(backward)[0]
     assert set(still_zero) == {LAST_GRADIENT, LAST_GRADIENT.replace("weight", "bias")}
     assert passed.parameters[LAST_GRADIENT].gradient.any()
     assert torch.equal(given[0], gradient)
-    assert handed_on.result is gradient
+    assert handed_on.pending.result is gradient
 
 
 def test_what_is_kept_for_the_backward_pass(mesh: DeviceMesh) -> None:

@@ -5,9 +5,16 @@ import torch
 
 from benchmark.config.benchmarks import BENCHMARKS
 from model.fused_kernel import run_by
-from model.passes.kernel_proof import OF_LLAMA, AnyKernel, Example, PassTensors, fp8_kernels
 from model.passes.linear.fp8_kernels import scaled_rows, transpose_of
 from model.passes.pass_sizes import MOST_TERMS
+from model.passes.proofs.kernel_examples import (
+    MEASURING_OF_GPT3,
+    OF_LLAMA,
+    AnyKernel,
+    Example,
+    PassTensors,
+    fp8_kernels,
+)
 from model.passes.softmax_loss import exponential_sums, softmax_gradient, softmax_losses
 from tests.benchmark.planning.fake_device.on_fake_gpu import on_fake_gpu
 
@@ -15,7 +22,7 @@ LLAMA = BENCHMARKS["llama31_8b"].model
 SEVERAL_OPERATORS = dict(fp8_kernels(LLAMA, 1, "fp8", MOST_TERMS))
 for one_operator in (scaled_rows, transpose_of):
     del SEVERAL_OPERATORS[one_operator]
-KERNELS = [*OF_LLAMA, *SEVERAL_OPERATORS.items()]
+KERNELS = [*OF_LLAMA, *MEASURING_OF_GPT3, *SEVERAL_OPERATORS.items()]
 
 
 class Empty(PassTensors):

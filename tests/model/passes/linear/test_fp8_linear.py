@@ -1,7 +1,8 @@
 """Blocks whose linear layers compute in FP8, against the same blocks in BF16 and against themselves."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, get_args
 
 import pytest
@@ -12,16 +13,19 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from model.architectures import ARCHITECTURES
 from model.decoder_sizes import DecoderSizes, Recompute
+from model.fused_kernel import FusedKernel, run_by
 from model.gpt3 import Block
 from model.gpt3_config import GPT3Config
 from model.llama31 import LlamaBlock
 from model.llama31_config import Llama31Config
 from model.passes.block_pass import BlockPass
-from model.passes.linear.fp8_kernels import VALUES
+from model.passes.linear.fp8_kernels import VALUES, add_terms, put_terms, scale_and_reciprocal
 from model.passes.linear.fp8_operand import Operand, cast
 from model.passes.linear.fp8_weight import rescale
 from model.passes.linear.linear_formats import LINEAR_FORMATS, LinearFormat
+from model.passes.linear.raw_operand import RawOperand
 from model.passes.parameter_group import ParameterGroup
+from model.passes.proofs.kernel_examples import PassTensors, kernels_of
 from model.passes.tensor_group import TensorGroup, result_of, run_together
 from model.passes.whole_parameter import WholeParameter
 from tests.benchmark.tiny import in_processes
@@ -70,10 +74,11 @@ class Fp8Block:
         assert activations is not None
         self.activation_bytes = held_bytes(activations)
         upstream_tH = self.rows(200)
-        arguments: list[Any] = [activations, upstream_tH, self.group.gather(upstream_tH)]
-        del activations
+        whole = self.block.gather_gradient(RawOperand(upstream_tH))
+        arguments: list[Any] = [activations, upstream_tH, whole]
+        del activations, whole
         block: Any = self.block
-        backward = block.backward(*(arguments.pop(0) for _ in range(3)), self.group.gather)
+        backward = block.backward(*(arguments.pop(0) for _ in range(3)), block.gather_gradient)
         gradient_tH, _ = run_together(backward)[0]
         out, gradient = (run_together(result_of(self.group.gather(part)))[0].double() for part in (out_tH, gradient_tH))
         parameters = ParameterGroup(list(self.parameters.values()))
@@ -134,28 +139,51 @@ CASTS = {
     ("fp8_bf16_gradients", "full"): {"inputs": 4 + 3, "gradients": 4},
 }
 """Casts of a micro-batch: each input once, and once more where it is computed again."""
+Call = tuple[str, tuple[Any, ...]]
+"""A fused kernel's name, and its arguments: shapes and types of tensors."""
+
+
+def note_call(calls: set[Call], kernel: FusedKernel[Any, Any], arguments: Sequence[Any]) -> Any:
+    if kernel not in (put_terms, add_terms):  # compiled for several terms alone
+        described = ((x.shape, x.dtype) if isinstance(x, Tensor) else x for x in arguments)
+        calls.add((kernel.name, tuple(described)))
+    return kernel.function(*arguments)
+
+
+def compiled_calls(model: str, ranks: int, linear: LinearFormat) -> set[Call]:
+    """Calls for which a run compiles kernels before it starts."""
+    tensors = PassTensors(SIZES[model], ranks, BATCH, torch.bfloat16, torch.device("cpu"))
+    calls: set[Call] = set()
+    for kernel, example in kernels_of(SIZES[model], ranks, linear):
+        note_call(calls, kernel, example(tensors))
+    return calls
 
 
 @MODELS
 @pytest.mark.parametrize(("linear", "recompute"), CASTS)
-def test_each_tensor_is_cast_once(
+def test_each_tensor_is_cast_once_by_its_largest_value_and_with_kernels_compiled_before(
     model: str, linear: LinearFormat, recompute: Recompute, mesh: DeviceMesh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counts: Counter[str] = Counter()
 
-    def counted(x_TF: Tensor, dtype: torch.dtype, **options: bool) -> Operand:
+    def counted(x: RawOperand, dtype: torch.dtype, **options: bool) -> Operand:
         counts["inputs" if dtype == VALUES else "gradients"] += 1
-        return cast(x_TF, dtype, **options)
+        operand = cast(x, dtype, **options)
+        assert operand.scale == scale_and_reciprocal.function(x.tensor, dtype)
+        return operand
 
+    calls: set[Call] = set()
     block = Fp8Block(mesh, model, linear, recompute)
     monkeypatch.setattr("model.passes.linear.fp8_linear.cast", counted)
-    block.results()
+    with run_by(partial(note_call, calls)):
+        block.results()
     assert counts == CASTS[linear, recompute]
+    assert calls <= compiled_calls(model, 1, linear)
 
 
 @MODELS
 @pytest.mark.parametrize("recompute", RECOMPUTE)
-def test_no_more_is_kept_than_in_bf16(model: str, recompute: Recompute, mesh: DeviceMesh) -> None:
+def test_scales_alone_are_kept_besides_what_bf16_keeps(model: str, recompute: Recompute, mesh: DeviceMesh) -> None:
     sizes: dict[str, int] = {}
     for linear in ("plain", *FP8_FORMATS):
         block = Fp8Block(mesh, model, linear, recompute)
@@ -165,8 +193,9 @@ def test_no_more_is_kept_than_in_bf16(model: str, recompute: Recompute, mesh: De
     fewer = sizes["plain"] - sizes["fp8"]
     # Both norms' outputs and the MLP's inner activations have one byte instead of two; attention's output has one more.
     inner = 256 if model == "gpt3" else 96
-    scalars = 4 * 4  # FP32 factors of four operands
-    assert fewer == ((64 + 64 + inner - 64) * S * BATCH - scalars if recompute == "none" else 0)
+    bytes_of_inputs = (64 + 64 + inner - 64) * S * BATCH if recompute == "none" else 0
+    scales = 0 if recompute == "full" else 4 * 2 * 4  # two FP32 scalars of four operands
+    assert fewer == bytes_of_inputs - scales
 
 
 def _on_two_ranks(of_one_rank: dict[tuple[str, LinearFormat], Results]) -> dict[tuple[str, str, str], float]:
@@ -176,8 +205,11 @@ def _on_two_ranks(of_one_rank: dict[tuple[str, LinearFormat], Results]) -> dict[
     mesh = mesh_of(tensor=2)
     distances: dict[tuple[str, str, str], float] = {}
     for (model, linear), results in of_one_rank.items():
-        block = Fp8Block(mesh, model, linear)
-        for name, ours in block.results().items():
+        block, calls = Fp8Block(mesh, model, linear), set[Call]()
+        with run_by(partial(note_call, calls)):
+            found = block.results()
+        assert calls <= compiled_calls(model, 2, linear)
+        for name, ours in found.items():
             theirs = results[name]
             if name in block.parameters:
                 theirs = own_part(theirs, block.parameters[name], mesh)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from model.passes.linear.fp8_kernels import GRADIENTS, VALUES, largest_value, scale_for, transpose_of
 from model.passes.linear.fp8_operand import cast, product
+from model.passes.linear.raw_operand import RawOperand
 from tests.model.passes.on_mesh import draw
 
 BOTH = pytest.mark.parametrize("dtype", [VALUES, GRADIENTS], ids=["e4m3", "e5m2"])
@@ -38,7 +39,7 @@ def test_scales_are_the_largest_powers_of_two_that_fit(dtype: torch.dtype, large
 def test_numbers_are_rounded_as_a_format_of_so_many_bits_does(dtype: torch.dtype) -> None:
     """E4M3 has 4 significant bits, E5M2 has 3: half a unit of the last one is 2^-4 or 2^-3 of a number."""
     x = drawn(48, 32)
-    operand = cast(x, dtype, keeps_rows=True, transposed=True)
+    operand = cast(RawOperand(x), dtype, keeps_rows=True, transposed=True)
     off = (restored(operand.rows, operand.reciprocal) - x.double()).abs()
     relative = 2.0**-4 if dtype == VALUES else 2.0**-3
     assert bool((off <= relative * x.double().abs() + 2.0**-10 * float(operand.reciprocal)).all())
@@ -63,10 +64,10 @@ SPECIAL: dict[str, tuple[list[float], list[float]]] = {
 def test_special_numbers(dtype: torch.dtype, numbers: list[float], expected: list[float]) -> None:
     """E4M3 has no infinity: a tensor with one is NaN throughout, and so is its product with anything."""
     x = torch.tensor(numbers, dtype=torch.bfloat16).expand(16, 4).repeat(1, 4)
-    operand = cast(x, dtype, keeps_rows=True, transposed=True)
+    operand = cast(RawOperand(x), dtype, keeps_rows=True, transposed=True)
     found = restored(operand.rows, operand.reciprocal)[0, :4]
     torch.testing.assert_close(found, torch.tensor(expected).double(), rtol=0.07, atol=2e-39, equal_nan=True)
-    other = cast(drawn(32, 16), VALUES, keeps_rows=True, transposed=False)
+    other = cast(RawOperand(drawn(32, 16)), VALUES, keeps_rows=True, transposed=False)
     assert operand.rows is not None and other.rows is not None
     out = product(operand.rows, other.rows, (operand.reciprocal, other.reciprocal), torch.bfloat16)
     assert bool(out.isnan().all()) == any(map(math.isnan, expected))
@@ -81,8 +82,8 @@ def test_a_tensor_without_values_is_as_one_of_zeros() -> None:
 @pytest.mark.parametrize("left_dtype", [VALUES, GRADIENTS], ids=["e4m3", "e5m2"])
 @pytest.mark.parametrize("biased", [False, True])
 def test_products_are_those_of_the_rounded_numbers(left_dtype: torch.dtype, fast: bool, biased: bool) -> None:
-    left = cast(drawn(48, 64), left_dtype, keeps_rows=True, transposed=False)
-    right = cast(drawn(32, 64, seed=1) * 30, VALUES, keeps_rows=True, transposed=False)
+    left = cast(RawOperand(drawn(48, 64)), left_dtype, keeps_rows=True, transposed=False)
+    right = cast(RawOperand(drawn(32, 64, seed=1) * 30), VALUES, keeps_rows=True, transposed=False)
     bias = drawn(32, seed=2) if biased else None
     assert left.rows is not None and right.rows is not None
     reciprocals = left.reciprocal, right.reciprocal
@@ -102,10 +103,10 @@ def test_tensor_parallel_ranks_round_as_one_rank_does() -> None:
     whole = drawn(64, 32) * torch.logspace(0, 1, 32).bfloat16()
     scales, columns = set(), []
     for part in whole.chunk(2, dim=1):
-        operand = cast(part, VALUES, keeps_rows=True, transposed=False)
+        operand = cast(RawOperand(part), VALUES, keeps_rows=True, transposed=False)
         scales.add(float(operand.reciprocal))
         columns.append(restored(operand.rows, operand.reciprocal))
-    once = cast(whole, VALUES, keeps_rows=True, transposed=False)
+    once = cast(RawOperand(whole), VALUES, keeps_rows=True, transposed=False)
     smallest_normal = 2.0**-6 * float(once.reciprocal)
     difference = (torch.cat(columns, dim=1) - restored(once.rows, once.reciprocal)).abs()
     assert len(scales) == 2
@@ -114,7 +115,7 @@ def test_tensor_parallel_ranks_round_as_one_rank_does() -> None:
 
 
 def test_a_transpose_is_a_tensor_of_its_own() -> None:
-    rows = cast(drawn(16, 48), VALUES, keeps_rows=True, transposed=False).rows
+    rows = cast(RawOperand(drawn(16, 48)), VALUES, keeps_rows=True, transposed=False).rows
     assert rows is not None
     transpose = transpose_of(rows)
     assert torch.equal(transpose.double(), rows.double().t()) and transpose.is_contiguous()

@@ -11,11 +11,13 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
-from model.passes.linear.fp8_kernels import VALUES
-from model.passes.linear.fp8_operand import cast, product
+from model.measuring_kernels import largest_of_rows
+from model.passes.linear.fp8_kernels import GRADIENTS, VALUES
+from model.passes.linear.fp8_operand import Fp8Gather, cast, product
 from model.passes.linear.fp8_weight import Fp8Parameter, Fp8Weight, rescale
+from model.passes.linear.raw_operand import RawOperand
 from model.passes.parameter_group import ParameterGroup
-from model.passes.tensor_group import all_gather_single
+from model.passes.tensor_group import TensorGroup, all_gather_single, run_together
 from model.passes.whole_parameter import WholeParameter
 from model.sharding import AXES
 from tests.benchmark.tiny import in_processes
@@ -60,7 +62,7 @@ def examine(mesh: DeviceMesh) -> dict[str, bool]:
                 value.mul_(factor)
                 parameter.parameter.to_local().mul_(factor)
             gather(weight)
-            expected = cast(torch.cat(values), VALUES, keeps_rows=True, transposed=True)
+            expected = cast(RawOperand(torch.cat(values)), VALUES, keeps_rows=True, transposed=True)
             results[f"{name}, {factor}"] = (
                 same(weight.rows, expected.rows)
                 and same(weight.transpose, expected.transpose)
@@ -89,7 +91,7 @@ def mixed_message(mesh: DeviceMesh) -> dict[str, bool]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("model.passes.parameter_group.all_gather_single", note_types)
         gather(weight, parameter)
-    expected = cast(torch.cat(masters("even")), VALUES, keeps_rows=True, transposed=False)
+    expected = cast(RawOperand(torch.cat(masters("even"))), VALUES, keeps_rows=True, transposed=False)
     return {
         "one type": len(types) == 1,
         "FP8": same(weight.rows, expected.rows),
@@ -97,11 +99,30 @@ def mixed_message(mesh: DeviceMesh) -> dict[str, bool]:
     }
 
 
-def _on_three_ranks() -> tuple[dict[str, bool], dict[str, bool]]:
+def gathered_operands() -> dict[str, bool]:
+    """A tensor of all ranks, of which each casts its rows, is what a cast of the whole one would be."""
+    group, rank = TensorGroup(mesh_of(tensor=SHARDS)["tensor"]), dist.get_rank()
+    results: dict[str, bool] = {}
+    for name, last in {"numbers": 100.0, "an infinity": math.inf, "a NaN": math.nan}.items():
+        x = draw(3 * 16, 32, seed=5).bfloat16()
+        x[-1, -1] = last
+        for dtype in (VALUES, GRADIENTS):
+            expected = cast(RawOperand(x), dtype, keeps_rows=True, transposed=True)
+            own = x.chunk(SHARDS)[rank]
+            for raw in (RawOperand(own), RawOperand(own, largest_of_rows(own)), RawOperand(own, None, expected.scale)):
+                (whole,) = run_together(Fp8Gather(raw, dtype, group).result())
+                operand = cast(whole, dtype, keeps_rows=True, transposed=True)
+                assert operand.rows is not None and operand.transpose is not None
+                is_whole = same(operand.rows, expected.rows) and same(operand.transpose, expected.transpose)
+                results[f"{name}, {len(results)}"] = is_whole if math.isfinite(last) else math.isnan(operand.reciprocal)
+    return results
+
+
+def _on_three_ranks() -> tuple[dict[str, bool], dict[str, bool], dict[str, bool]]:
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     mesh = mesh_of(shards=SHARDS)
-    return examine(mesh), mixed_message(mesh)
+    return examine(mesh), mixed_message(mesh), gathered_operands()
 
 
 @pytest.fixture(scope="module")
@@ -121,8 +142,9 @@ def test_a_weight_is_the_cast_of_its_master(mesh: DeviceMesh) -> None:
 
 def test_shards_are_cast_by_the_largest_value_of_all(mesh: DeviceMesh) -> None:
     """And a value that is not finite makes the weight NaN on all ranks, whichever rank has it."""
-    for results, mixed in in_processes(SHARDS, _on_three_ranks):
+    for results, mixed, gathered in in_processes(SHARDS, _on_three_ranks):
         assert_all(results)
+        assert all(gathered.values()), gathered
         assert mixed == {"one type": True, "FP8": True, "BF16": True}
 
 
@@ -143,8 +165,8 @@ def test_products_rounded_to_bf16_are_summed_in_fp32_whatever_their_number(mesh:
     sums, exact, roundings = torch.zeros(rows, columns), *torch.zeros(2, rows, columns, dtype=torch.float64)
     for micro_batch in range(7):
         left, right = (
-            cast(draw(number, 64, seed=number + micro_batch).bfloat16(), VALUES, keeps_rows=True, transposed=False)
-            for number in (rows, columns)
+            cast(RawOperand(numbers.bfloat16()), VALUES, keeps_rows=True, transposed=False)
+            for numbers in (draw(number, 64, seed=number + micro_batch) for number in (rows, columns))
         )
         assert left.rows is not None and right.rows is not None
         reciprocals = left.reciprocal, right.reciprocal

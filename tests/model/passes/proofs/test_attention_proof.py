@@ -11,11 +11,12 @@ from torch import Tensor
 from model.decoder_sizes import DecoderSizes
 from model.gpt3_config import GPT3Config
 from model.llama31_config import Llama31Config
-from model.passes import attention, attention_proof
+from model.passes import attention
 from model.passes.attention import Attended, CpuFlash, Repeated, choose_kernel
-from model.passes.attention_proof import largest_difference, proved_attention
 from model.passes.gpt3_block import gpt3_attention
 from model.passes.llama_block import llama31_attention
+from model.passes.proofs import attention_proof
+from model.passes.proofs.attention_proof import largest_difference, proved_attention
 
 CPU = torch.device("cpu")
 GPT3 = GPT3Config(1, 24, 3, 8, 10, 10)
