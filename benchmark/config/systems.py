@@ -43,7 +43,16 @@ _ALL = (
     _machines("dgxa100_n64", 64, "A100-80GB", "DGX-A100", tensor_parallel=8, pipeline_parallel=4, micro_batch_size=4),
     _machines("dgxa100_n128", 128, "A100-80GB", "DGX-A100", tensor_parallel=8, pipeline_parallel=4, micro_batch_size=4),
     _machines("h200_n8", 8, "H200", "DGX-H200", tensor_parallel=4, pipeline_parallel=8),
-    _machines("b200_n8", 8, "B200", "DGX-B200", tensor_parallel=4, pipeline_parallel=4, micro_batch_size=4),
+    _machines(
+        "b200_n8",
+        8,
+        "B200",
+        "DGX-B200",
+        tensor_parallel=4,
+        pipeline_parallel=8,
+        pipeline_chunks=3,
+        micro_batch_size=4,
+    ),
     System(
         name="cpu_p2",
         device="cpu",

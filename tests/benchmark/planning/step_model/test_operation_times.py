@@ -1,14 +1,20 @@
 """Single operations against measurements, memory against the paper's formula, and the table of constants."""
 
 import dataclasses
+from collections.abc import Iterable
 
 import pytest
 
 from benchmark.config.accelerators import ACCELERATORS
+from benchmark.config.benchmarks import BENCHMARKS
+from benchmark.config.number_formats import Precision
+from benchmark.config.systems import LAYOUTS, system_called
+from benchmark.planning.dry_run.dry_run import RESERVE
 from benchmark.planning.step_model.machine_constants import Rates, committed_constants
 from benchmark.planning.step_model.memory_formula import kept_per_block, memory_need
 from benchmark.planning.step_model.operation_times import attention_s, matmul_s
 from benchmark.planning.step_model.stacks import STACKS
+from benchmark.planning.step_model.workload import workload_of
 from foundation.errors import InputError
 from tests.benchmark.planning.step_model.works import decoder, gpt3_work
 
@@ -48,6 +54,21 @@ def test_cudnn_is_faster_on_hopper() -> None:
 
     assert both(A100, "cudnn") == both(A100, "flash")
     assert 1.4 < both(H100, "flash") / both(H100, "cudnn") < 1.6
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp8"])
+@pytest.mark.parametrize(
+    ("benchmark", "names"),
+    [("gpt3_175b", ("dgxh100_n64", "dgxh100_n128", "h200_n8", "b200_n8")), ("llama31_8b", LAYOUTS["llama31_8b"])],
+)
+def test_shipped_systems_have_the_memory(benchmark: str, names: Iterable[str], precision: Precision) -> None:
+    """By the formula, with the room that a dry run leaves."""
+    sizes = BENCHMARKS[benchmark].model
+    for name in names:
+        system = system_called(name, benchmark)
+        assert system.memory_gb is not None
+        work = workload_of(sizes, 2048, system, stack="ours", precision=precision)
+        assert memory_need(work).total <= 1e9 * system.memory_gb * (1 - RESERVE), name
 
 
 def test_memory_is_the_papers() -> None:
