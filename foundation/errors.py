@@ -8,12 +8,15 @@ from __future__ import annotations  # an old Python gets as far as run_command, 
 import faulthandler
 import gc
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+NEW_FILE = re.compile(r"\.[0-9a-f]{8}\.partial$")
+"""End of the name of a file until it is whole (foundation/outputs/publish.py)."""
 SHOWN_PROBLEMS = 3
 OBJECTS_PER_SEARCH = 10_000
 """New objects between two searches for garbage. PyTorch's modules make 300,000: Python's searches, after each 700, take
@@ -72,6 +75,9 @@ def run_command(command: Callable[[], int | None]) -> NoReturn:
         if where and isinstance(error, NotADirectoryError):
             files = [path for path in Path(where).parents if path.is_file()]
             problem = f"{files[0]} is a file; expected a folder" if files else problem
+        if isinstance(error, PermissionError):
+            where = NEW_FILE.sub("", where or "") or None  # the name that the user gave
+            problem += "; give this user the right to it, or name another path"
         status = _print_error(f"{where}: {problem}" if where else problem, 2)
     gc.freeze()  # the process ends: a search of PyTorch's modules for garbage would take another half a second
     sys.exit(status)

@@ -55,6 +55,8 @@ def complaint(form: str, command: str, *options: str) -> str:
             return _missing_inputs(command, parse([command, *options]).config)  # type: ignore[attr-defined]
     except InputError as error:
         return str(error)
+    except OSError as error:
+        return f"{error.filename}: {error.strerror}"
     if form == "python" and system.device == "cuda":
         try:
             import torch

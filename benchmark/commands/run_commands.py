@@ -5,6 +5,7 @@ import json
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated
 
 from benchmark.config.benchmarks import REHEARSALS
 from benchmark.config.field_checks import require_seed
@@ -16,7 +17,7 @@ from benchmark.run_record.small_files import folder_problem
 from foundation.child_processes import require_loopback
 from foundation.cli import choose
 from foundation.errors import CheckFailed, InputError
-from foundation.options.option_marks import Positional
+from foundation.options.option_marks import OptionName, Positional
 from foundation.sizes import require_between
 
 
@@ -168,7 +169,7 @@ class RehearseCommand:
     Example: python -m benchmark rehearse rehearsal_llama --work-dir runs/rehearsal_llama
     """
 
-    benchmark: Positional[str] = "rehearsal"
+    benchmark: Annotated[Positional[str], OptionName(metavar="BENCHMARK")] = "rehearsal"
     """rehearsal: of GPT-3; rehearsal_llama: of Llama 3.1."""
     c4_path: Path | None = None
     """Use this text instead of the generated one: DIR/en/c4-train.*.json.gz and DIR/c4-validation*.json."""

@@ -75,9 +75,9 @@ class Tokenizer:
         if path.stat().st_size > LARGEST_MODEL:
             raise InputError(f"{path}: {path.stat().st_size:,} bytes, more than any SentencePiece model has")
         require_intact(path)
-        self.path = path
+        self.path, content = path, path.read_bytes()
         try:
-            self._model = sentencepiece.SentencePieceProcessor(model_proto=path.read_bytes())
+            self._model = sentencepiece.SentencePieceProcessor(model_proto=content)
         except (RuntimeError, OSError) as error:  # its text names lines of SentencePiece's own source
             raise InputError(f"{path}: not a SentencePiece model; {MEND}") from error
         self.vocab_size: int = self._model.get_piece_size()

@@ -127,7 +127,7 @@ def _lines(option: Option) -> list[str]:
         names, _, more = option.value.removeprefix("{").partition("}")
         head, text = f"  {option.name} NAME{more}", f"{text} NAME: {names.replace(',', ', ')}."
     text_lines = textwrap.wrap(
-        " ".join(text.split()), width - indent, break_on_hyphens=False, break_long_words=False
+        " ".join(text.replace("``", "").split()), width - indent, break_on_hyphens=False, break_long_words=False
     ) or [""]
     lines = [f"{'':{indent}}{line}" for line in text_lines]
     return [head, *lines] if len(head) >= indent - 1 else [f"{head:{indent}}{text_lines[0]}", *lines[1:]]

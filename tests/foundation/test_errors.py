@@ -16,7 +16,11 @@ from foundation.git import REPOSITORY
     [
         (InputError("file.json:3: not\na JSON object"), 2, "error: file.json:3: not a JSON object\n"),
         (CheckFailed("a.bin differs"), 1, "error: a.bin differs\n"),
-        (PermissionError(13, "Permission denied", "/data/x"), 2, "error: /data/x: Permission denied\n"),
+        (
+            PermissionError(13, "Permission denied", "/data/x.0a1b2c3d.partial"),
+            2,
+            "error: /data/x: Permission denied; give this user the right to it, or name another path\n",
+        ),
         (
             NotADirectoryError(20, "x", f"{__file__}/a/b"),
             2,
