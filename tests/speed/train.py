@@ -1,21 +1,22 @@
 """Training on a CPU: this project's step against what a user would pick instead, on the same tokens, in one run.
 
-python -m tests.speed.train [--nanogpt FOLDER] [--repeat 5]
+python -m tests.speed.train [--nanogpt FOLDER] [--steps 30]
 
 The others are Hugging Face's GPT-2 (transformers) and, from a checkout of it, nanoGPT's model, each in the plain loop
 of its own documentation: autocast for BF16, fused AdamW, clipping at 1.0; without dropout and with GPT-3's GELU. Ours
 is the step of a timed run in one process: Adam on shards, norm, clipping, schedule. All use the same threads,
-batch and vocabulary; sides take turns. Of each side the best repetition is printed and its ratio to the best of the
-others'; then the median of the same ratio by repetition, by CPU time: where other programs share the cores it tells
-more. The losses at the start are printed, to see that all do the same work.
+batch and vocabulary, and take turns, a step each: what slows the machine for a while slows neighbouring steps alike.
+Printed are the median of each side's steps, and of the other side's time over ours in the same turn, with the standard
+error of that median. The losses at the start show that all do the same work.
 """
 
 import argparse
 import dataclasses
 import importlib.util
+import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -147,11 +148,30 @@ def nanogpt(folder: Path) -> Callable[[Shape, str], Step]:
     return build
 
 
+WARM_UP = 3
+
+
+def seconds_by_turn(steps: Mapping[str, Step], tokens: Tensor, turns: int) -> dict[str, list[float]]:
+    """Return the seconds of each side's steps. In every other turn the sides go in the opposite order."""
+    seconds: dict[str, list[float]] = {name: [] for name in steps}
+    sides = list(steps.items())
+    for turn in range(turns):
+        for name, step in reversed(sides) if turn % 2 else sides:
+            began = time.perf_counter()
+            step(tokens)
+            seconds[name].append(time.perf_counter() - began)
+    return seconds
+
+
+def median_and_error(values: Sequence[float]) -> tuple[float, float]:
+    """Return the median, and the standard error that it would have of values with a normal distribution."""
+    return statistics.median(values), math.sqrt(math.pi / 2 / len(values)) * statistics.stdev(values)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nanogpt", type=Path, help="folder with nanoGPT's model.py")
-    parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=30, help="turns of each size and precision, at least 2")
     options = parser.parse_args()
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     builders: dict[str, Callable[[Shape, str], Step]] = {"ours": ours, "Hugging Face GPT-2": hugging_face}
@@ -164,24 +184,13 @@ def main() -> None:
             steps = {name: build(shape, precision) for name, build in builders.items()}
             tokens = torch.randint(shape.vocabulary, (shape.batch, shape.sequence + 1))
             losses = {name: step(tokens) for name, step in steps.items()}
-            timed: dict[str, list[tuple[float, float]]] = {name: [] for name in steps}
-            for _ in range(options.repeat):
-                for name, step in steps.items():
-                    began = time.perf_counter(), time.process_time()
-                    for _ in range(options.steps):
-                        step(tokens)
-                    passed = time.perf_counter() - began[0], time.process_time() - began[1]
-                    timed[name].append((passed[0] / options.steps, passed[1] / options.steps))
-            for name, own in timed.items():
-                others = [side for other, side in timed.items() if other != "ours"]
-                best, best_other = min(own)[0], min(min(side)[0] for side in others)
-                by_turn = [min(cpu_s for _, cpu_s in turn) for turn in zip(*others, strict=True)]
-                ratios = [other / cpu_s for other, (_, cpu_s) in zip(by_turn, own, strict=True)]
-                print(
-                    f"  {name:20}{shape.batch * shape.sequence / best:9,.0f} tokens/s, {best_other / best:.2f} of the "
-                    f"best other; {statistics.median(ratios):.2f} by CPU time; first loss {losses[name]:.3f}",
-                    flush=True,
-                )
+            seconds_by_turn(steps, tokens, WARM_UP)
+            seconds = seconds_by_turn(steps, tokens, options.steps)
+            for name, own in seconds.items():
+                speed = shape.batch * shape.sequence / statistics.median(own)
+                ratio, error = median_and_error([s / t for s, t in zip(own, seconds["ours"], strict=True)])
+                compared = "" if name == "ours" else f", {ratio:.3f} +- {error:.3f} of our time"
+                print(f"  {name:20}{speed:9,.0f} tokens/s{compared}; first loss {losses[name]:.3f}", flush=True)
 
 
 if __name__ == "__main__":
