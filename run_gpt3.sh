@@ -25,7 +25,7 @@
 #   COM_DIR       the variable, as an argument
 #   CONTAINER     image for srun --container-image (pyxis), or "none": the environment's python3 or .venv
 #
-# Variables of a job: at the end of ./run_gpt3.sh --help, from benchmark/launch/slurm/job_options.py
+# Variables of a job are in benchmark/launch/slurm/job_options.py
 #
 # Variables of the rehearsal
 #   C4_PATH       real text instead of the generated one: C4_PATH/en/c4-train.*.json.gz, C4_PATH/c4-validation*.json []
@@ -133,7 +133,6 @@ rehearse() {
 }
 
 if [[ ${1:-} == -h || ${1:-} == --help ]]; then
-  sed -n '/^# GPT-3/,/^set/s/^# \{0,1\}//p' "$CODE/run_gpt3.sh"
   cd "$CODE"
   exec python3 -m benchmark.launch variables
 fi

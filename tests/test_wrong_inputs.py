@@ -48,13 +48,10 @@ WRONG_INPUTS = [
         "c4_en_6_c4_spm_text_document.idx: no such file; COM_DIR is the folder with the benchmark's",
     ),
     (f"EXTERNAL_MODEL_CHECKPOINT_DIR=text {JOB}", "/text: a file; expected the folder of the converted"),
-    (f"EXTERNAL_GBS=0 {JOB}", "EXTERNAL_GBS=0: expected a whole number from 1"),
     (f"GBS=abc {JOB}", "GBS=abc: expected a whole number from 1"),
     (f"GBS=7 {JOB}", "global_batch_size 7 is not a multiple of micro_batch_size 2 x 16 data-parallel devices; use"),
-    (f"SEED=-1 {JOB}", "SEED=-1: expected a whole number from 0 to 4294967295"),
     (f"LR=fast MIN_LR=1 {JOB}", "LR=fast: expected a number above 0, such as 2e-5"),
     (f"LR=1e-5 {JOB}", "LR and MIN_LR go together"),
-    (f"LR=1e-6 MIN_LR=1e-5 {JOB}", "min_lr 1e-05 and lr 1e-06: expected 0 <= min_lr <= lr; change --lr or --min-lr"),
     (f"MASTER_PORT=99999 {JOB}", "MASTER_PORT=99999: expected a whole number from 1 to"),
     (f"EXIT_MARGIN_MINUTES=1.5 {JOB}", "EXIT_MARGIN_MINUTES=1.5: expected a whole number from 0 to"),
     (f"USE_BF16= SEED=x {JOB}", "SEED=x: expected a whole number"),  # no warning
@@ -82,7 +79,6 @@ WRONG_INPUTS = [
     (f"COMMAND=evaluate EXTERNAL_MODEL_CHECKPOINT_DIR= {JOB}", "EXTERNAL_MODEL_CHECKPOINT_DIR is not set: the conv"),
     (f"SEED=2 TRAIN_OPTIONS='--seed 1' {JOB}", "TRAIN_OPTIONS: --seed is set by SEED; leave one of them out"),
     (f"TRAIN_OPTIONS=--foo {JOB}", "unknown option --foo (see --help)"),
-    (f"TRAIN_OPTIONS='--log-interval often' {JOB}", "--log-interval often: expected a whole number (see --help)"),
     (f"SLURM_JOB_ID=7 {JOB}", "SLURM_JOB_ID=7, but SLURM_SUBMIT_DIR, which Slurm sets too, is not set"),
     (f"SLURM_JOB_ID=7 SLURM_SUBMIT_DIR=/ {JOB}", "/ is not the repository; submit from its folder"),
     # benchmark: its commands, and names

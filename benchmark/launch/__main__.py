@@ -23,7 +23,7 @@ from pathlib import Path
 
 from benchmark.launch.keep_running import Refused
 from benchmark.launch.slurm.job import preview, run_job
-from benchmark.launch.slurm.job_options import JobOptions, check_rehearsal, job_options, require_paths, variables_help
+from benchmark.launch.slurm.job_options import JobOptions, check_rehearsal, job_options, require_paths, script_help
 from benchmark.launch.slurm.job_steps import UNFIT_STATUS, JobSteps, UnfitInterpreter, count_nodes
 from benchmark.launch.slurm.timed_lines import timed_lines
 
@@ -205,7 +205,7 @@ def note_end() -> None:
 def main(arguments: Sequence[str]) -> int:
     try:
         if arguments[:1] == ["variables"]:
-            print(variables_help())
+            print(script_help(Path(__file__).parents[2] / "run_gpt3.sh"))
         elif arguments[:1] == ["check"]:
             check_variables(arguments[1:])
         elif arguments[:1] == ["check-options"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import shutil
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -326,10 +327,23 @@ def _parsed(row: JobVariable, text: str) -> Any:
         raise Refused(f"{row.name}={text}: expected {error}") from None
 
 
-def variables_help() -> str:
-    """Return a page with every variable, its meaning and its default."""
-    lines = ['Variables of a job (defaults in brackets; "benchmark\'s" are those in benchmark/config/benchmarks.py)']
-    for row in VARIABLES:
-        text = f"{row.meaning} [{row.default}]"
-        lines += textwrap.wrap(text, 120, initial_indent=f"  {row.name:30} ", subsequent_indent=33 * " ")
-    return "\n".join(lines)
+def script_help(script: Path) -> str:
+    """Return the head of run_gpt3.sh, and a page with every variable, its meaning and its default, as wide as the
+    terminal."""
+    head = script.read_text(encoding="utf-8").partition("# GPT-3")[2].partition("\nset ")[0]
+    text = re.sub(r"(?m)^# ?", "", f"# GPT-3{head}\n")
+    lines = re.sub(r"(?<=[^\n])\n(?=\S)", " ", text).split("\n")  # a paragraph in one line
+    lines.append(
+        'Variables of a job (defaults in brackets; "benchmark\'s" are those in benchmark/config/benchmarks.py)'
+    )
+    lines += [f"  {row.name:30} {row.meaning} [{row.default}]" for row in VARIABLES]
+    width = max(60, min(120, shutil.get_terminal_size((120, 24)).columns))
+    return "\n".join(_folded(line, width) for line in lines)
+
+
+def _folded(line: str, width: int) -> str:
+    """Return the line folded to a width, the rest of a row of a table below its text."""
+    label = re.match(r" +\S+( \S+)*  +", line)
+    indent = 0 if not line.startswith(" ") else label.end() if label and label.end() <= width / 2 else 6
+    fold = textwrap.TextWrapper(width, subsequent_indent=" " * indent, break_on_hyphens=False, break_long_words=False)
+    return fold.fill(line)

@@ -134,11 +134,11 @@ def format_dry_run(result: DryRun, system: System, micro_batches: int) -> str:
     ]
     for report in result.reports:
         fewer, more = report.counted
-        lines.append(
-            f"rank {report.rank}, {report.kind} ({report.layers} layers; {fewer} and {more} micro-batches were run)"
-        )
-        sizes = {name: getattr(report, f"{name}_bytes") / 2**30 for name in MEMORY_PARTS}
-        lines += [f"  {name:<12}{size:9.2f} GiB" for name, size in sizes.items()]
+        layers = "" if report.kind.endswith(" layers") else f"{report.layers} layers; "
+        lines.append(f"rank {report.rank}, {report.kind} ({layers}{fewer} and {more} micro-batches were run)")
+        unit, unit_bytes = ("GiB", 2**30) if report.peak_bytes >= 2**30 else ("MiB", 2**20)
+        sizes = {name: getattr(report, f"{name}_bytes") / unit_bytes for name in MEMORY_PARTS}
+        lines += [f"  {name:<12}{size:9.2f} {unit}" for name, size in sizes.items()]
         lines.append(f"  {'':<12}{_growth(report)}")
         ratio = report.flops_per_micro_batch / report.formula_flops_per_micro_batch
         lines.append(
