@@ -74,21 +74,26 @@ def table_text(
             number: GAP.join(form.format(row[column]) for column, form in above.items() if row[column] not in ("", "-"))
             for number, row in enumerate(rows)
         }
-        kept = [number for number in range(len(head)) if number not in above]
-        inner_right = [place for place, number in enumerate(kept) if number in right]
-        inner_head, *inner_rows = ([row[number] for number in kept] for row in (head, *rows))
+        inner_columns = [number for number in range(len(head)) if number not in above]
+        inner_right = [place for place, number in enumerate(inner_columns) if number in right]
+        inner_head, *inner_rows = ([row[number] for number in inner_columns] for row in (head, *rows))
         return table_text(inner_head, inner_rows, right=inner_right, captions=names, width=width)
     line_columns, used, indent = [[0]], widths[0], INDENT + GAP
     for number, cells in enumerate(columns[1:], 1):
-        needed = len(GAP) + widths[number]
+        cell_width = len(GAP) + widths[number]
         begin = used + len(GAP)
-        if used + needed > width and number == len(columns) - 1 and number not in right and _fits(cells, width - begin):
+        if (
+            used + cell_width > width
+            and number == len(columns) - 1
+            and number not in right
+            and _fits(cells, width - begin)
+        ):
             indent = " " * begin
-        elif used + needed > width:
+        elif used + cell_width > width:
             line_columns.append([])
             used = len(INDENT) - len(GAP)
         line_columns[-1].append(number)
-        used += needed
+        used += cell_width
     blocks = [_aligned([columns[number] for number in numbers], numbers, right) for numbers in line_columns]
     lines = []
     for number, record in enumerate(zip(*blocks, strict=True), -1):

@@ -181,8 +181,10 @@ def completions() -> str:
     options: dict[str, list[Option]] = {}
     choices: dict[str, dict[str, Sequence[str]]] = {}
     for row in COMMANDS:
-        taken = [option for option in options_of(row.options) if not row.reads or row.reader.reads_option(option)]
-        options.setdefault(row.name, []).extend(taken)
+        command_options = [
+            option for option in options_of(row.options) if not row.reads or row.reader.reads_option(option)
+        ]
+        options.setdefault(row.name, []).extend(command_options)
         names: dict[str, Sequence[str]] = {row.flag: ()} if row.flag else {}
         if row.reads or row.options is SliceCommand:
             names[""] = tuple(BENCHMARKS)

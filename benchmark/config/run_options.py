@@ -55,13 +55,13 @@ class RunReader:
 
     def require_read(self, words: Sequence[str], options: Collection[Option]) -> None:
         """Raise InputError for an option of a run that has no effect on the command."""
-        taken = {flag for option in options if _belongs(option, self.accepts) for flag in _flags(option)}
-        known = {flag for option in options for flag in _flags(option)}
+        accepted_flags = {flag for option in options if _belongs(option, self.accepts) for flag in _flags(option)}
+        run_flags = {flag for option in options for flag in _flags(option)}
         if "system" not in self.accepts:
-            known.add(SYSTEM_FLAG)
+            run_flags.add(SYSTEM_FLAG)
         for word in words:
             flag = word.partition("=")[0].replace("_", "-")
-            if flag in known - taken:
+            if flag in run_flags - accepted_flags:
                 raise InputError(f"{flag} has no effect on {self.name}; leave it out (see --help)")
 
 

@@ -248,10 +248,10 @@ def _asked_before(run_dir: Path, machines: RunMachines) -> Decision | None:
     """Return the decision to start no attempt, because of an order or the file ``exit``; else None."""
     if machines.ordered:
         return _stopped(machines)
-    asked = run_dir / EXIT_REQUEST
-    if asked.exists():
-        say(f"not started: {asked} is there (and is removed now)")
-        asked.unlink()
+    request = run_dir / EXIT_REQUEST
+    if request.exists():
+        say(f"not started: {request} is there (and is removed now)")
+        request.unlink()
         return Decision("stop", INTERRUPTED, "as the file 'exit' in the run folder asked")
     return None
 

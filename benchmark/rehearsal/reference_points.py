@@ -43,18 +43,18 @@ def write_reference_points(runs: Sequence[Path], output: Path) -> str:
 
     Raises InputError for a run that is not finished, did not reach its target, or is of another benchmark.
     """
-    benchmarks, taken, samples = [], [], []
+    benchmarks, progress_values, samples = [], [], []
     for run in runs:
         summary, config = _read(run / SUMMARY_FILE), _read(run / CONFIG_FILE)
         if summary["status"] != "success":
             raise InputError(f"{run}: {summary['status']}; a reference point is a run that reached its target")
         benchmarks.append(config["benchmark"])
-        taken.append(summary[PROGRESS[benchmarks[-1]["log_keys"]["progress"]]])
+        progress_values.append(summary[PROGRESS[benchmarks[-1]["log_keys"]["progress"]]])
         samples.append(summary["trained_samples"])
         for name in SAME_IN_ALL:
             if benchmarks[-1][name] != benchmarks[0][name]:
                 raise InputError(f"{run}: {name} is {benchmarks[-1][name]}, but {benchmarks[0][name]} in {runs[0]}")
-    if not taken:
+    if not progress_values:
         raise InputError("no run folder given; name folders of finished runs, or say how many to make with --seeds")
     benchmark = benchmarks[0]
     size = benchmark["global_batch_size"]
@@ -67,15 +67,15 @@ def write_reference_points(runs: Sequence[Path], output: Path) -> str:
                 "opt_end_learning_rate": benchmark["optimizer"]["min_lr"],
                 "target_log_perplexity": benchmark["target_log_perplexity"],
             },
-            "Epochs to converge": taken,
+            "Epochs to converge": progress_values,
         }
     }
     accepted = ""
-    if len(taken) >= FEWEST_FOR_A_TEST:
-        point = make_point(size, benchmark["optimizer"]["lr"], taken)
+    if len(progress_values) >= FEWEST_FOR_A_TEST:
+        point = make_point(size, benchmark["optimizer"]["lr"], progress_values)
         statistics_of_it = {"RCP Mean": point.mean, "RCP Stdev": point.deviation, "Min Epochs": point.least}
         next(iter(points.values())).update(statistics_of_it)
-        accepted = f", accepted from {point.least * samples[0] / taken[0]:.1f}"
+        accepted = f", accepted from {point.least * samples[0] / progress_values[0]:.1f}"
     write_text(output, json.dumps(points, indent=1) + "\n")
     deviation = statistics.stdev(samples) if len(samples) > 1 else 0.0
     figures = f"samples to target {statistics.mean(samples):.1f}, sd {deviation:.1f}{accepted}"

@@ -101,7 +101,7 @@ class EndRecord(ChainRecord, frozen=True, tag="end"):
 
 
 AnyRecord = BeginRecord | OptimizerStepRecord | EvaluationRecord | CheckpointRecord | EndRecord
-Wanted = TypeVar("Wanted", bound=AnyRecord)
+RecordKind = TypeVar("RecordKind", bound=AnyRecord)
 DECODER = msgspec.json.Decoder(AnyRecord)
 
 
@@ -173,7 +173,7 @@ class Chain:
         return next((index for index, link in enumerate(self.links) if link.digest == digest), None)
 
 
-def by_step(links: Sequence[Link], kind: type[Wanted]) -> dict[int, tuple[Link, Wanted]]:
+def by_step(links: Sequence[Link], kind: type[RecordKind]) -> dict[int, tuple[Link, RecordKind]]:
     """Return links and records of one kind, by step."""
     return {link.record.step: (link, link.record) for link in links if isinstance(link.record, kind)}
 

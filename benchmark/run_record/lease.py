@@ -157,18 +157,18 @@ class HeldLease:
         OSError."""
         began_s, lease = time.monotonic(), self.watch.look()
         is_free_now = is_free(lease) or (lease is not None and has_ended(lease.lone_process))
-        taken = lease is None and is_free_now and self._create()
-        if not taken:
+        is_holder = lease is None and is_free_now and self._create()
+        if not is_holder:
             is_own = lease is not None and lease.token == self._lease.token
             if not (is_own or (lease is not None and is_free_now) or self.watch.silent_s >= self.watch.length_s):
                 return False
             self._write()
             os.replace(self._partial, self._path)
-            taken = self._is_settled(began_s)
-        if taken:
+            is_holder = self._is_settled(began_s)
+        if is_holder:
             self._renewed_s = began_s
             threading.Thread(target=self._keep_renewing, name="lease", daemon=True).start()
-        return taken
+        return is_holder
 
     def begin(self, attempt: str) -> None:
         """Name the attempt that runs from now on: processes of earlier attempts stop. Raises OSError and LeaseLost."""

@@ -53,10 +53,10 @@ def require_inputs(data: DataOptions, benchmark: Benchmark, *, trains: bool = Tr
             warn(line)
         for prefix in _prefixes(data_path):
             manifest = require_intact(prefix)
-            made_for = manifest.options.get("vocab_size") if manifest else None
-            if made_for not in (None, vocab_size):
+            dataset_pieces = manifest.options.get("vocab_size") if manifest else None
+            if dataset_pieces not in (None, vocab_size):
                 raise InputError(
-                    f"{prefix}: tokenised with a vocabulary of {made_for} pieces, but the model has "
+                    f"{prefix}: tokenised with a vocabulary of {dataset_pieces} pieces, but the model has "
                     f"{vocab_size}; use the data of this benchmark's tokenizer"
                 )
             dataset = IndexedDataset(prefix)

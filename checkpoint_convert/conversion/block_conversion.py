@@ -180,9 +180,9 @@ def _unit_of(axes: ArrayAxes, values: BlockValues, block: Box, unit: Box, memory
     extents = dict(zip(axes.target.axes, shape_of(block), strict=True))
     by_axis = values.reshape([extents[axis] for axis in axes.source.axes])
     ordered = by_axis.transpose([axes.source.axes.index(axis) for axis in axes.target.axes])
-    wanted = ordered[relative(unit, block)]
+    unit_values = ordered[relative(unit, block)]
     copy = memory[: items_in(unit)]
-    copy_in_order(wanted, copy.reshape(wanted.shape))
+    copy_in_order(unit_values, copy.reshape(unit_values.shape))
     return copy.reshape(shape_of(axes.merged(unit, axes.target)))
 
 

@@ -141,7 +141,7 @@ def read_model(path: Path) -> tuple[Any, bytes]:
     if not model.pieces:
         raise InputError(f"{path}: not a SentencePiece model (it has no pieces)")
     trainer, normalizer = model.trainer_spec, model.normalizer_spec
-    for refused, what in (
+    for refused, trait in (
         (trainer.model_type != trainer.BPE, "of a kind other than BPE"),
         (trainer.treat_whitespace_as_suffix, "with spaces behind the words"),
         (not normalizer.escape_whitespaces, "that keeps spaces as they are"),
@@ -150,7 +150,7 @@ def read_model(path: Path) -> tuple[Any, bytes]:
     ):
         if refused:
             raise InputError(
-                f"{path}: a model {what}, which is not written in Hugging Face's form; leave --tokenizer out"
+                f"{path}: a model {trait}, which is not written in Hugging Face's form; leave --tokenizer out"
             )
     return model, content
 

@@ -25,21 +25,21 @@ def warn_of_space(folder: Path, files: Sequence[InputFile], token_bytes: int) ->
         file.source.bytes * (TOKENS_PER_PACKED_BYTE if str(file).endswith((".gz", ".zst")) else TOKENS_PER_BYTE)
         for file in files
     )
-    needed, free = 2 * tokens * token_bytes, _free_bytes(folder)
-    if free < needed:
+    required_bytes, free_bytes = 2 * tokens * token_bytes, _free_bytes(folder)
+    if free_bytes < required_bytes:
         print(
-            f"{folder}: {size_text(free)} are free; the dataset and its parts take about {size_text(needed)} "
-            "while it is made",
+            f"{folder}: {size_text(free_bytes)} are free; the dataset and its parts take about "
+            f"{size_text(required_bytes)} while it is made",
             file=sys.stderr,
         )
 
 
 def require_space(folder: Path, tokens: int, documents: int, dtype: np.dtype[np.generic]) -> None:
     """Raise InputError if the disk has no room for a dataset beside its finished parts."""
-    needed, free = tokens * dtype.itemsize + INDEX_BYTES_PER_DOCUMENT * documents, _free_bytes(folder)
-    if free < needed:
+    required_bytes, free_bytes = tokens * dtype.itemsize + INDEX_BYTES_PER_DOCUMENT * documents, _free_bytes(folder)
+    if free_bytes < required_bytes:
         raise InputError(
-            f"{folder}: {size_text(free)} are free, and the dataset takes {size_text(needed)} beside its "
+            f"{folder}: {size_text(free_bytes)} are free, and the dataset takes {size_text(required_bytes)} beside its "
             "finished parts; free some space, then run the same command again, which only joins them"
         )
 

@@ -34,9 +34,9 @@ def choose_parts(job: ResumableOutput, names: Sequence[str], files: Sequence[Inp
     chosen = list(names)
     for position, md5 in md5s.items():
         name = names[position]
-        same = [part for part in by_number[_number_of(name)] if facts_of(job.done[part]).source_md5 == md5]
-        if same:
-            chosen[position] = name if name in same else same[0]
+        equal_parts = [part for part in by_number[_number_of(name)] if facts_of(job.done[part]).source_md5 == md5]
+        if equal_parts:
+            chosen[position] = name if name in equal_parts else equal_parts[0]
         elif name in job.done:
             job.path(name).unlink(missing_ok=True)
             del job.done[name]

@@ -8,7 +8,7 @@ import msgspec
 from foundation.errors import InputError
 from foundation.regular_files import UnfitFile, read_regular
 
-Made = TypeVar("Made")
+Content = TypeVar("Content")
 LARGEST_JSON = 1 << 26
 """Most bytes of a file; a manifest of 1,024 shards has 300 kB, a checkpoint's index some MB."""
 DAMAGED = (InputError, ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError, ArithmeticError)
@@ -29,7 +29,7 @@ def read_bounded(path: Path, largest: int) -> bytes:
         raise InputError(f"{path}: {unfit}") from unfit
 
 
-def read_json(path: Path, kind: type[Made], *, mend: str = "make it again", largest: int = LARGEST_JSON) -> Made:
+def read_json(path: Path, kind: type[Content], *, mend: str = "make it again", largest: int = LARGEST_JSON) -> Content:
     """Read ``path`` as a ``kind``: a dataclass, or any other type that msgspec knows.
 
     Raises FileNotFoundError and other OSErrors if it cannot be read. Raises InputError, which ends with ``mend``, if it

@@ -111,8 +111,8 @@ def _are_sizes(value: Any) -> bool:
 def _is_in_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     """Return whether the values lie in C order; the stride of an axis of one item has no effect."""
     expected = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
-    same = (size == 1 or stride == step for size, stride, step in zip(shape, strides, expected, strict=True))
-    return len(shape) == len(strides) and (0 in shape or all(same))
+    axes_in_order = (size == 1 or stride == step for size, stride, step in zip(shape, strides, expected, strict=True))
+    return len(shape) == len(strides) and (0 in shape or all(axes_in_order))
 
 
 ENCRYPTED = 1

@@ -246,6 +246,6 @@ def _least(mean: float, deviation: float, reference_runs: int, judged: Judged) -
         return mean
     from scipy.special import stdtrit  # slow to import
 
-    freedom = reference_runs + judged.kept - 2
+    freedom = reference_runs + judged.num_middle_runs - 2
     quantile = float(stdtrit(freedom, 1 - ALPHA))
-    return max(0.0, mean - quantile * deviation * math.sqrt(1 / reference_runs + 1 / judged.kept))
+    return max(0.0, mean - quantile * deviation * math.sqrt(1 / reference_runs + 1 / judged.num_middle_runs))

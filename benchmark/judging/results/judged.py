@@ -94,18 +94,18 @@ class Judged:
         return self.score.runs
 
     @property
-    def kept(self) -> int:
+    def num_middle_runs(self) -> int:
         """Return the number of runs whose mean is the score."""
         return self.runs - 2 * self.score.dropped
 
     def middle(self, values: Sequence[float]) -> float:
         """Return the mean of the values of all :attr:`runs`, without the smallest and the largest."""
         dropped = self.score.dropped
-        return math.fsum(sorted(values)[dropped : self.runs - dropped]) / self.kept
+        return math.fsum(sorted(values)[dropped : self.runs - dropped]) / self.num_middle_runs
 
     @property
     def middle_words(self) -> str:
-        return "middle one of three" if self.runs == 3 else f"mean of the middle {self.kept} of {self.runs}"
+        return "middle one of three" if self.runs == 3 else f"mean of the middle {self.num_middle_runs} of {self.runs}"
 
     @property
     def one_of(self) -> str:

@@ -188,7 +188,7 @@ def find_subjects(
     loose: dict[Path, None] = {}
     for path in (folder.absolute() for folder in paths):
         below = list(_packages_below(path, DEEPEST))
-        judged_packages = [folder for folder in below if folder == path or not others_only(folder)]
+        judged_packages = [folder for folder in below if folder == path or not unjudged_benchmarks(folder)]
         for package in judged_packages or below:
             _require_judged(package, ruleset)
             packages[package] = None
@@ -283,7 +283,7 @@ def _rulesets(benchmarks: Sequence[Judged]) -> list[str]:
 def _require_judged(package: Path, requested: str | None) -> None:
     """Raise InputError for a package of a round without any of its benchmarks, and for a package with results of
     unjudged benchmarks only."""
-    unjudged = others_only(package)
+    unjudged = unjudged_benchmarks(package)
     if unjudged:
         judged_names = ", ".join(OFFICIAL)
         raise InputError(f"{package}: results of {', '.join(unjudged)} only; only those of {judged_names} are reviewed")
@@ -296,7 +296,7 @@ def _require_judged(package: Path, requested: str | None) -> None:
         )
 
 
-def others_only(package: Path) -> list[str]:
+def unjudged_benchmarks(package: Path) -> list[str]:
     """Return the benchmarks in a package whose benchmarks are all known, and none judged here."""
     names = _benchmark_folders(package)
     return names if names and {*names} <= {*get_result_file_counts("training")} - {*OFFICIAL} else []

@@ -206,7 +206,7 @@ def _convergence(result: Convergence, judged: Judged) -> str:
         return f"not tested, {result.why}"
     words = result.standing + (f" by {result.factor:.4f}" if result.factor > 1 else "")
     if result.middle is not None and result.point is not None:
-        words += f": {'median' if judged.kept == 1 else 'mean'} {judged.count(result.middle)} {judged.unit}"
+        words += f": {'median' if judged.num_middle_runs == 1 else 'mean'} {judged.count(result.middle)} {judged.unit}"
         words += f"; reference mean {judged.count(result.point.mean)}, from {judged.count(result.point.least)}"
     repaired = "" if result.repaired is None else f"; without void reference data: {result.repaired}"
     return f"{words} ({result.why}){repaired}"

@@ -275,12 +275,12 @@ def require_paths(options: JobOptions) -> None:
             raise Refused(
                 f"SNAPSHOT_FILES: {options.repository / name}: no such file; expected files of the repository"
             )
-    image, wanted = options.container, "CONTAINER is an image's file, docker://NAME, or none"
+    image, expected = options.container, "CONTAINER is an image's file, docker://NAME, or none"
     if image.lower() == "none" != image:
-        raise Refused(f"{image}: expected none, in small letters; {wanted}")
+        raise Refused(f"{image}: expected none, in small letters; {expected}")
     if image.startswith(("/", "./", "../")) and not (Path(image).is_file() and os.access(image, os.R_OK)):
         kind = "a folder" if Path(image).is_dir() else "may not be read" if Path(image).exists() else "no such file"
-        raise Refused(f"{image}: {kind}; {wanted}")
+        raise Refused(f"{image}: {kind}; {expected}")
 
 
 def _require_no_repetition(options: Sequence[str], variables: Mapping[str, str]) -> None:

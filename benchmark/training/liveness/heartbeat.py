@@ -110,6 +110,6 @@ def ask(memory: mmap.mmap) -> None:
 
 def latest_beat(memory: mmap.mmap) -> Beat:
     phase, steps, beaten_s, limit_s = FORMAT.unpack_from(memory, 0)
-    known = 0 <= phase < len(PHASES)
+    is_phase = 0 <= phase < len(PHASES)
     silent_s = time.monotonic() - beaten_s
-    return Beat(PHASES[phase] if known else None, steps if steps >= 0 else None, silent_s, limit_s)
+    return Beat(PHASES[phase] if is_phase else None, steps if steps >= 0 else None, silent_s, limit_s)

@@ -156,8 +156,8 @@ def bindable_address(name: str) -> str | None:
     except OSError:
         return None
     for family, kind, _, _, where in addresses:
-        with socket.socket(family, kind) as tried, suppress(OSError):
-            tried.bind(where)
+        with socket.socket(family, kind) as probe, suppress(OSError):
+            probe.bind(where)
             return str(where[0])
     return None
 
@@ -190,9 +190,9 @@ def _interface_towards(master: str) -> str | None:
 
 def interface_address(interface: str) -> str | None:
     """Return the IPv4 address of a network interface; None if it has none."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            answer = fcntl.ioctl(asked, SIOCGIFADDR, struct.pack("256s", interface.encode()[:15]))
+            answer = fcntl.ioctl(probe, SIOCGIFADDR, struct.pack("256s", interface.encode()[:15]))
         except OSError:  # the interface has none, or is down
             return None
     return socket.inet_ntoa(answer[20:24])

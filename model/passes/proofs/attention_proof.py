@@ -74,7 +74,7 @@ def largest_difference(kernel: Kernel, reference: Kernel, qkv: Tensor, layout: A
     """Return the largest relative difference, in the L2 norm, of the output and of the gradients of queries, keys and
     values; NaN if a kernel's numbers are. ``qkv``: [S x batch, columns]."""
     # ``kernel`` first: memory that it leaves unwritten then does not hold the reference's numbers.
-    outs, gradients = zip(*(_passes(tried, qkv, layout) for tried in (kernel, reference)), strict=True)
+    outs, gradients = zip(*(_passes(candidate, qkv, layout) for candidate in (kernel, reference)), strict=True)
     pairs = [outs, *zip(*map(layout.split, gradients), strict=True)]
     differences = [(ours.float() - expected.float()).norm() / expected.float().norm() for ours, expected in pairs]
     return float(torch.stack(differences).max())  # NaN if one is

@@ -57,9 +57,9 @@ def backwards(run: Run) -> Iterator[Deviation]:
     early = [pair for pair in early if pair[0].time_ms - pair[1].time_ms > BACKWARDS_MS]
     reversals = (*early, *run.steps_back)
     for previous, event in reversals[:1]:
-        gone = _seconds(previous.time_ms - event.time_ms)
+        difference = _seconds(previous.time_ms - event.time_ms)
         more = f", and {len(reversals) - 1} more times" if len(reversals) > 1 else ""
-        observed = f"{event.key} is {gone} earlier than {previous.key} in line {previous.line}{more}"
+        observed = f"{event.key} is {difference} earlier than {previous.key} in line {previous.line}{more}"
         yield at(run, event, observed, "times that do not go backwards")
 
 

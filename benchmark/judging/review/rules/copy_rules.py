@@ -142,10 +142,12 @@ def published(results: ResultSet) -> Iterator[Deviation]:
     submitter = None if results.system is None else results.system.string("submitter")
     again = []
     for run in results.runs:
-        same = itself(run)
-        if same:
-            again.append((run, same[0].name))
-        if not same or not (submitter is None or any(like_name(submitter, original.submitter) for original in same)):
+        originals = itself(run)
+        if originals:
+            again.append((run, originals[0].name))
+        if not originals or not (
+            submitter is None or any(like_name(submitter, original.submitter) for original in originals)
+        ):
             for original, words in _like_published(run)[:1]:
                 yield _deviation(run, words, f"the published {original.name} of {original.submitter}")
     for run, name in again[:1]:

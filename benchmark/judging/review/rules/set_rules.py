@@ -101,7 +101,7 @@ def convergence(results: ResultSet) -> Iterator[Deviation]:
     event = runs[len(runs) // 2].log.last("eval_accuracy") if runs else None
     path, line = runs[len(runs) // 2].log.path if runs else results.path, None if event is None else event.line
     point, middle, void = result.point, result.middle, result.void
-    counted, words = judged.count(middle or 0), "median" if judged.kept == 1 else "mean"
+    counted, words = judged.count(middle or 0), "median" if judged.num_middle_runs == 1 else "mean"
     slow = "; ".join(
         f"{judged.count(outlier)} {judged.unit} at {void_point.batch_size:g}"
         for void_point in void

@@ -28,7 +28,7 @@ def test_intervals_are_those_of_the_rules() -> None:
 
 
 def test_a_score_drops_the_fastest_and_the_slowest() -> None:
-    assert (GPT3.middle([3.0, 1.0, 2.0]), GPT3.kept, GPT3.middle_words) == (2.0, 1, "middle one of three")
+    assert (GPT3.middle([3.0, 1.0, 2.0]), GPT3.num_middle_runs, GPT3.middle_words) == (2.0, 1, "middle one of three")
     assert LLAMA8B.middle([90.0, *[5.0] * 7, 6.0, 0.0]) == 41 / 8
     assert LLAMA8B.middle_words == "mean of the middle 8 of 10"
 
