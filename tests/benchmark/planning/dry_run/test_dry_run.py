@@ -129,7 +129,7 @@ def test_fp8_takes_memory_for_weight_gradients_alone_and_gathers_half(
     model: DecoderSizes, recompute: Recompute
 ) -> None:
     """But for weight gradients of two micro-batches that are added at once. The host waits as in BF16. The ranks agree
-    on all scales in one small message a step."""
+    on all weights' scales in one small message a step, and on that of a gathered tensor in one before its gather."""
     run = config(tensor_parallel=2, recompute=recompute, fp8_weight_gradients=True)
     benchmark = dataclasses.replace(run.benchmark, model=model)
     fp8, bf16 = (
@@ -146,6 +146,11 @@ def test_fp8_takes_memory_for_weight_gradients_alone_and_gathers_half(
     assert theirs["all-gather", "shard"][1] - ours["all-gather", "shard"][1] == in_blocks
     assert ours.pop(("all-reduce", "shard")) == (1, 4 * 4 * 4)  # four layers' four scales
     assert ("all-reduce", "shard") not in theirs
+    gathers, gathers_in_bf16 = (counts["all-gather", "tensor"] for counts in (ours, theirs))
+    assert gathers[0] == gathers_in_bf16[0] and 0.5 < gathers[1] / gathers_in_bf16[1] < 0.62
+    messages, messages_in_bf16 = (counts["all-reduce", "tensor"] for counts in (ours, theirs))
+    scales = (messages[0] - messages_in_bf16[0]) / run.system.num_microbatches(benchmark.global_batch_size)
+    assert scales == 4 * 4 + (4 * 2 if recompute == "full" else 0)  # of both gathers of a block's passes
     of_gradients = [count for count in fp8.per_micro_batch.matmuls if count.shape.dtype == "float8_e5m2"]
     assert sum(count.calls * count.shape.flops for count in of_gradients) == 2 * 2 * 128 * 4 * sum(weights)
     assert {count.shape.out_dtype for count in of_gradients} == {"bfloat16"}
