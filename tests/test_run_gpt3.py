@@ -164,7 +164,7 @@ def test_queues_of_a_gpu_are_set_for_the_job_and_may_be_chosen(tmp_path: Path) -
 def test_checkpoint_can_be_evaluated_with_the_same_variables(inputs: Path) -> None:
     done = script(*JOB, **GIVEN, COMMAND="evaluate")
     warned = done.stderr.splitlines()
-    assert [line[:9] for line in warned] == ["warning: "] * 4 and "101 instead of 63 GiB" in warned[1]  # of FP32
+    assert [line[:9] for line in warned] == ["warning: "] * 4 and "100 instead of 63 GiB" in warned[1]  # of FP32
     words = shlex.split(done.stdout)
     assert words[words.index("benchmark") + 1] == "evaluate"
     options = words[words.index("evaluate") + 1 :]

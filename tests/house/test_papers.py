@@ -86,6 +86,7 @@ def test_blocks_of_commands_parse(path: Path) -> None:
 @pytest.mark.parametrize("path", NAMED)
 def test_files_and_links_exist(path: Path) -> None:
     text = path.read_text()
+    assert not re.search("^(<<<<<<<|>>>>>>>) ", text, re.MULTILINE), f"{path.name}: an unsettled merge"
     of_others = path.parent.name == "facts"  # files of other projects
     for name in [] if of_others else re.findall(rf"`((?:{'|'.join(PROGRAMS)}|docs|model|stage|tests)/[\w./-]*)`", text):
         assert (REPOSITORY / name).exists(), (path.name, name)

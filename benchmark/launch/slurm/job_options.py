@@ -19,7 +19,7 @@ from benchmark.run_record.small_files import folder_problem
 GPT3 = "gpt3_175b"
 FP32_WARNING = """\
 warning: USE_BF16 is not set, so the run computes in FP32, as the reference does. Published runs use BF16.
-warning: On 512 H100 FP32 takes 101 instead of 63 GiB, more than they have; with --recompute full 55. It takes 2 to
+warning: On 512 H100 FP32 takes 100 instead of 63 GiB, more than they have; with --recompute full 55. It takes 2 to
 warning: 15 times as long: an H100's peak is 989 TFLOP/s in BF16, 495 in TF32 (NVIDIA's containers), 67 in FP32.
 warning: USE_BF16=true for BF16; USE_BF16=false for FP32 without this warning"""
 FOLDERS = {
