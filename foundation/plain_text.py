@@ -75,7 +75,7 @@ def table_text(
             for number, row in enumerate(rows)
         }
         inner_columns = [number for number in range(len(head)) if number not in above]
-        inner_right = [place for place, number in enumerate(inner_columns) if number in right]
+        inner_right = [index for index, number in enumerate(inner_columns) if number in right]
         inner_head, *inner_rows = ([row[number] for number in inner_columns] for row in (head, *rows))
         return table_text(inner_head, inner_rows, right=inner_right, captions=names, width=width)
     line_columns, used, indent = [[0]], widths[0], INDENT + GAP

@@ -162,17 +162,17 @@ def _counts(subject: SubjectReview, before: str) -> str:
 
 def _print_official(subject: SubjectReview, out: Console) -> None:
     counts: dict[str, list[bool]] = {}
-    told: set[str] = set()
+    printed_lines: set[str] = set()
     """Lines of tools that consist of each other, each printed once."""
     for check in subject.checks:
         counts.setdefault(check.tool, []).append(check.outcome == "passed")
         if not check.passed:
-            place = subject.near(check.subject)
-            _say(out, f"  {check.outcome}: {check.tool}{'' if place == '.' else f', {place}'}", "red")
+            path = subject.near(check.subject)
+            _say(out, f"  {check.outcome}: {check.tool}{'' if path == '.' else f', {path}'}", "red")
             lines = [subject.near(complaint) for complaint in check.complaints]
-            for line in [line for line in lines if line not in told] or ["for the same reason"]:
+            for line in [line for line in lines if line not in printed_lines] or ["for the same reason"]:
                 _say(out, f"           {line}", indent=13)
-            told.update(lines)
+            printed_lines.update(lines)
     if counts:
         words = ", ".join(f"{tool} {sum(passed)}/{len(passed)}" for tool, passed in counts.items())
         _say(out, f"  official checkers that ran and passed: {words}")
