@@ -26,6 +26,9 @@ NOISE = re.compile(
     r"|UserWarning|RuntimeWarning|warnings\.warn|Detailed log"
 )
 
+RCP_FOUND = re.compile(r"(?<=RCP Test Failed)(.*)RCP found\.?$")
+RCP_MEANING = r"\1the runs fail the test, or are not as many as it takes (the tool: RCP found)"
+"""Words for a message of summarizer and package checker that says only that there are reference points."""
 TOLD = re.compile(r"\b(ERRORS?|FAILED)\b")
 """Word of a complaint in which a tool says that it found something wrong."""
 OfficialScores = Mapping[str, Mapping[str, float | str]]
@@ -168,7 +171,7 @@ def _unproven(task: Task, text: str) -> list[str]:
 def _complaints(text: str) -> list[str]:
     """Return the output's informative lines, without progress and dumps of the checker's state."""
     informative = (line for line in text.splitlines() if line.strip() and not NOISE.search(line))
-    lines = list(dict.fromkeys(shortened(line, MOST_WIDTH) for line in informative))
+    lines = list(dict.fromkeys(shortened(RCP_FOUND.sub(RCP_MEANING, line), MOST_WIDTH) for line in informative))
     left_out = len(lines) - MOST_COMPLAINTS
     return lines[:MOST_COMPLAINTS] + ([f"… and {left_out} more lines"] if left_out > 0 else [])
 

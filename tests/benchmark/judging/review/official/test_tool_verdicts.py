@@ -49,7 +49,11 @@ def task_of(code: str, tools: ToolProcess, **fields: Any) -> Task:
             "did not run",
             "the tool crashed: ZeroDivisionError",
         ),
-        ("print('ERROR: no logs'); raise SystemExit(0)", "failed", "ERROR: no logs"),
+        (
+            "print('ERROR - RCP Test Failed: RCP found')",
+            "failed",
+            "RCP Test Failed: the runs fail the test, or are not as",
+        ),
         ("import time; time.sleep(60)", "did not run", "no answer within 1 s: it was ended"),
         ("while True: pass", "did not run", "it was ended by signal"),
         ("x = [b'x' * 1_000_000 for _ in range(4000)]", "did not run", "MemoryError"),
