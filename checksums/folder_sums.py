@@ -1,8 +1,9 @@
 """Folders compared with lists of MD5 sums, whose paths are relative to the folder."""
 
 import os
+from collections import deque
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -145,17 +146,19 @@ def without_leading_folders(folder: Path, listed: Mapping[str, str]) -> tuple[st
 def _md5_of_each(folder: Path, sizes: Mapping[str, int]) -> dict[str, str]:
     """Return the MD5 of the files, in the order of ``sizes``. The largest are hashed first, so that no thread is left
     with one at the end."""
-    names = sorted(sizes, key=lambda name: -sizes[name])
+    names = iter(sorted(sizes, key=lambda name: -sizes[name]))
     workers = max(HASHED_AT_ONCE, count_cores())
     with progress("md5", sum(sizes.values()), "bytes", files=len(sizes)) as meter, ThreadPoolExecutor(workers) as pool:
+        digests = dict[str, str]()
 
-        def md5(name: str) -> str:
-            digest = md5_file(folder / name, meter)
-            meter(0, files=1)
-            return digest
+        def hash_files() -> None:
+            for name in names:  # threads share it: a task for each file would take as long as a small file
+                digests[name] = md5_file(folder / name, meter)
+                meter(0, files=1)
 
         try:
-            digests = dict(zip(names, pool.map(md5, names), strict=True))
+            for done in as_completed([pool.submit(hash_files) for _ in range(workers)]):
+                done.result()
         finally:
-            pool.shutdown(cancel_futures=True)
+            deque(names, maxlen=0)  # after an error no thread begins another file
     return {name: digests[name] for name in sizes}
