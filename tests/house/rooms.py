@@ -48,10 +48,6 @@ class House:
         return found
 
     @cached_property
-    def trees(self) -> dict[Path, ast.Module]:
-        return {path: ast.parse(path.read_text()) for path in self.files.values()}
-
-    @cached_property
     def graph(self) -> "grimp.ImportGraph":
         sys.path.insert(0, str(self.root))
         try:
@@ -82,8 +78,8 @@ class House:
     def repeated(self) -> dict[str, list[str]]:
         """Names of modules, public classes and aliases of types that occur more than once, and where."""
         paths: dict[str, list[str]] = defaultdict(list)
-        for path, tree in self.trees.items():
-            classes = [f"class {name}" for name in class_names(tree) if not name.startswith("_")]
+        for path in self.files.values():
+            classes = [f"class {name}" for name in class_names(ast.parse(path.read_text())) if not name.startswith("_")]
             for name in (f"module {path.stem}", *classes) if path.name not in ENTRANCES else classes:
                 paths[name].append(path.relative_to(self.root).as_posix())
         return {name: files for name, files in sorted(paths.items()) if len(files) > 1}

@@ -2,6 +2,7 @@
 
 import ast
 import fnmatch
+import re
 from collections.abc import Iterator
 
 from benchmark.run_record import file_names
@@ -15,6 +16,8 @@ OUTSIDE = ("result_*.txt", "slurm_*.out")
 """Patterns of names that are made of a number."""
 NAMES = {value for name, value in vars(file_names).items() if name.isupper() and isinstance(value, str)}
 WITH_SUFFIX = {name for name in NAMES if "." in name}
+PART_OF_PATH = re.compile(rf"""["'/](?:{"|".join(map(re.escape, NAMES))})["'/]|(?:result|slurm)_""")
+"""Stands in each module that spells a name."""
 JOINED = ("joinpath", "with_name", "glob", "rglob", "match", "Path")
 """Calls whose arguments are names of files."""
 
@@ -27,9 +30,9 @@ def texts_in(node: ast.AST) -> Iterator[str]:
         yield "".join(str(part.value) if isinstance(part, ast.Constant) else "*" for part in node.values)
 
 
-def spelt(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Yield line and text of the names that ``tree`` spells: with their suffix anywhere, others in a path."""
-    for node in ast.walk(tree):
+def spelt(source: str) -> Iterator[tuple[int, str]]:
+    """Yield line and text of the names that ``source`` spells: with their suffix anywhere, others in a path."""
+    for node in ast.walk(ast.parse(source)) if PART_OF_PATH.search(source) else ():
         paths: list[ast.expr] = []
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
             paths = [node.left, node.right]
@@ -47,9 +50,7 @@ def spelt(tree: ast.AST) -> Iterator[tuple[int, str]]:
 def test_names_of_a_runs_files_are_spelt_once() -> None:
     modules = [module for module in HOUSE.files if module.startswith("benchmark.") and module != file_names.__name__]
     assert len(modules) > 150
-    places = {
-        f"{module}:{line}: {text}" for module in modules for line, text in spelt(HOUSE.trees[HOUSE.files[module]])
-    }
+    places = {f"{module}:{line}: {text}" for module in modules for line, text in spelt(HOUSE.files[module].read_text())}
     assert places == set()
 
 
@@ -62,7 +63,7 @@ d = Path("checkpoints")
 e = {"attempts": 1, "checkpoints": 2}
 f = "summary.json could not be read"
 """
-    assert sorted({line for line, _ in spelt(ast.parse(source))}) == [2, 3, 4, 5]
+    assert sorted({line for line, _ in spelt(source)}) == [2, 3, 4, 5]
 
 
 def test_conversion_reads_a_runs_checkpoint_by_the_same_names() -> None:
