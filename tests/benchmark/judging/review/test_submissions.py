@@ -1,9 +1,11 @@
 """Honest submissions are not rejected; whatever is wrong with one is told, by which rule, how, and where."""
 
+import dataclasses
 import inspect
 import itertools
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ from benchmark.judging.results.subjects import SubmissionPackage
 from benchmark.judging.review.findings import Finding, Rule
 from benchmark.judging.review.rules.rule_table import LOG_RULES, PACKAGE_RULES, ROUND_RULES, SET_RULES
 from benchmark.judging.review.verdict import own_findings
+from benchmark.run_record.events import mllog
+from benchmark.run_record.events.mllog import ResultLog, parse_log
 from tests.benchmark.judging.review.faulty_submissions import FAULTS, Fault
 from tests.benchmark.judging.review.fixture import (
     LLAMA_N1,
@@ -39,6 +43,17 @@ WHOLE_FILE = ("not a text file", "results without gpt3/")
 MORE = ("two run_starts",)
 """Faults that are a question, from which an error follows."""
 SECTIONS = (REPOSITORY / "docs" / "facts" / "mlperf_review.md").read_text()
+
+
+@lru_cache(64)
+def parsed(content: bytes) -> ResultLog:
+    return parse_log(Path("result.txt"), content)
+
+
+@pytest.fixture(autouse=True)
+def equal_logs_are_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most logs of a changed submission are those of the honest one."""
+    monkeypatch.setattr(mllog, "parse_log", lambda path, content: dataclasses.replace(parsed(content), path=path))
 
 
 def findings(package: Path, ruleset: str = "4.1.0") -> tuple[Finding, ...]:
