@@ -103,7 +103,7 @@ def test_kernels_are_compiled_on_the_shape_of_this_ranks_passes(monkeypatch: pyt
     shape = {"ranks": 4, "batch": 2, "dtype": torch.bfloat16, "device": gpu, "deterministic": True}
     assert calls == [{"CACHE": "here"}, (model, shape | {"linear": "plain", "terms": 1})]
     assert settle_kernels(model, system, "fp8", World(0, 512, gpu, MESH), deterministic=True) == "compiled"
-    assert calls[2:] == [{"CACHE": "here"}, (model, shape | {"linear": "fp8", "terms": 4})]
+    assert calls[2:] == [{"CACHE": "here"}, (model, shape | {"linear": "fp8", "terms": 2})]
     without = dataclasses.replace(system, compiled_kernels=False)
     assert settle_kernels(model, without, precision, World(0, 512, gpu, MESH), deterministic=False) == ""
     assert len(calls) == 4
