@@ -65,12 +65,6 @@ def command_here(program: str, *words: str, folder: Path = REPOSITORY) -> "subpr
     return subprocess.CompletedProcess([program, *words], int(leaving.value.code or 0), out.read(), errors.read())
 
 
-def fresh_command(*arguments: object, timeout: float = 120) -> "subprocess.CompletedProcess[str]":
-    """Run ``python -m ARGUMENTS`` in an interpreter of its own, as a user does; slower by all its imports."""
-    words = [sys.executable, "-m", *(str(argument) for argument in arguments)]
-    return subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, timeout=timeout, check=False)
-
-
 def assert_refused(done: "subprocess.CompletedProcess[str]", *phrases: str, status: int = 2) -> None:
     """Bad input: one line on standard error that holds ``phrases``, and the exit status."""
     assert done.returncode == status, done.stdout + done.stderr

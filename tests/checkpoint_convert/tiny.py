@@ -28,7 +28,6 @@ SIZES = "--seed 3 --layers 2 --hidden 36 --heads 4 --vocab 208 --values sane"
 WHOLE = f"{SIZES} --pos 208 --compressor none --chunks whole"
 ODD = f"{SIZES} --pos 2060 --compressor zstd --chunks odd"
 """More positions than are kept, chunks whose ends divide nothing."""
-SHARDED = f"{SIZES} --pos 2060 --compressor none --chunks shard"
 
 MakePaxml = Callable[[str], Path]
 """A PAXML checkpoint of these arguments of gen_paxml.py, to be read only."""

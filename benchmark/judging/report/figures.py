@@ -31,9 +31,6 @@ def figures(runs: Sequence[ReportedRun], timelines: Sequence[Timeline], ruleset:
     from_checkpoint = all(run.summary.rules.start_samples for run in runs)
     progress = f"{unit.name} since the checkpoint" if from_checkpoint else f"{unit.name} trained", unit.name
 
-    def lines_of(name: str) -> list[Line]:
-        return _lines(runs, _field(name), unit.tokens)
-
     all_figures = [
         Figure(
             "accuracy",

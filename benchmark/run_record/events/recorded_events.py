@@ -4,7 +4,7 @@ import json
 import math
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import eq
 from pathlib import Path
@@ -100,14 +100,6 @@ class RecordedEvents(Sequence[RecordedEvent]):
         """Return the value of the last event of ``key`` whose value is an object; empty without one."""
         notes = self.of(key)
         return next((note.value for note in reversed(notes) if isinstance(note.value, dict)), {})
-
-
-def events_of(events: Iterable[RecordedEvent]) -> RecordedEvents:
-    """Return these events as :class:`RecordedEvents`."""
-    columns = EventColumns()
-    for event in events:
-        columns.append(event.time_ms, event.key, {"value": event.value, **event.fields})
-    return RecordedEvents(columns)
 
 
 def read_events(path: Path) -> RecordedEvents:

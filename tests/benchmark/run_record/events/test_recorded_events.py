@@ -18,11 +18,11 @@ from benchmark.run_record.events.recorded_events import (
     MOST_LINE_BYTES,
     RecordedEvent,
     RecordedEvents,
-    events_of,
     read_events,
 )
 from foundation.errors import InputError
 from tests.benchmark.judging.report.runs import MadeRun
+from tests.benchmark.run_record.noted_events import events_of
 
 VALUES = st.one_of(
     st.none(), st.booleans(), st.integers(-(2**70), 2**70), st.floats(allow_nan=False), st.text(max_size=3),

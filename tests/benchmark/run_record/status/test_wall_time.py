@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmark.run_record.attempt_folder import AttemptEnding, AttemptStart
-from benchmark.run_record.events.recorded_events import RecordedEvent, RecordedEvents, events_of
+from benchmark.run_record.events.recorded_events import RecordedEvent, RecordedEvents
 from benchmark.run_record.incidents import Incident
 from benchmark.run_record.status.wall_time import MEANINGS, Attempt, attempts_of, wall_time
+from tests.benchmark.run_record.noted_events import events_of
 
 T0 = 1_700_000_000_000
 KEYS = (
