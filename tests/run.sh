@@ -26,7 +26,7 @@ if [[ $version ]]; then
   echo "=== pytest, with PyTorch $version"
 else
   types=$(mktemp)
-  "$PYTHON" -m mypy >"$types" 2>&1 & # takes one core for most of a minute, and tests leave some of theirs idle
+  "$PYTHON" -m mypy >"$types" 2>&1 & # takes one core for 15 s, and tests leave some of theirs idle
   checking=$!
   trap 'kill "$checking" 2>/dev/null || true; rm -f "$types"' EXIT
   scripts=$("$PYTHON" -c 'import sysconfig; print(sysconfig.get_path("scripts"))')
@@ -45,7 +45,7 @@ fi
 # A file's tests stay in one process, for they share what they compare with; in the order of tests/conftest.py, the slow
 # ones first. A process takes up to 1 GB, with those it forks, and the longest file bounds the time: more than eight gain
 # nothing on a machine of many cores. One more than there are cores, for tests wait for other processes now and then; each
-# begins with ten seconds of imports, which plugins of packages that happen to be installed would make longer.
+# begins with four seconds of imports, which plugins of packages that happen to be installed would make longer.
 processes=$(($(nproc) < 7 ? $(nproc) + 1 : 8))
 status=0
 export PYTEST_DISABLE_PLUGIN_AUTOLOAD=1
