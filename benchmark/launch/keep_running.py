@@ -36,9 +36,17 @@ PAUSES_S = (0.0, 1.0, 5.0, 20.0)
 while must not use up all attempts."""
 DISK_S = 1800.0
 """Seconds that a folder that could be used before may give errors."""
-WRONG_FOLDER = (
-    *(errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.EACCES, errno.EROFS, errno.ELOOP, errno.ENAMETOOLONG),
-    errno.EINVAL,
+WRONG_FOLDER = frozenset(
+    (
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.EEXIST,
+        errno.EACCES,
+        errno.EROFS,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+        errno.EINVAL,
+    )
 )
 """Errors that say that a folder cannot be made or used; any other error may pass."""
 

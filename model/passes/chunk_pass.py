@@ -184,7 +184,7 @@ class ChunkPass:
 
         below = partial(OperandGather.of, group=self._group) if self._embedding is not None else send
         to_next = [below, *(block.gather_gradient for block in self.blocks)]
-        """What begins to gather the gradient of each block's input and, last, of the chunk's output."""
+        """Functions that begin to gather the gradient of each block's input and, last, of the chunk's output."""
         handed = [(gradient, to_next.pop()(RawOperand(gradient)))]
         """The gradient of the next block's output; in a list, so that the block frees it after its last use."""
         del gradient, gradient_tH
