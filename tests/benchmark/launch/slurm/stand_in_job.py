@@ -3,8 +3,12 @@
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,7 +91,26 @@ class Job:
         environment = {**self.variables, "LOG_DIR": str(self.log_dir), **variables}
         if "SLURM_RESTART_COUNT" in variables:
             self.answer(restarts=variables["SLURM_RESTART_COUNT"])
-        return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=240, check=False)
+        try:
+            return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=240, check=False)
+        finally:
+            self._end_processes()
+
+    def _end_processes(self) -> None:
+        """Kill what the script left, as Slurm does: nothing writes into the run's folder after the job."""
+        while left := list(self._processes()):
+            for process in left:
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+            time.sleep(0.01)
+
+    def _processes(self) -> Iterator[int]:
+        """Find the job's processes by the variable that it gives them. What has ended has none any more."""
+        mark = f"\0STAND_IN={self.answers}\0".encode()
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if mark in (folder / "environ").read_bytes():
+                    yield int(folder.name)
 
     def calls(self, *phrases: str) -> list[str]:
         lines = (self.answers / "calls").read_text().splitlines()
