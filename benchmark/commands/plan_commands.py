@@ -48,11 +48,13 @@ class PlanCommand:
             from benchmark.planning.run_plan.calibration import calibration_of
 
             measured = calibration_of(system, self.calibration)
-        from benchmark.judging.results.published_scores import published_scores
-        from benchmark.planning.run_plan.plan_command import print_plan, print_search
-
         if self.search:
+            from benchmark.planning.run_plan.search_command import print_search
+
             return print_search(self.config, self.options, as_json=self.json, calibration=measured)
+        from benchmark.judging.results.published_scores import published_scores
+        from benchmark.planning.run_plan.plan_command import print_plan
+
         published: list[str] = []
         if not self.json:
             published = published_scores(name, system.accelerator, system.num_devices, self.config.precision)

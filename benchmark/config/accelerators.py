@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from foundation.errors import InputError
 
 BF16_BITS = 16
+RESERVE = 0.1
+"""Share of a device's memory that stays free for the CUDA context, NCCL's buffers and gaps between tensors."""
 
 
 @dataclass(frozen=True)

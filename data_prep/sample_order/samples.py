@@ -30,11 +30,13 @@ from foundation.sizes import require_between
 NPY = b"\x93NUMPY"
 
 
-def chosen_samples(windows: TokenWindows, first: int, count: int | None, num_samples: int) -> range:
+def chosen_samples(
+    windows: TokenWindows, first: int, count: int | None, num_samples: int, step: int | None = None
+) -> range:
     """Return the numbers of ``count`` samples from ``first`` on.
 
-    ``count`` None: all samples requested by ``num_samples``, or of the whole epoch. Raises InputError for samples that
-    the order does not have.
+    ``count`` None: all samples requested by ``num_samples``, or of the whole epoch. ``step``: the step of a run that
+    ``first`` follows from. Raises InputError for samples that the order does not have.
     """
     available = len(windows)
     require_between(first, 0, math.inf, "--first")
@@ -42,7 +44,10 @@ def chosen_samples(windows: TokenWindows, first: int, count: int | None, num_sam
     chosen = max(0, requested - first) if count is None else count
     require_between(chosen, 0, math.inf, "--count")
     if first + chosen > available:
-        raise InputError(f"--first {first} --count {chosen}: the data path has samples 0 to {available - 1}")
+        samples = f"--first {first} --count {chosen}"
+        if step is not None:
+            samples = f"--step {step}, samples {first} to {first + chosen - 1}"
+        raise InputError(f"{samples}: the data path has samples 0 to {available - 1}")
     if count is None and 0 < requested <= first:
         raise InputError(f"--first {first}: expected 0 to {requested - 1}, for --num-samples is {requested}")
     return range(first, first + chosen)
@@ -133,17 +138,18 @@ class SamplesCommand(JsonOption):
     def run(self) -> None:
         if self.benchmark is not None:
             order = TRAINING_ORDERS[choose(self.benchmark, TRAINING_ORDERS, "benchmark")]
-            dataclasses.replace(self, benchmark=None, **self._of_step(order))._run(order.vocab_size)
+            step = self.step if self.first is None else None
+            dataclasses.replace(self, benchmark=None, **self._of_step(order))._run(order.vocab_size, step)
             return
         self._run()
 
-    def _run(self, vocab_size: int | None = None) -> None:
+    def _run(self, vocab_size: int | None = None, step: int | None = None) -> None:
         if self.step != 1 or self.global_batch_size is not None:
             raise InputError("--step and --global-batch-size are those of a run: name its --benchmark")
         if self.seq_length is None or self.num_samples is None:
             option = "--seq-length" if self.seq_length is None else "--num-samples"
             raise InputError(f"{option} is missing: give it, or --benchmark with one of {', '.join(TRAINING_ORDERS)}")
-        self._write(self.seq_length, self.num_samples, self.first or 0, vocab_size)
+        self._write(self.seq_length, self.num_samples, self.first or 0, vocab_size, step)
 
     def _of_step(self, order: TrainingOrder) -> dict[str, Any]:
         """Return the options of a step of a benchmark, where they are not given."""
@@ -164,7 +170,9 @@ class SamplesCommand(JsonOption):
             "global_batch_size": None,
         }
 
-    def _write(self, sequence_length: int, num_samples: int, first: int, vocab_size: int | None) -> None:
+    def _write(
+        self, sequence_length: int, num_samples: int, first: int, vocab_size: int | None, step: int | None
+    ) -> None:
         model = None if self.tokenizer is None else open_tokenizer(self.tokenizer)
         prefixes = [Path(prefix) for prefix in parse_data_path(self.data_path)[1]]
         for prefix in prefixes:
@@ -179,7 +187,7 @@ class SamplesCommand(JsonOption):
         )
         for line in unknown_tokenizers(prefixes):
             print(line, file=sys.stderr)
-        samples = chosen_samples(windows, first, self.count, num_samples)
+        samples = chosen_samples(windows, first, self.count, num_samples, step)
         shape = write_samples(windows, samples, sequence_length + int(self.plus_one), self.output, vocab_size)
         if self.json:
             result: dict[str, object] = {"output": str(self.output), "shape": shape}

@@ -69,6 +69,7 @@ def test_help_and_refusals_need_no_pytorch() -> None:
     """They come before the seconds that PyTorch takes to import."""
     shown = ("--help", "--version", "train --help", "plan --help-all")
     refused = ["train rehearsal", "evaluate rehearsal", "replay nowhere --steps 1:2", "rehearse --package --seed 3"]
+    refused += ["plan gpt3_175b --search --nodes 3"]
     refused += ["plan gpt3_175b --calibration nowhere", "describe-system --output README.md", "slice gpt3_175b"]
     code = f"""
 import sys

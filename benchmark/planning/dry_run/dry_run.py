@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
 
+from benchmark.config.accelerators import RESERVE
 from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.number_formats import Precision
 from benchmark.config.system_config import System
@@ -24,8 +25,6 @@ from benchmark.planning.fake_device.device_rules import DeviceFault, UnknownQues
 from foundation.errors import InputError
 from foundation.plain_text import counted, folded
 
-RESERVE = 0.1
-"""Share of the device's memory that is left for memory that the dry run does not count."""
 LOSS_BYTES = 64
 """Largest growth per micro-batch that is taken for its kept loss. CUDA's allocations begin at 512 bytes; those of the
 dry run do not."""

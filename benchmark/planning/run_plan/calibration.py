@@ -18,7 +18,8 @@ import msgspec
 from benchmark.config.benchmarks import BENCHMARKS
 from benchmark.config.number_formats import Precision
 from benchmark.config.system_config import System
-from benchmark.planning.step_model.machine_constants import Constant, Rates
+from benchmark.planning.run_plan.plan_options import PlanOptions
+from benchmark.planning.step_model.machine_constants import Constant, Rates, committed_constants
 from benchmark.planning.step_model.memory_formula import ACCUMULATOR_BYTES
 from benchmark.planning.step_model.operation_times import attention_s, matmul_s
 from benchmark.planning.step_model.simulated_step import simulate_step
@@ -260,6 +261,19 @@ def calibrated_rates(rates: Rates, measured: Calibration) -> Rates:
     constants |= _byte_transposes(rates.changed(constants), measured)
     changed = rates.changed(constants | _hidden_share(rates, measured))
     return changed.changed(_losses(changed, measured))
+
+
+def planned_rates(system: System, options: PlanOptions, measured: Calibration | None = None) -> Rates | None:
+    """Return the constants of the system's accelerator and the stack, with the rates that a slice measured; None if
+    the table has none of the accelerator. Raises InputError for measured rates of such an accelerator."""
+    table = committed_constants()
+    if system.accelerator not in table.accelerators:
+        if measured is None:
+            return None
+        names = ", ".join(table.accelerators)
+        raise InputError(f"calibration of {system.accelerator or 'a device'}: constants exist only for {names}")
+    rates = table.rates(system.accelerator, options.stack, network_gbit_s=options.network_gbit_s)
+    return rates if measured is None else calibrated_rates(rates, measured)
 
 
 def _losses(rates: Rates, measured: Calibration) -> dict[str, Constant]:

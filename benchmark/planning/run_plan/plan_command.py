@@ -1,4 +1,4 @@
-"""Print the result of ``plan``: a plan or a search."""
+"""Print a plan."""
 
 import json
 import sys
@@ -7,17 +7,13 @@ from dataclasses import asdict, dataclass
 
 from benchmark.config.benchmarks import BENCHMARKS
 from benchmark.config.number_formats import Precision
-from benchmark.config.system_config import System
 from benchmark.config.systems import LAYOUTS, SYSTEMS, system_called
 from benchmark.planning.dry_run.dry_run import dry_run
-from benchmark.planning.run_plan.calibration import Calibration, calibrated_rates
+from benchmark.planning.run_plan.calibration import Calibration, planned_rates
 from benchmark.planning.run_plan.plan_options import PlannedRun, PlanOptions, require_possible
-from benchmark.planning.run_plan.plan_text import format_run_plan, format_search
+from benchmark.planning.run_plan.plan_text import format_run_plan
 from benchmark.planning.run_plan.run_plan import RunPlan, make_plan
-from benchmark.planning.run_plan.search_layouts import candidates, cannot_run, memory_of_device_gb, search_layouts
-from benchmark.planning.step_model.machine_constants import Rates, committed_constants
-from benchmark.planning.step_model.workload import TIMED_FORMATS
-from foundation.errors import CheckFailed, InputError
+from foundation.errors import CheckFailed
 
 
 @dataclass(frozen=True)
@@ -59,7 +55,8 @@ def print_plan(
     rates = planned_rates(system, options, calibration)
     examined = None
     if options.stack == "ours":
-        _progress("running a step of each kind of rank on tensors without memory …")
+        if sys.stderr.isatty():
+            print("plan: running a step of each kind of rank on tensors without memory …", file=sys.stderr)
         examined = dry_run(benchmark, system, run.precision)
     plan = make_plan(run, options, rates, examined)
     if as_json:
@@ -77,32 +74,6 @@ def print_plan(
     if plan.complaint is not None:
         raise CheckFailed(plan.complaint)
     return 0
-
-
-def print_search(
-    run: PlannedRun, options: PlanOptions, *, as_json: bool, calibration: Calibration | None = None
-) -> int:
-    """Print a search of layouts. Raises InputError if no layout can run or the device is not known."""
-    if run.precision not in TIMED_FORMATS:
-        formats = " or ".join(TIMED_FORMATS)
-        raise InputError(f"--search: no constants of products in {run.precision}; --precision may be {formats}")
-    memory_of_device_gb(run.system)
-    systems = candidates(run.system, run.benchmark.model.num_layers)
-    if any(cannot_run(run, system) is None for system in systems):
-        require_possible(run, options)
-    rates = planned_rates(run.system, options, calibration)
-    if rates is None:
-        names = ", ".join(committed_constants().accelerators)
-        raise InputError(f"--search: no constants of {run.system.accelerator}; --accelerator may be {names}")
-    _progress("simulating a step of each layout that fits …")
-    search = search_layouts(run, options, rates)
-    print(json.dumps(asdict(search)) if as_json else format_search(search, run.benchmark, run.system))
-    return 0
-
-
-def _progress(words: str) -> None:
-    if sys.stderr.isatty():
-        print(f"plan: {words}", file=sys.stderr)
 
 
 def whole_system(calibration: Calibration) -> str | None:
@@ -124,16 +95,3 @@ def whole_system(calibration: Calibration) -> str | None:
         f"{names[0]} would take {plan.step_s:.2f} s a step ({low:.2f} to {high:.2f}), MFU {plan.mfu:.1%}, with these "
         f"rates: plan {calibration.benchmark} --system {names[0]} --calibration FILE"
     )
-
-
-def planned_rates(system: System, options: PlanOptions, measured: Calibration | None = None) -> Rates | None:
-    """Return the constants of the system's accelerator and the stack, with the rates that a slice measured; None if
-    the table has none of the accelerator. Raises InputError for measured rates of such an accelerator."""
-    table = committed_constants()
-    if system.accelerator not in table.accelerators:
-        if measured is None:
-            return None
-        names = ", ".join(table.accelerators)
-        raise InputError(f"calibration of {system.accelerator or 'a device'}: constants exist only for {names}")
-    rates = table.rates(system.accelerator, options.stack, network_gbit_s=options.network_gbit_s)
-    return rates if measured is None else calibrated_rates(rates, measured)

@@ -1,4 +1,4 @@
-"""Format a plan and a search for people: the headline first, at most 30 lines; ``--verbose`` adds the rest."""
+"""Format a plan for people: the headline first, at most 30 lines; ``--verbose`` adds the rest."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,8 +9,7 @@ from benchmark.config.system_config import System
 from benchmark.planning.dry_run.dry_run import format_dry_run
 from benchmark.planning.run_plan.run_length import is_the_benchmarks
 from benchmark.planning.run_plan.run_plan import RunPlan
-from benchmark.planning.run_plan.search_layouts import SearchResult
-from foundation.plain_text import folded, table_text
+from foundation.plain_text import folded
 from foundation.sizes import significant
 
 PART_NAMES = {
@@ -183,27 +182,3 @@ def _costs(plan: RunPlan, benchmark: Benchmark, system: System) -> Iterator[str]
     low, high = costs.init_interval_s
     yield f"{'init':<18}{costs.init_s:,.0f} s ({low:,.0f} to {high:,.0f}), before run_start, by published runs on H100"
     yield f"{'goodput':<18}{costs.goodput:.1%} of the time, with failures at --device-mtbf-hours"
-
-
-def format_search(result: SearchResult, benchmark: Benchmark, system: System) -> str:
-    """Return the best layouts, the reasons why others were dropped, and the gains of ideas."""
-    devices = f"{system.num_devices} {system.accelerator}"
-    lines = [
-        f"{benchmark.name} on {devices}, batch {benchmark.global_batch_size}; {result.examined} layouts",
-        "",
-    ]
-    rows = [
-        (
-            f"{layout.run_s / 60:.1f} min",
-            f"{layout.step_s:.3f} s",
-            f"{layout.parts.bubble / layout.step_s:.1%}",
-            f"{layout.memory_gb:.0f} GB",
-            f"{layout.options} (DP {layout.data_parallel})",
-        )
-        for layout in result.best
-    ]
-    lines.append(table_text(("run", "step", "bubble", "memory", "layout"), rows, right=range(4)))
-    lines += ["", "dropped:", *(folded(f"{count:>7}  {reason}") for reason, count in result.fallen_out.items())]
-    lines += ["", "gain of an idea for the first layout, by the step model:"]
-    lines += [f"{idea.gain:>7.1%} --what-if {idea.what_if}" for idea in result.ideas]
-    return "\n".join(lines)

@@ -7,9 +7,10 @@ stacks' memory is computed by formula.
 import dataclasses
 from dataclasses import dataclass
 
+from benchmark.config.accelerators import RESERVE
 from benchmark.config.number_formats import NUMBER_FORMATS, Precision
 from benchmark.config.system_config import System
-from benchmark.planning.dry_run.dry_run import MEMORY_PARTS, RESERVE, DryRun
+from benchmark.planning.dry_run.dry_run import MEMORY_PARTS, DryRun
 from benchmark.planning.run_plan.plan_options import PlannedRun, PlanOptions
 from benchmark.planning.run_plan.run_costs import Interval, RunCosts, run_costs
 from benchmark.planning.run_plan.run_length import (

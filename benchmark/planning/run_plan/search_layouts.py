@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from benchmark.config.accelerators import ACCELERATORS
+from benchmark.config.accelerators import ACCELERATORS, RESERVE
 from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.field_checks import divisors
 from benchmark.config.system_config import System
-from benchmark.planning.dry_run.dry_run import RESERVE
 from benchmark.planning.run_plan.plan_options import PlannedRun, PlanOptions
 from benchmark.planning.run_plan.run_length import evaluation_sequences, expected_length, tokens_to_target
 from benchmark.planning.step_model.machine_constants import Rates

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import torch
 
-from benchmark.config.accelerators import accelerator_named
-from benchmark.planning.dry_run.dry_run import RESERVE, dry_run
+from benchmark.config.accelerators import RESERVE, accelerator_named
+from benchmark.planning.dry_run.dry_run import dry_run
 from benchmark.planning.dry_run.rank_report import RankReport
 from benchmark.planning.slice.gpu_presence import require_gpu
 from benchmark.planning.slice.slice_config import SliceOptions, slice_config

@@ -14,7 +14,7 @@ from benchmark.planning.run_plan import search_layouts as module
 from benchmark.planning.run_plan.calibration import Calibration, write_calibration
 from benchmark.planning.run_plan.plan_command import whole_system
 from benchmark.planning.run_plan.plan_options import PlannedRun, PlanOptions
-from benchmark.planning.run_plan.plan_text import format_search
+from benchmark.planning.run_plan.search_command import format_search
 from benchmark.planning.run_plan.search_layouts import candidates, search_layouts
 from benchmark.planning.step_model.machine_constants import committed_constants
 from foundation.errors import InputError

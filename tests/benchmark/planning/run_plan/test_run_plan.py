@@ -15,7 +15,7 @@ from benchmark.config.run_sections import DataOptions
 from benchmark.config.systems import SYSTEMS
 from benchmark.planning.dry_run.dry_run import MEMORY_PARTS, DryRun
 from benchmark.planning.dry_run.rank_report import AxisTraffic, RankReport, WorkCounts
-from benchmark.planning.run_plan.plan_command import planned_rates
+from benchmark.planning.run_plan.calibration import planned_rates
 from benchmark.planning.run_plan.plan_options import PlannedRun, PlanOptions
 from benchmark.planning.run_plan.plan_text import PART_NAMES, format_run_plan
 from benchmark.planning.run_plan.run_costs import FailingRun, run_costs

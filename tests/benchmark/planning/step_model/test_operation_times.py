@@ -5,11 +5,10 @@ from collections.abc import Iterable
 
 import pytest
 
-from benchmark.config.accelerators import ACCELERATORS
+from benchmark.config.accelerators import ACCELERATORS, RESERVE
 from benchmark.config.benchmarks import BENCHMARKS
 from benchmark.config.number_formats import Precision
 from benchmark.config.systems import LAYOUTS, system_called
-from benchmark.planning.dry_run.dry_run import RESERVE
 from benchmark.planning.step_model.machine_constants import Rates, committed_constants
 from benchmark.planning.step_model.memory_formula import kept_per_block, memory_need
 from benchmark.planning.step_model.operation_times import attention_s, matmul_s
