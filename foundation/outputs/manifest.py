@@ -82,16 +82,24 @@ class Recipe:
                 f"version {self.bytes_version} of the bytes that {self.stage} makes, not {former.bytes_version}"
             )
         if len(self.inputs) != len(former.inputs):
-            differences.append(f"there are {len(self.inputs):,} inputs, not {len(former.inputs):,}")
+            number = f"there are {len(self.inputs):,} inputs, not {len(former.inputs):,}"
+            return [*differences, number + _only_in("new", self, former) + _only_in("missing", former, self)]
         input_differences = [
             difference
-            for source, recorded in zip(self.inputs, former.inputs, strict=False)
+            for source, recorded in zip(self.inputs, former.inputs, strict=True)
             if (difference := _input_difference(source, recorded))
         ]
         identities = [sorted(source.identity for source in recipe.inputs) for recipe in (self, former)]
         if input_differences and identities[0] == identities[1]:
             input_differences = ["the same inputs are in another order"]
         return differences + input_differences
+
+
+def _only_in(word: str, recipe: Recipe, other: Recipe) -> str:
+    known = {source.identity for source in other.inputs}
+    names = [source.name for source in recipe.inputs if source.identity not in known]
+    more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
+    return f"; {word}: {names[0]}{more}" if names else ""
 
 
 def _input_difference(source: Source, recorded: Source) -> str | None:

@@ -48,7 +48,11 @@ def test_a_manifest_holds_the_recipe(tmp_path: Path) -> None:
         ({"options": {"mode": 2, "axes": (1, 2)}}, "mode is 2, not 1"),
         ({"options": {"mode": 1}}, r"axes is None, not \[1, 2\]"),
         ({"versions": {"numpy": "1.0"}}, "version of numpy is 1.0, not"),
-        ({"inputs": []}, "there are 0 inputs, not 1"),
+        ({"inputs": []}, r"there are 0 inputs, not 1; missing: \S+in\.txt$"),
+        (
+            {"inputs": [Source(name, 1, 2, f"md5:{name}") for name in "abc"]},
+            r"there are 3 inputs, not 1; new: a and 2 more; missing: \S+in\.txt$",
+        ),
         ({"bytes_version": 2}, "version 2 of the bytes that copy makes, not 1"),
     ],
 )
