@@ -30,13 +30,11 @@ from foundation.sizes import require_between
 NPY = b"\x93NUMPY"
 
 
-def chosen_samples(
-    windows: TokenWindows, first: int, count: int | None, num_samples: int, step: int | None = None
-) -> range:
+def chosen_samples(windows: TokenWindows, first: int, count: int | None, num_samples: int) -> range:
     """Return the numbers of ``count`` samples from ``first`` on.
 
-    ``count`` None: all samples requested by ``num_samples``, or of the whole epoch. ``step``: the step of a run that
-    ``first`` follows from. Raises InputError for samples that the order does not have.
+    ``count`` None: all samples requested by ``num_samples``, or of the whole epoch. Raises InputError for samples that
+    the order does not have.
     """
     available = len(windows)
     require_between(first, 0, math.inf, "--first")
@@ -44,10 +42,7 @@ def chosen_samples(
     chosen = max(0, requested - first) if count is None else count
     require_between(chosen, 0, math.inf, "--count")
     if first + chosen > available:
-        samples = f"--first {first} --count {chosen}"
-        if step is not None:
-            samples = f"--step {step}, samples {first} to {first + chosen - 1}"
-        raise InputError(f"{samples}: the data path has samples 0 to {available - 1}")
+        raise InputError(f"--first {first} --count {chosen}: the data path has samples 0 to {available - 1}")
     if count is None and 0 < requested <= first:
         raise InputError(f"--first {first}: expected 0 to {requested - 1}, for --num-samples is {requested}")
     return range(first, first + chosen)
@@ -58,10 +53,8 @@ def write_samples(
 ) -> tuple[int, int]:
     """Write int64 [count, width] to ``output``, where ``width`` is the tokens per sample; return that shape.
 
-    Missing tokens at the end of the evaluation set are -1. Raises InputError if ``output`` exists and is no ``.npy``
-    file, and for a token beyond the vocabulary.
+    Missing tokens at the end of the evaluation set are -1. Raises InputError for a token beyond the vocabulary.
     """
-    require_same_kind(output, "--output", "a .npy file", lambda head: head.startswith(NPY))
     shape = (len(samples), width)
     header = {"descr": "<i8", "fortran_order": False, "shape": shape}
     with (
@@ -138,27 +131,27 @@ class SamplesCommand(JsonOption):
     def run(self) -> None:
         if self.benchmark is not None:
             order = TRAINING_ORDERS[choose(self.benchmark, TRAINING_ORDERS, "benchmark")]
-            step = self.step if self.first is None else None
-            dataclasses.replace(self, benchmark=None, **self._of_step(order))._run(order.vocab_size, step)
+            dataclasses.replace(self, benchmark=None, **self._of_step(order))._run(order.vocab_size)
             return
         self._run()
 
-    def _run(self, vocab_size: int | None = None, step: int | None = None) -> None:
+    def _run(self, vocab_size: int | None = None) -> None:
         if self.step != 1 or self.global_batch_size is not None:
             raise InputError("--step and --global-batch-size are those of a run: name its --benchmark")
         if self.seq_length is None or self.num_samples is None:
             option = "--seq-length" if self.seq_length is None else "--num-samples"
             raise InputError(f"{option} is missing: give it, or --benchmark with one of {', '.join(TRAINING_ORDERS)}")
-        self._write(self.seq_length, self.num_samples, self.first or 0, vocab_size, step)
+        self._write(self.seq_length, self.num_samples, self.first or 0, vocab_size)
 
     def _of_step(self, order: TrainingOrder) -> dict[str, Any]:
         """Return the options of a step of a benchmark, where they are not given."""
         size = order.global_batch_size if self.global_batch_size is None else self.global_batch_size
         require_between(size, 1, math.inf, "--global-batch-size")
-        require_between(self.step, 1, math.inf, "--step")
+        requested = order.requested_samples(size) if self.num_samples is None else self.num_samples
+        require_between(self.step, 1, max(1, (requested - order.start_samples) // size), "--step")
         by_step = {
             "seq_length": order.sequence_length,
-            "num_samples": order.requested_samples(size),
+            "num_samples": requested,
             "first": order.start_samples + (self.step - 1) * size,
             "count": size,
         }
@@ -170,9 +163,8 @@ class SamplesCommand(JsonOption):
             "global_batch_size": None,
         }
 
-    def _write(
-        self, sequence_length: int, num_samples: int, first: int, vocab_size: int | None, step: int | None
-    ) -> None:
+    def _write(self, sequence_length: int, num_samples: int, first: int, vocab_size: int | None) -> None:
+        require_same_kind(self.output, "--output", "a .npy file", lambda head: head.startswith(NPY))
         model = None if self.tokenizer is None else open_tokenizer(self.tokenizer)
         prefixes = [Path(prefix) for prefix in parse_data_path(self.data_path)[1]]
         for prefix in prefixes:
@@ -187,7 +179,7 @@ class SamplesCommand(JsonOption):
         )
         for line in unknown_tokenizers(prefixes):
             print(line, file=sys.stderr)
-        samples = chosen_samples(windows, first, self.count, num_samples, step)
+        samples = chosen_samples(windows, first, self.count, num_samples)
         shape = write_samples(windows, samples, sequence_length + int(self.plus_one), self.output, vocab_size)
         if self.json:
             result: dict[str, object] = {"output": str(self.output), "shape": shape}

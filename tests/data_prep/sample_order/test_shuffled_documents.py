@@ -222,7 +222,7 @@ def test_a_step_of_a_benchmark(tmp_path: Path) -> None:
         ("--benchmark llama --seed 1", "unknown benchmark 'llama'; did you mean llama31_8b?"),
         ("--seed 1 --num-samples 4", "--seq-length is missing: give it, or --benchmark with one of gpt3_175b, "),
         ("--seed 1 --seq-length 4 --num-samples 4 --step 2", "--step and --global-batch-size are those of a run"),
-        ("--benchmark rehearsal --seed 1 --step 0", "--step 0: expected 1 or more"),
+        ("--benchmark rehearsal --seed 1 --step 0", "--step 0: expected 1 to 9020"),
     ],
 )
 def test_a_step_is_refused(words: str, complaint: str, tmp_path: Path) -> None:
