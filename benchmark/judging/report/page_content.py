@@ -36,7 +36,7 @@ from benchmark.judging.report.page_parts import (
 )
 from benchmark.judging.report.planned_run import planned_section
 from benchmark.judging.report.results_table import judged_frame
-from benchmark.judging.report.review_section import review_section, verdict_of
+from benchmark.judging.report.review_section import NOT_JUDGED, review_section, verdict_of
 from benchmark.judging.report.time_section import slowness_section, time_section, timeline
 from benchmark.judging.results.run_summary import RunSummary
 from foundation.plain_text import shortened
@@ -85,7 +85,8 @@ def make_page(
     )
     labels = names if len(names) > 1 else [run.name for run in runs]
     headline = _headline(runs, judgement)
-    review = review_section(judgement, runs)
+    judged = not runs or any(run.recorded.is_judged for run in runs)
+    review = review_section(judgement, runs) if judged else None
     questioned = any(subject.of("error") or subject.of("warning") for subject in judgement.subjects)
     sections = [
         _top(judgement, names, previous_systems),
@@ -105,7 +106,7 @@ def make_page(
         title=shortened(f"{headline}: {', '.join(labels)}", MOST_TITLE),
         subject=_subject(runs, labels),
         headline=headline,
-        verdict=verdict_of(judgement),
+        verdict=verdict_of(judgement) if judged else NOT_JUDGED,
         key_figures=[] if several else list(_key_figures(runs, judgement)),
         sections=[section for section in sections if section is not None],
         footer=f"Made {timestamp} by python -m benchmark report. Figures: uPlot 1.6.32 (MIT licence). Times by the "

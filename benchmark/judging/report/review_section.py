@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 
 from benchmark.judging.report.judgement import Judgement, ReportedRun
-from benchmark.judging.report.page_parts import Cell, Row, Section, Table, Words
+from benchmark.judging.report.page_parts import NOTHING, Cell, Row, Section, Table, Words
 from benchmark.judging.review.findings import Finding, Severity
 from benchmark.judging.review.verdict import SEVERITIES
 from foundation.plain_text import counted
@@ -14,6 +14,10 @@ NAMES = {"error": "error", "warning": "question", "note": "note"}
 """Displayed word for a finding's severity: a warning is a question that a reviewer will ask."""
 CHECK_HEAD = ("Official check", "Of", "Verdict")
 FINDING_HEAD = ("Severity", "Rule", "Where", "Found", "Expected", "What to do")
+
+
+NOT_JUDGED = ("warn", NOTHING, "Not judged", "because there was no target.")
+"""Colour, sign, word and sentence for runs without a target, as the rehearsal prints them."""
 
 
 def verdict_of(judgement: Judgement) -> tuple[str, str, str, str]:

@@ -32,6 +32,11 @@ class RecordedRun:
             return as_number(configured["target_log_perplexity"])
         return self.summary.target
 
+    @property
+    def is_judged(self) -> bool:
+        """Return whether a review can judge the run: not one that was configured without a target."""
+        return self.target is not None or "target_log_perplexity" not in self.config.get("benchmark", {})
+
     @cached_property
     def inputs(self) -> Mapping[str, Any]:
         """Return data and checkpoint with their digests, as the run recorded them."""

@@ -130,7 +130,11 @@ def test_headlines(tmp_path: Path) -> None:
     assert headline(write_run(tmp_path / "c", submission_benchmark="bert")) == "No known benchmark"
     run = write_run(tmp_path / "d")
     (run / "config.json").write_text('{"result_number": 0, "benchmark": {"target_log_perplexity": null}}')
-    assert headline(run) == "Log perplexity 2.4300; the run had no target"
+    page = made_page(run)
+    assert page.headline == "Log perplexity 2.4300; the run had no target"
+    assert page.verdict[2:] == ("Not judged", "because there was no target.")
+    assert "review" not in [section.id for section in page.sections]
+    assert made_page(run, tmp_path / "a").verdict[2] != "Not judged"
     assert made_page(tmp_path / "a", tmp_path / "b").headline == "1 of 2 runs reached the target"
 
 
