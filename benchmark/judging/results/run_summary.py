@@ -210,9 +210,9 @@ class RunSummary:
 
     @property
     def was_aborted(self) -> bool:
-        """Return whether the run was ended on purpose before it met the target, perhaps within a block, with steps
-        after its last evaluation."""
-        return self.status == "aborted" and self.reached is None
+        """Return whether the log says that the run ended before it met the target, perhaps within a block, with steps
+        after its last evaluation. Any word but success says so, as in the official RCP checker."""
+        return self.status not in (None, "success") and self.reached is None
 
     @property
     def breaks_off(self) -> bool:
@@ -252,7 +252,7 @@ class RunSummary:
         start_ms, tokens, step_index, repeated, line = self.run_start_ms or 0, 0.0, 0, False, 0
         for evaluation in self.evaluations if self.run_start_ms is not None else ():
             if evaluation.tokens is None or evaluation.tokens <= tokens:
-                repeated = repeated or (bool(evaluation.tokens) and evaluation.time_ms != start_ms)
+                repeated = repeated or (bool(evaluation.tokens) and abs(evaluation.time_ms - start_ms) > BACKWARDS_MS)
                 continue
             first_step = step_index
             while step_index < len(steps) and steps[step_index].line <= evaluation.line:

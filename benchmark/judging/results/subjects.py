@@ -25,6 +25,7 @@ from benchmark.judging.results.system_description import SystemDescription, read
 from benchmark.run_record.events.mllog import ResultLog, as_number, read_log
 from benchmark.run_record.file_names import RESULT_FILES
 from foundation.errors import InputError
+from foundation.plain_text import shortened
 from foundation.regular_files import Entry, children, is_folder, is_regular, read_regular, walk
 
 DEEPEST = 4
@@ -32,6 +33,8 @@ DEEPEST = 4
 MOST_FILES = 200_000
 ROUND = re.compile(r"(?:^|_)v(\d\.\d)$")
 """Round in the name of a folder: training_results_v4.0, v3.1."""
+MOST_NAME = 60
+"""Largest number of characters shown of a name."""
 SCALING = "scaling.json"
 MOST_SCALING_BYTES = 1 << 16
 
@@ -195,7 +198,7 @@ def find_subjects(
         if not below:
             logs = [path] if is_regular(path) else _results_below(path, DEEPEST)
             if not logs:
-                missing = f"no {RESULT_FILES} there" if is_folder(path) else "not a regular file"
+                missing = f"no {RESULT_FILES} there{misnamed(path)}" if is_folder(path) else "not a regular file"
                 problem = missing if os.path.lexists(path) else "no such file or folder"
                 raise InputError(f"{path}: {problem}; give a result file, a run folder or a package")
             loose |= dict.fromkeys(logs)
@@ -311,7 +314,17 @@ def is_package(path: Path) -> bool:
 
 
 def result_files(folder: Path) -> list[Path]:
-    return [path for path in children(folder) if path.match(RESULT_FILES) and is_regular(path)]
+    return [path for path in children(folder) if is_result(path)]
+
+
+def is_result(path: Path) -> bool:
+    return path.match(RESULT_FILES) and is_regular(path)
+
+
+def misnamed(folder: Path) -> str:
+    """Return words that name something in a folder with nearly a result's name; no words without one."""
+    others = (path.name for path in children(folder) if "result" in path.name.lower() and not is_result(path))
+    return next((f", but {shortened(name, MOST_NAME)}" for name in others), "")
 
 
 def subfolders(folder: Path) -> list[Path]:

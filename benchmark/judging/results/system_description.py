@@ -22,6 +22,7 @@ class SystemDescription:
     path: Path
     content: Mapping[str, Any]
     problem: str | None = None
+    problem_line: int = 1
     repeated: Sequence[str] = ()
     """Fields that the file contains twice."""
     constants: Sequence[str] = ()
@@ -51,8 +52,8 @@ class SystemDescription:
 def as_count(value: Any) -> int | None:
     if isinstance(value, bool):
         return None
-    if isinstance(value, int):
-        return value if abs(value) < MOST_COUNT else None
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+        return int(value) if abs(value) < MOST_COUNT else None
     if isinstance(value, str) and re.fullmatch(r"\s*\d{1,9}\s*", value):
         return int(value)
     return None
@@ -83,7 +84,8 @@ def read_system(path: Path) -> SystemDescription:
     try:
         content = json.loads(text, object_pairs_hook=take, parse_constant=constant)
     except (ValueError, RecursionError) as error:
-        return SystemDescription(path, {}, f"not JSON ({error})", text=text)
+        line = error.lineno if isinstance(error, json.JSONDecodeError) else 1
+        return SystemDescription(path, {}, f"not JSON ({error})", line, text=text)
     if not isinstance(content, dict):
         return SystemDescription(path, {}, f"a JSON {type(content).__name__}, not an object", text=text)
     return SystemDescription(path, content, repeated=tuple(repeated), constants=tuple(constants), text=text)

@@ -39,6 +39,11 @@ MOST_PROBLEMS = 200
 """Largest number of problems kept per file: a file of another kind would give one per line."""
 REQUIRED = ("key", "value", "time_ms", "metadata")
 """Fields without which the official checker stops with a KeyError."""
+KINDS_BY_BEGIN = {
+    b"\x1f\x8b": "packed by gzip", b"PK\x03\x04": "a zip archive",
+    b"\xff\xfe": "UTF-16, not UTF-8", b"\xfe\xff": "UTF-16, not UTF-8",
+}  # fmt: skip
+"""First bytes of files in which no record can be read, and what they are."""
 MOST_EXACT = 1 << 53
 """Largest whole number up to which a float tells whole numbers apart."""
 EVENT_TYPES = ("POINT_IN_TIME", "INTERVAL_START", "INTERVAL_END")
@@ -173,7 +178,7 @@ def parse_log(path: Path, content: bytes) -> ResultLog:
         if len(problems) > MOST_UNREADABLE:
             break  # said below, as one of the lines left out
     if not events:
-        problems.append(Problem(None, "no MLLOG record", "lines that begin with ':::MLLOG '"))
+        problems.append(Problem(None, f"no MLLOG record{_kind_of(content)}", "lines that begin with ':::MLLOG '"))
     left_out = len(problems) - MOST_PROBLEMS
     if left_out > 0:
         fatal = any(problem.fatal for problem in problems[MOST_PROBLEMS:])
@@ -181,6 +186,13 @@ def parse_log(path: Path, content: bytes) -> ResultLog:
         problems[MOST_PROBLEMS:] = [Problem(None, observed, "records", fatal)]
     lines = content.count(b"\n") + (bool(content) and not content.endswith(b"\n"))
     return ResultLog(path, size, lines, tuple(events), tuple(problems))
+
+
+def _kind_of(content: bytes) -> str:
+    """Return words about content without records: empty, packed or in another encoding; no words for other content."""
+    if not content:
+        return ": an empty file"
+    return next((f": {kind}" for begin, kind in KINDS_BY_BEGIN.items() if content.startswith(begin)), "")
 
 
 def with_plain_newlines(content: bytes) -> bytes:

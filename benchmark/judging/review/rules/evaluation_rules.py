@@ -63,7 +63,8 @@ def values(run: Run) -> Iterator[Deviation]:
         if run.tokens_at(event) is None:
             observed = f"eval_accuracy with {key} {event.metadata.get(key)!r:.40}"
             yield at(run, event, observed, f"metadata {key}: {run.rules.unit} trained since the {since}")
-        if event.number is None or event.number < 0:
+        diverged = not run.converged and isinstance(event.value, float) and not math.isfinite(event.value)
+        if (event.number is None or event.number < 0) and not diverged:
             yield at(run, event, f"eval_accuracy {event.value!r:.60}", "a finite number, at least 0")
 
 
@@ -72,7 +73,7 @@ def meets_target(run: Run) -> Iterator[Deviation]:
     judged, last = run.rules, run.log.last("eval_accuracy")
     if (
         last is None
-        or run.status == "aborted"
+        or run.status not in (None, "success")
         or run.breaks_off
         or (run.reached is not None and run.judged is not None)
     ):
@@ -117,12 +118,23 @@ def stop_status(run: Run) -> Iterator[Deviation]:
         return
     if "status" not in stop.metadata:
         yield at(run, stop, "run_stop without status", "metadata status 'success' or 'aborted'")
-    elif status not in ("success", "aborted"):
+    elif status not in ("success", "aborted") and run.reached is not None:
         expected = "'success' or 'aborted'"
         yield at(run, stop, f"run_stop with status {status!r:.40}", expected, "other word")
     elif status == "aborted" and run.reached is not None:
         observed = f"status aborted, though line {run.reached.line} met the target"
         yield at(run, stop, observed, "success", "target met")
+
+
+def train_samples(run: Run) -> Iterator[Deviation]:
+    """Ask about a number of trained tokens that contradicts the last evaluation. Logs that count samples give the size
+    of the dataset there, or the samples."""
+    event, tokens = run.log.last("train_samples"), run.trained_tokens
+    number = None if event is None else event.number
+    if run.rules.unit != "tokens" or not run.converged or number is None or not tokens:
+        return
+    if number not in (tokens, tokens / run.rules.sequence_length):
+        yield at(run, event, f"train_samples {number:,.0f}", f"{tokens:,.0f}, as at the last evaluation")
 
 
 def eval_samples(run: Run) -> Iterator[Deviation]:
@@ -201,7 +213,7 @@ def sudden(run: Run) -> Iterator[Deviation]:
             observed = f"eval_accuracy {value}: the value of line {line} again"
             yield at(run, evaluation, observed, "a value of its own")
         line, earlier = first.setdefault(evaluation.tokens, (evaluation.line, value))
-        if value < earlier - MOST_APART:
+        if value < earlier - MOST_APART and evaluation.tokens is not None:
             observed = f"eval_accuracy {value}: {earlier - value:.4f} below line {line}, as far in training"
             yield at(run, evaluation, observed, "counts that go on after a restart")
         best = value if best is None else min(best, value)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from benchmark.judging.results.judged import DISCLOSURE, OFFICIAL, Judged
+from benchmark.judging.results.run_summary import BACKWARDS_MS
 from benchmark.judging.review.findings import Deviation, Run, at
 from benchmark.run_record.events.mllog import LogEvent
 from foundation.plain_text import shortened
@@ -40,7 +41,7 @@ FORMATS = (
 KINDS = {
     **dict.fromkeys(("global_batch_size", "gradient_accumulation_steps"), WHOLE),
     "init_checkpoint_step": "a whole number of at least 0",
-    **dict.fromkeys(("eval_samples", "train_samples"), ABOVE),
+    **dict.fromkeys(("eval_samples", "train_samples", "opt_base_learning_rate"), ABOVE),
     **dict.fromkeys((WARMUP, DECAY), LEAST),
     "opt_end_learning_rate": LEAST,
     "submission_org": "a name",
@@ -88,10 +89,12 @@ def _second_records(run: Run) -> list[LogEvent]:
 
 
 def _is_copy(run: Run, second: list[LogEvent]) -> bool:
-    """Return whether the second records have the same times as the first: the output was captured twice."""
+    """Return whether the second records are the first, within a second: the output was captured twice, or several
+    processes wrote it."""
     first = (run.log.all(event.key)[0] for event in second)
     return all(
-        (record.time_ms, record.value) == (copy.time_ms, copy.value) for record, copy in zip(first, second, strict=True)
+        record.value == copy.value and abs(record.time_ms - copy.time_ms) <= BACKWARDS_MS
+        for record, copy in zip(first, second, strict=True)
     )
 
 
@@ -114,7 +117,7 @@ def not_repeated(run: Run) -> Iterator[Deviation]:
     """Check for repeated records. The official checker fails two different values, but passes the same value twice."""
     second = _second_records(run)
     if len(second) >= MANY and _is_copy(run, second):
-        observed = f"{second[0].key} again, and {len(second) - 1} other records, each with the same time"
+        observed = f"{second[0].key} again, and {len(second) - 1} other records, each at the same time"
         yield at(run, second[0], observed, "every record once", "captured twice")
         return
     for event in second:
@@ -165,7 +168,8 @@ def seeds(run: Run) -> Iterator[Deviation]:
     for event in log.all("seed"):
         missing = [name for name in ("file", "lineno") if name not in event.metadata]
         if type(event.value) is not int:
-            yield at(run, event, _in_words(event), "a whole number")
+            as_text = isinstance(event.value, str) and event.value.isdecimal()
+            yield at(run, event, _in_words(event), "a whole number", "as text" if as_text else "")
         if missing:
             yield at(run, event, f"seed without {' and '.join(missing)}", "metadata with file and lineno")
 

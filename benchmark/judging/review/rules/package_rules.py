@@ -11,7 +11,7 @@ from pathlib import Path
 from mlperf_logging.benchmark_meta import get_allowed_benchmarks
 
 from benchmark.judging.results.judged import OFFICIAL
-from benchmark.judging.results.subjects import SCALING, SubmissionPackage, subfolders
+from benchmark.judging.results.subjects import SCALING, SubmissionPackage, misnamed, subfolders
 from benchmark.judging.review.findings import Deviation, at
 from benchmark.run_record.events.mllog import TOKEN
 from foundation.regular_files import Entry, is_folder, is_regular
@@ -42,7 +42,8 @@ def layout(package: SubmissionPackage) -> Iterator[Deviation]:
     for results in package.sets:
         named = ours[results.path.name if results.folder is None else results.folder.name]
         if len(results.files) != named.runs:
-            yield Deviation(results.path, None, f"{len(results.files)} files named result_*.txt", f"{named.runs}")
+            few = misnamed(results.path) if len(results.files) < named.runs else ""
+            yield Deviation(results.path, None, f"{len(results.files)} files named result_*.txt{few}", f"{named.runs}")
         for run in results.runs:
             if run.benchmark in (*OFFICIAL, *ours) and run.benchmark != named.name:
                 where = run.log.first("submission_benchmark")

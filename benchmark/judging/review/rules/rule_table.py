@@ -60,6 +60,7 @@ LOG_RULES: tuple[Rule[Run], ...] = (
     ),
     Rule(
         "seed.logged", "error", "4.4, 7.10; seed checker", key_rules.seeds,
+        cases={"as text": "warning"}, question="Is this the number that the run was seeded with?",
         mend="log the run's seed with mllog, as a plain integer, drawn from the clock or the system's randomness",
     ),
     Rule(
@@ -139,6 +140,10 @@ LOG_RULES: tuple[Rule[Run], ...] = (
         cases={"later evaluations": "warning"},
         mend="stop the clock when the target is known to be met, at the first evaluation that meets it",
         question="Why did the run go on after it had met the target?",
+    ),
+    Rule(
+        "stop.samples", "warning", "6.4; train_samples", evaluation_rules.train_samples,
+        question="How many tokens was the model trained on?",
     ),
     Rule(
         "curve.envelope", "warning", "6.9, 7.2; accuracy curves", evaluation_rules.envelope,
@@ -224,7 +229,7 @@ SET_RULES: tuple[Rule[ResultSet], ...] = (
     Rule(
         "rcp.test", "error", "5.4, 5.6, 5.10; convergence test", set_rules.convergence,
         cases={"only by void points": "warning", "void points": "note", "scaled": "note"},
-        mend="it converges faster than the reference can: look for a difference in model, data, schedule or evaluation",
+        mend="if it converges faster than the reference can, find a difference in model, data, schedule or evaluation",
         question="The reference's own data are wrong here: how does the result compare with the points beside them?",
     ),
     Rule(

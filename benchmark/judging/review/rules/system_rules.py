@@ -16,6 +16,8 @@ STRINGS = (
     "accelerators_per_node", "framework", "division", "status",
 )  # fmt: skip
 """Fields that the official checker joins: anything but a string stops it with a TypeError."""
+NOTES = ("hw_notes", "sw_notes")
+"""Fields that the summarizer joins, unless they are empty or null."""
 UNFIT = ("Cc", "Zl", "Zp", "Cs")
 """Categories of characters with which a value could write a line into the tools' output, or stop the tools."""
 COUNTS = ("number_of_nodes", "accelerators_per_node", "host_processors_per_node")
@@ -35,7 +37,7 @@ SINCE = "4.1.0"
 def readable(results: ResultSet) -> Iterator[Deviation]:
     for system in filter(None, [results.system]):
         if system.problem is not None:
-            yield Deviation(system.path, 1, system.problem, "a JSON object")
+            yield Deviation(system.path, system.problem_line, system.problem, "a JSON object")
         for name in system.repeated:
             yield Deviation(system.path, system.line(name), f"field {name!r} twice", "every field once", "repeated")
 
@@ -47,15 +49,16 @@ def fields(results: ResultSet) -> Iterator[Deviation]:
         for name in (field.name for field in FIELDS) if system.problem is None else ():
             if name not in content:
                 yield Deviation(system.path, 1, f"no {name}", f"all of {len(FIELDS)} fields")
-        for name in STRINGS:
+        for name in (*STRINGS, *NOTES):
             value = content.get(name, "")
-            if not isinstance(value, str):
+            if not isinstance(value, str) and (value or name in STRINGS):
                 yield _wrong(system, name, value, "a string, in quotes")
-            elif any(unicodedata.category(letter) in UNFIT for letter in value):
+            elif name in STRINGS and any(unicodedata.category(letter) in UNFIT for letter in value):
                 yield _wrong(system, name, value, "one line of text: the tools print it as it is")
         for name in COUNTS:
             count = as_count(content.get(name))
-            if name in content and (count is None or (count < 1 and name in DEVICES)):
+            fits = count is not None and (count >= 1 or name not in DEVICES)
+            if name in content and not fits and (name not in STRINGS or isinstance(content[name], str)):
                 yield _wrong(system, name, content[name], "a whole number, in quotes")
         status, division = system.string("status"), system.string("division")
         if results.ruleset >= SINCE and status is not None and status not in STATUSES:

@@ -59,6 +59,7 @@ VALUES: tuple[tuple[str, str, str, object], ...] = (
     ("seed as a float", "seed.logged", "seed", 17.5),
     ("another checkpoint by a step", "schedule.formula", "init_checkpoint_step", 3001),
     ("value of an evaluation NaN", "eval.value", "eval_accuracy", math.nan),
+    ("tokens of another length", "?stop.samples", "train_samples", 10**9),
     ("first value at the target", "?curve.envelope", "eval_accuracy", 2.70),
 )
 LOGS: tuple[tuple[str, str, Callable[[Log], object]], ...] = (

@@ -24,6 +24,7 @@ FIELDS: tuple[tuple[str, str, str, object], ...] = (
     ("status onprem in round 4", "system.fields", "status", "onprem"),
     ("division Closed in the description", "system.fields", "division", "Closed"),
     ("nodes in words", "system.fields", "number_of_nodes", "sixty-four"),
+    ("notes as a list", "system.fields", "hw_notes", ["700 W"]),
     ("no devices", "system.fields", "accelerators_per_node", "0"),
     ("framework not filled in", "?system.filled_in", "framework", "TODO"),
     ("a name that says nothing", "?system.filled_in", "framework", "N/A"),
@@ -40,6 +41,16 @@ FIELDS: tuple[tuple[str, str, str, object], ...] = (
 def _field_twice(one: Submission) -> int:
     one.bytes_of(DESCRIPTION, lambda content: content.replace(b"{", b'{\n"division": "open",', 1))
     return 2
+
+
+def _comma(one: Submission) -> int:
+    one.bytes_of(DESCRIPTION, lambda content: content.rstrip()[:-2] + b",\n}\n")
+    return len(json.dumps(one.description, indent=1).splitlines())
+
+
+def _packed(package: Path) -> None:
+    for path in (package / RESULTS).iterdir():
+        path.rename(path.with_name(f"{path.name}.gz"))
 
 
 def _pattern_in_name(one: Submission) -> None:
@@ -74,11 +85,13 @@ PARAMETERS = f"{RESULTS}/package_checker_params"
 OTHER_RUN = "benchmarks/gpt3/implementations/{0}/logs/slurm.out"
 FOLDERS: tuple[tuple[str, str, str | None, Change], ...] = (
     ("description is not JSON", "system.readable", DESCRIPTION, written(DESCRIPTION, '{"submitter": ')),
+    ("description with a comma behind its last field", "system.readable", DESCRIPTION, _comma),
     ("description with a field twice", "?system.readable", DESCRIPTION, _field_twice),
     ("no description", "package.layout", f"results/{SYSTEM}", _without(DESCRIPTION)),
     ("no results", "package.layout", "", _without("results")),
     ("no code", "?package.code", "benchmarks/gpt3", _without("benchmarks/gpt3/implementations")),
     ("four runs", "package.layout", RESULTS, written(f"{RESULTS}/result_3.txt", FOURTH)),
+    ("packed logs", "package.layout", RESULTS, lambda one: one.afterwards.append(_packed)),
     ("a run named run_1.txt", "package.layout", RESULTS, moved(LOG, "run_1.txt")),
     ("benchmark folder gpt-3", "package.layout", f"results/{SYSTEM}/gpt-3", moved(RESULTS, "gpt-3")),
     ("a folder logs beside gpt3", "package.layout", f"results/{SYSTEM}/logs", written("results/{0}/logs/x", "x")),

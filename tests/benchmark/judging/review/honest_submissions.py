@@ -4,6 +4,7 @@ None of it may be rejected, and restarts and lost time are one question.
 """
 
 import json
+import math
 from pathlib import Path
 
 from benchmark.judging.results.judged import JUDGED
@@ -62,6 +63,30 @@ def _never_converged(log: Log) -> None:
     for number, value in enumerate(log.values):
         log.set("eval_accuracy", value + 0.0025, number)
     log.metadata("run_stop", status="aborted")
+
+
+def _diverged(log: Log) -> None:
+    for number in range(8, len(log.values)):
+        log.set("eval_accuracy", math.nan, number)
+    log.metadata("run_stop", status="aborted")
+
+
+def _killed_at_nan(log: Log) -> None:
+    _diverged(log)
+    log.without("run_stop")
+
+
+def _failed(log: Log) -> None:
+    _never_converged(log)
+    log.metadata("run_stop", status="failed")
+
+
+def _by_all_ranks(log: Log) -> None:
+    """Write each record by eight processes, a few milliseconds apart; each has a seed of its own."""
+    ranks = [(rank, record | {"time_ms": record["time_ms"] + rank % 3}) for record in log.records for rank in range(8)]
+    log.records = [
+        record | {"value": record["value"] + rank} if record["key"] == "seed" else record for rank, record in ranks
+    ]
 
 
 def _checkpoints(log: Log) -> None:
@@ -234,6 +259,9 @@ TRIALS: tuple[tuple[str, tuple[str, ...], Change], ...] = (
     ("second run killed while it was initialised", (), run(1, lambda log: _killed_at(log, "init_stop"))),
     ("the clock set back by three blocks", (), run(1, _clock_set_back)),
     ("one run that did not converge within its longest time", (), run(1, _never_converged)),
+    ("one run that failed, with a word of its own for it", (), run(1, _failed)),
+    ("one run that diverged to NaN", (), run(1, _diverged)),
+    ("one run that diverged to NaN and was killed", (), run(1, _killed_at_nan)),
     ("checkpoints written every fourth block, a few seconds each", (), each(_checkpoints)),
     ("evaluations half as long again", ("steps", "made"), each(_slow_evaluations)),
     (
@@ -345,6 +373,8 @@ TRIALS: tuple[tuple[str, tuple[str, ...], Change], ...] = (
         each(lambda log: log.set("seed", log.records[0]["time_ms"] // 1000)),
     ),
     ("a seed of every rank", (), each(_seeds_of_ranks)),
+    ("all records by every rank", (), each(_by_all_ranks)),
+    ("seeds as texts", (), each(lambda log: log.set("seed", str(log.records[log.place("seed")]["value"])))),
     # folders and descriptions
     ("an organisation of several words and signs", (), _several_words),
     (
@@ -370,6 +400,9 @@ TRIALS: tuple[tuple[str, tuple[str, ...], Change], ...] = (
             one.description_path,
             json.dumps({**one.description, "cooling": "eau à 18 °C"}, indent="\t", sort_keys=True)),
     ),
+    ("description: notes of several lines, and null", (), fields(hw_notes="700 W\nliquid", sw_notes=None)),
+    ("description: a number of nodes with a point", (),
+     lambda one: one.description.update(number_of_nodes=float(one.description["number_of_nodes"]))),
     (
         "counts as numbers where the tools take them", (),
         lambda one: one.description.update(number_of_nodes=int(one.description["number_of_nodes"])),

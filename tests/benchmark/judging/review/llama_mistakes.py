@@ -48,6 +48,11 @@ def _in_tokens(record: Record) -> None:
             record["metadata"][name] *= 8192
 
 
+def _as_texts(record: Record) -> None:
+    if "samples_count" in record["metadata"]:
+        record["metadata"]["samples_count"] = str(record["metadata"]["samples_count"])
+
+
 def _renamed(record: Record) -> None:
     if "samples_count" in record["metadata"]:
         record["metadata"]["epoch_num"] = record["metadata"].pop("samples_count")
@@ -128,12 +133,14 @@ MISTAKES: tuple[tuple[str, str, Change], ...] = (
     ("batch 8, below all points", "warning batch.size", made_with(8, 13, rate=4e-4, warm_up_samples=256)),
     ("batch in tokens", "error batch.size", valued("global_batch_size", 262_144)),
     ("faster than the reference can", "error rcp.test", made_with(evaluations=12)),
+    ("a rate as text", "error value.kind", valued("opt_base_learning_rate", "8e-4")),
     # evaluations
     ("512 sequences evaluated", "error eval.samples", valued("eval_samples", 512)),
     ("1,056 sequences evaluated", "error eval.samples", valued("eval_samples", 1056)),
     ("tokens instead of samples", "warning eval.cadence", each_record(_in_tokens)),
     ("epoch_num instead of samples_count", "error eval.value", each_record(_renamed)),
     ("perplexity instead of its logarithm", "error eval.target", evaluated(math.exp)),
+    ("samples as texts", "error eval.value", each_record(_as_texts)),
     ("values as texts", "error eval.value", each(lambda log: log.set("eval_accuracy", f"{log.values[3]}", 3))),
     ("target met at 3.31", "error eval.target", each(lambda log: log.set("eval_accuracy", 3.31, -1))),
     ("an evaluation left out", "warning eval.cadence", each(_evaluation_left_out)),

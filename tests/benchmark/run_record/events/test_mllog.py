@@ -102,3 +102,15 @@ def test_problems_values_and_sizes_are_bounded(tmp_path: Path, monkeypatch: pyte
 def test_texts_of_strangers_fit_one_line() -> None:
     assert printable("\x1b[31mred\x07 ä\n") == "?[31mred? ä?"
     assert (shortened("  abcdef \n", 6), shortened("abcdefg", 6)) == ("abcdef", "abcde…")
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b"", ": an empty file"), (b"\x1f\x8b\x08", ": packed by gzip"), (b"PK\x03\x04", ": a zip archive"),
+        (f":::MLLOG {RECORD}\n".encode("utf-16"), ": UTF-16, not UTF-8"), (b"step 1\n", ""),
+    ],
+)  # fmt: skip
+def test_a_file_without_records_is_called_what_it_is(content: bytes, kind: str) -> None:
+    (problem,) = parse_log(Path("x"), content).problems
+    assert (problem.line, problem.observed) == (None, f"no MLLOG record{kind}")
