@@ -37,12 +37,25 @@ set -euo pipefail
 # An order to stop that comes before the launcher can take it is handed over.
 ASKED_TO_STOP=0 LAUNCHER=
 trap 'ASKED_TO_STOP=1' USR2
+back_to_queue() { # back_to_queue REASON
+  echo "$1: job $SLURM_JOB_ID goes back to the queue" >&2
+  local tries
+  for ((tries = 360; tries > 0; tries--)); do # half an hour: Slurm's controller may be away
+    if scontrol requeue "$SLURM_JOB_ID" || scontrol show job "$SLURM_JOB_ID" >/dev/null 2>&1; then break; fi
+    sleep 5
+  done
+  exit 75
+}
+refuse() { # refuse [LINE]: end, also a job that comes back
+  [[ $# == 0 ]] || echo "error: $1" >&2
+  trap - EXIT
+  exit 2
+}
 # sbatch runs a copy of this script, so the repository is where it was submitted from.
 if [[ -n ${SLURM_JOB_ID:-} ]]; then
   REPOSITORY=${SLURM_SUBMIT_DIR:-}
   if [[ -z $REPOSITORY ]]; then
-    echo "error: SLURM_JOB_ID=$SLURM_JOB_ID, but SLURM_SUBMIT_DIR, which Slurm sets too, is not set; submit the script by sbatch" >&2
-    exit 2
+    refuse "SLURM_JOB_ID=$SLURM_JOB_ID, but SLURM_SUBMIT_DIR, which Slurm sets too, is not set; submit the script by sbatch"
   fi
 else
   REPOSITORY=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -71,7 +84,11 @@ if [[ ${1:-} == --writable-by-others ]]; then # for benchmark/launch/slurm/snaps
   writable_by_others "$2"
   exit
 fi
-
+# In a job that comes back from the queue the script has worked before: what fails until its launcher begins is the node or
+# its disks, as where a file system is not mounted.
+if [[ -n ${SLURM_JOB_ID:-} && ${SLURM_RESTART_COUNT:-0} != 0 ]]; then
+  trap '[[ $? == 0 ]] || back_to_queue "error: $(hostname): the script failed, which has worked before"' EXIT
+fi
 # A run goes on with the code it began with, which is in its folder, unless somebody else may have changed that.
 CODE=$REPOSITORY
 if [[ -n ${SLURM_JOB_ID:-} && $# -ge 3 && -f $1/snapshot/code/environment.sh ]] &&
@@ -100,7 +117,7 @@ check_variables() {
   local status=0
   python3 -c 'import sys; sys.exit(sys.version_info < (3, 8))' 2>/dev/null || return 0
   (cd "$CODE" && exec python3 -m benchmark.launch check "$@") || status=$?
-  if [[ $status == 2 ]]; then exit 2; fi
+  if [[ $status == 2 ]]; then refuse; fi
 }
 
 # The same for the options that they make, by a Python 3.11 without packages; environment.sh calls it.
@@ -139,14 +156,10 @@ fi
 case $# in
   0) rehearse ;;
   3 | 4) ;;
-  *)
-    echo "error: expected no arguments (the rehearsal) or LOG_DIR BPE_DIR [COM_DIR] CONTAINER, got $#" >&2
-    exit 2
-    ;;
+  *) refuse "expected no arguments (the rehearsal) or LOG_DIR BPE_DIR [COM_DIR] CONTAINER, got $#" ;;
 esac
 if [[ -z $1 || -z ${*: -1} ]]; then
-  echo "error: LOG_DIR '$1', CONTAINER '${*: -1}': expected the run's folder, and an image or none; an argument is empty" >&2
-  exit 2
+  refuse "LOG_DIR '$1', CONTAINER '${*: -1}': expected the run's folder, and an image or none; an argument is empty"
 fi
 
 # Before CUDA starts in any process: benchmark/config/runtime_variables.py says why, and why Blackwell needs it not.
@@ -160,6 +173,10 @@ if [[ ${*: -1} == none ]]; then
   find_python "$REPOSITORY"
 else
   PYTHON=python3
+  if ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 8))'; then
+    echo "error: $(hostname): expected python3 3.8 or newer, which runs the launcher outside of the image" >&2
+    exit 2
+  fi
 fi
 # Where the group may not write the run's folder, it may not write what the run makes in it: the code's bytecode, too.
 if [[ ! -d $1 || -z $(find "$1/" -maxdepth 0 -perm /020) ]]; then umask g-w,o-w; fi
@@ -178,7 +195,7 @@ end_stopped() { # end_stopped PROCESS: kill it if it is stopped (SIGSTOP) for tw
     if ((looks >= 4)); then kill -KILL "$1"; fi
   done
 }
-LAUNCHER_FOLDER=$(mktemp -d)
+LAUNCHER_FOLDER=$(mktemp -d || mktemp -d -p /dev/shm) # a node's own disk may be full, or TMPDIR another node's
 trap 'rm -rf "$LAUNCHER_FOLDER"' EXIT
 if [[ $ASKED_TO_STOP == 1 ]]; then touch "$LAUNCHER_FOLDER/stop"; fi
 trap 'touch "$LAUNCHER_FOLDER/stop"; [[ -z $LAUNCHER ]] || kill -USR2 "$LAUNCHER" || true' USR2
@@ -201,8 +218,4 @@ for LAUNCHES in 1 2 3 4; do
   if [[ -e $LAUNCHER_FOLDER/ended ]]; then exit "$status"; fi
   echo "$(date '+%F %T') the launcher was killed (status $status)" | tee -a "$LOG" 2>/dev/null || true # its folder may not be there yet
 done
-for ((tries = 360; tries > 0; tries--)); do # half an hour: Slurm's controller may be away
-  if scontrol requeue "$SLURM_JOB_ID" || scontrol show job "$SLURM_JOB_ID" >/dev/null 2>&1; then break; fi
-  sleep 5
-done
-exit 75
+back_to_queue "the launcher was killed $LAUNCHES times"

@@ -223,6 +223,31 @@ def test_launcher_that_is_always_killed_goes_back_to_the_queue(job: Job) -> None
     assert (len(job.attempts()), len(job.calls("scontrol requeue 5"))) == (4, 1)
 
 
+@pytest.mark.parametrize("missing", ["checkout", "interpreter"])
+@pytest.mark.parametrize("restarts", ["0", "1"])
+def test_a_job_that_comes_back_to_a_node_without_its_files_goes_to_the_queue_again(
+    missing: str, restarts: str, job: Job
+) -> None:
+    """A file system is not mounted there, as nobody sees. Before the first start somebody does."""
+    if missing == "checkout":
+        (job.folder / "checkout").rename(job.folder / "elsewhere")
+    else:
+        (job.folder / "bin" / "python3").unlink()
+        (job.folder / "bin" / "python3").write_text("#!/bin/bash\nexit 1\n")
+        (job.folder / "bin" / "python3").chmod(0o755)
+    done = job.run("image", SLURM_RESTART_COUNT=restarts)
+    goes_back = "the script failed, which has worked before: job 5 goes back to the queue" in done.stderr
+    assert goes_back == (restarts == "1")
+    assert goes_back == ((job.answers / "calls").exists() and len(job.calls("scontrol requeue 5")) == 1)
+    reason = "submit from its folder" if missing == "checkout" else "expected python3 3.8 or newer"
+    assert reason in done.stderr and (goes_back or done.returncode == 2)
+
+
+def test_a_node_without_its_folder_of_temporary_files_runs_the_launcher(job: Job) -> None:
+    done = job.run(TMPDIR="/nonexistent")
+    assert (done.returncode, len(job.attempts())) == (0, 1)
+
+
 def test_srun_that_does_not_see_the_end_is_ended(job: Job) -> None:
     """As when the daemon of a node's step dies: all processes have saved and left."""
     job.edit("launch/slurm/end_signs.py", "ALARM_S = 240.0", "ALARM_S = 2.0")
