@@ -28,7 +28,7 @@ from benchmark.run_record.file_names import EXIT_REQUEST, LAUNCHER_LOG, attempt_
 from benchmark.run_record.incidents import NATIVE
 from benchmark.run_record.lease import MACHINE_S, RENEWALS, HeldLease, Lease, LeaseLost
 from benchmark.run_record.run_completion import complete_run
-from benchmark.run_record.small_files import Answer, StoppedWaiting, wait_for
+from benchmark.run_record.small_files import Answer, StoppedWaiting, is_there, wait_for
 
 SHOWN_LINES = 20
 PAUSES_S = (0.0, 1.0, 5.0, 20.0)
@@ -257,11 +257,11 @@ def _asked_before(run_dir: Path, machines: RunMachines) -> Decision | None:
     if machines.ordered:
         return _stopped(machines)
     request = run_dir / EXIT_REQUEST
-    if request.exists():
-        say(f"not started: {request} is there (and is removed now)")
-        request.unlink()
-        return Decision("stop", INTERRUPTED, "as the file 'exit' in the run folder asked")
-    return None
+    if not is_there(request):
+        return None
+    say(f"not started: {request} is there (and is removed now)")
+    request.unlink()
+    return Decision("stop", INTERRUPTED, "as the file 'exit' in the run folder asked")
 
 
 def patiently(act: Callable[[], Answer], machines: RunMachines) -> Answer:

@@ -25,7 +25,7 @@ from benchmark.run_record.file_names import (
     attempt_path,
     attempts_folder,
 )
-from benchmark.run_record.small_files import read_record, write_object
+from benchmark.run_record.small_files import entries_in, read_record, write_object
 
 RUN_FOLDER_MODE = 0o750
 """Mode of a new run folder, which an existing folder does not get."""
@@ -74,9 +74,8 @@ def make_run_folder(run_dir: Path) -> None:
 def all_attempts(run_dir: Path) -> list[Path]:
     """Return the folders of the attempts at a run, the oldest first; a launcher's are in the order of their numbers,
     whatever the clocks of its nodes say."""
-    folder, latest_s = attempts_folder(run_dir), 0.0
-    rows = list[tuple[float, Path]]()
-    for entry in sorted(entry for entry in folder.iterdir() if entry.is_dir()) if folder.is_dir() else []:
+    latest_s, rows = 0.0, list[tuple[float, Path]]()
+    for entry in (Path(entry) for entry in entries_in(attempts_folder(run_dir)) if entry.is_dir()):
         begun_s = _begun_s(entry)
         latest_s = max(latest_s, begun_s) if entry.name.isdigit() else latest_s
         rows.append((latest_s if entry.name.isdigit() else begun_s, entry))

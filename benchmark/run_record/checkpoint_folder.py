@@ -31,6 +31,7 @@ from benchmark.run_record.file_names import (
     checkpoints_folder,
 )
 from benchmark.run_record.run_progress import Progress, progress_of
+from benchmark.run_record.small_files import entries_in
 from foundation.errors import InputError
 from foundation.file_formats.json_files import DAMAGED, LARGEST_JSON, read_bounded
 from foundation.file_formats.md5_list import format_list, read_list
@@ -136,10 +137,9 @@ def retire_old_checkpoints(run_dir: Path, *, keep: int, keep_every: int) -> None
 
 def retire_partial(run_dir: Path) -> None:
     """Retire the remains of killed or failed writes. One process calls this, while no checkpoint is being written."""
-    folder = checkpoints_folder(run_dir)
-    for entry in list(folder.iterdir()) if folder.is_dir() else []:
+    for entry in entries_in(checkpoints_folder(run_dir)):
         if entry.name.endswith(PARTIAL):
-            retire(entry)
+            retire(Path(entry))
 
 
 def retire(folder: Path) -> None:

@@ -6,14 +6,15 @@ import re
 from pathlib import Path
 
 from benchmark.run_record.file_names import checkpoints_folder
+from benchmark.run_record.small_files import entries_in
 
 CHECKPOINT_NAME = re.compile(r"step_(\d+)")
 
 
 def whole_checkpoints(run_dir: Path) -> list[int]:
-    """Return the steps of the checkpoints in the run folder, the oldest first."""
-    folder = checkpoints_folder(run_dir)
-    names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+    """Return the steps of the checkpoints in the run folder, the oldest first. Raises OSError if the disk does not
+    say."""
+    names = [entry.name for entry in entries_in(checkpoints_folder(run_dir))]
     return sorted(int(match[1]) for match in map(CHECKPOINT_NAME.fullmatch, names) if match)
 
 

@@ -15,7 +15,7 @@ from typing import Literal
 
 from benchmark.run_record.file_names import INCIDENT_FILE, rank_file
 from benchmark.run_record.phases import PHASES
-from benchmark.run_record.small_files import read_record, write_object
+from benchmark.run_record.small_files import entries_in, is_there, read_record, write_object
 
 IncidentKind = Literal[
     "exception", "out of memory", "device", "disk", "killed", "hang", "meeting", "input", "check", "lost connection"
@@ -65,13 +65,14 @@ def own_incident(rank: int, host: str, kind: IncidentKind, *, steps: int | None,
 def write_incident(attempt: Path, incident: Incident) -> None:
     """Write the incident into the attempt's folder, unless its process left one already: the first is the cause."""
     path = rank_file(attempt, incident.rank, INCIDENT_FILE)
-    if not path.exists():
+    if not is_there(path):
         write_object(path, incident)
 
 
 def read_incidents(attempt: Path) -> list[Incident]:
     """Return all incidents of an attempt, the earliest first; damaged files are passed over."""
-    records = [read_record(path, Incident) for path in sorted(attempt.glob(f"rank_*.{INCIDENT_FILE}"))]
+    files = [Path(entry) for entry in entries_in(attempt) if entry.name.endswith(f".{INCIDENT_FILE}")]
+    records = [read_record(path, Incident) for path in files]
     return sorted((incident for incident in records if incident is not None), key=lambda incident: incident.time_s)
 
 

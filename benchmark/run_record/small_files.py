@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import stat
 import sys
 import time
 from collections.abc import Callable
@@ -47,6 +48,31 @@ def folder_problem(folder: Path) -> str:
     if nearest == Path(nearest.anchor) or os.access(nearest, os.W_OK | os.X_OK):  # other machines have more there
         return ""
     return f"{nearest} may not be written; choose another folder"
+
+
+def is_there(path: Path) -> bool:
+    """Return whether there is such a file or folder. Raises OSError if the disk does not say; from Python 3.14 on
+    ``Path.exists``, ``is_dir`` and ``is_file`` say no then."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def folder_is_there(path: Path) -> bool:
+    """Return whether there is such a folder. Raises OSError if the disk does not say."""
+    return is_there(path) and stat.S_ISDIR(path.stat().st_mode)
+
+
+def entries_in(folder: Path) -> list[os.DirEntry[str]]:
+    """Return the entries of a folder by their names; none if there is no such folder. Raises OSError if the disk does
+    not say; from Python 3.13 on ``Path.glob`` finds nothing then."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 class StoppedWaiting(Exception):

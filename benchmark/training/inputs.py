@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.run_sections import DataOptions
-from benchmark.run_record.small_files import warn
+from benchmark.run_record.small_files import folder_is_there, warn
 from checkpoint_convert.formats.step_files import fp32_weights_prefix
 from data_prep.sample_order.token_windows import (
     BlendedDataset,
@@ -68,7 +68,7 @@ def require_inputs(data: DataOptions, benchmark: Benchmark, *, trains: bool = Tr
         return  # it has a checkpoint of its own, or draws its weights
     if data.checkpoint is None:
         raise InputError("--checkpoint is missing: the converted initial checkpoint to start from")
-    if not data.checkpoint.is_dir():
+    if not folder_is_there(data.checkpoint):
         raise InputError(
             f"{data.checkpoint}: {folder_fault(data.checkpoint)}; convert the checkpoint first (checkpoint_convert)"
         )

@@ -34,7 +34,7 @@ from benchmark.run_record.file_names import EVENTS_FILE, STOP_NOTE_FILE, TENSORB
 from benchmark.run_record.lease import MACHINE_S, RENEWALS, FollowedLease, HeldLease, LeaseLost
 from benchmark.run_record.run_completion import complete_run
 from benchmark.run_record.run_progress import starting_progress
-from benchmark.run_record.small_files import wait_for, warn
+from benchmark.run_record.small_files import is_there, wait_for, warn
 from benchmark.training.engine.distributed import end_process
 from benchmark.training.engine.rank_environment import Environment
 from benchmark.training.resume_point import choose_resume_point
@@ -125,7 +125,7 @@ def leave_run(loss: LeaseLost) -> NoReturn:
 
 def refuse_finished(folder: Path) -> None:
     """Raise InputError when the run in ``folder`` has ended."""
-    if summary_path(folder).exists():
+    if is_there(summary_path(folder)):
         raise InputError(f"{folder}: holds a finished run; choose another --run-dir")
 
 

@@ -23,6 +23,7 @@ import msgspec
 from benchmark.config.run_config import RunConfig
 from benchmark.config.run_sections import DataOptions
 from benchmark.run_record.file_names import CONFIG_FILE, INPUTS_FILE
+from benchmark.run_record.small_files import folder_is_there
 from benchmark.training.resume_point import ResumePoint
 from checkpoint_convert.formats.step_files import COMMON_FILES
 from data_prep.sample_order.blend import normalized
@@ -155,7 +156,7 @@ def input_identities(data: DataOptions) -> InputIdentities:
     return InputIdentities(
         *_datasets(data.train_data_path),
         *_datasets(data.valid_data_path),
-        _checkpoint(checkpoint) if checkpoint is not None and checkpoint.is_dir() else None,
+        _checkpoint(checkpoint) if checkpoint is not None and folder_is_there(checkpoint) else None,
     )
 
 

@@ -12,6 +12,7 @@ from benchmark.run_record.file_names import (
     rank_file,
     summary_path,
 )
+from benchmark.run_record.small_files import is_there
 
 ALARM_S = 240.0
 """Seconds from a failure, the note of a stop, or the end of srun's step until srun is ended by force; srun itself waits
@@ -24,24 +25,15 @@ def patience_s(run_dir: Path, attempt: Path, start_s: float, *, step_is_over: bo
     """Return the seconds that srun has from the first sign on: ``start_s`` until processes have begun, and others once
     they failed, or ended as Slurm or the run's files say; None as long as they go on, or the disk does not say."""
     try:
-        if not _is_there(rank_file(attempt, 0, STACKS_FILE)):  # rank 0 makes it first
+        if not is_there(rank_file(attempt, 0, STACKS_FILE)):  # rank 0 makes it first
             return start_s
-        if step_is_over or _is_there(attempt / ALARM_FILE):
+        if step_is_over or is_there(attempt / ALARM_FILE):
             return ALARM_S
-        if _is_there(attempt / ATTEMPT_START_FILE):  # until then a stop note is an earlier attempt's
-            if _is_there(summary_path(run_dir)):
+        if is_there(attempt / ATTEMPT_START_FILE):  # until then a stop note is an earlier attempt's
+            if is_there(summary_path(run_dir)):
                 return LAST_SAVE_S
-            if _is_there(run_dir / STOP_NOTE_FILE):
+            if is_there(run_dir / STOP_NOTE_FILE):
                 return ALARM_S
     except OSError:
         pass
     return None
-
-
-def _is_there(path: Path) -> bool:
-    """Return whether there is such a file. Raises OSError if the disk does not say."""
-    try:
-        path.stat()
-    except FileNotFoundError:
-        return False
-    return True

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from benchmark.launch.keep_running import Refused, say
 from benchmark.run_record.file_names import code_folder, snapshot_folder
+from benchmark.run_record.small_files import folder_is_there, is_there
 
 MOST_BYTES = 1 << 20
 """Most bytes of a copied file: code is smaller, data is larger."""
@@ -40,10 +41,10 @@ def run_from_snapshot(repository: Path, run_dir: Path, *, new: bool, more_files:
     repository. Raises Refused, and OSError if the disk gives an error: the same call goes on.
     """
     snapshot, code, commit_now = snapshot_folder(run_dir), code_folder(run_dir), _commit(repository)
-    if new and code.is_dir():
+    if new and folder_is_there(code):
         numbers = (number for number in range(1, 10_000) if not code.with_name(f"{code.name}.{number}").exists())
         code.rename(code.with_name(f"{code.name}.{next(numbers)}"))
-    if not code.is_dir():
+    if not folder_is_there(code):
         with _umask(0o027):
             snapshot.mkdir(parents=True, exist_ok=True)
             branch, state, changes = (_git(repository, *words) if commit_now else b"" for words in GIT_FACTS)
@@ -51,7 +52,7 @@ def run_from_snapshot(repository: Path, run_dir: Path, *, new: bool, more_files:
             (snapshot / "git.diff").write_bytes(changes[:DIFF_BYTES])
             _copy_code(repository, code, commit_now, more_files)
     commit_file = code / ".commit"
-    commit = commit_file.read_text(encoding="utf-8").strip() if commit_file.is_file() else ""
+    commit = commit_file.read_text(encoding="utf-8").strip() if is_there(commit_file) else ""
     if writable := _writable_by_others(code):
         others = f"others may write {writable}"
         say(f"code: {repository}, commit {commit_now or 'unknown'}; the run's copy does not run, for {others}")
@@ -93,13 +94,10 @@ def _copy_code(repository: Path, code: Path, commit: str, more_files: Sequence[s
         if root not in (repository / name).resolve().parents or not (repository / name).is_file():
             raise Refused(f"SNAPSHOT_FILES: {name}: expected a file in {repository}")
     for name in [*(_git_names(repository, "--cached") if commit else _files_without_git(repository)), *more_files]:
-        source, copy = (repository / name).resolve(), partial / name
-        if root in source.parents and source.is_file() and source.stat().st_size < MOST_BYTES:
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            if not os.access(source, os.R_OK):
-                raise Refused(f"{source}: cannot be read, and the run needs a copy of the code")
-            shutil.copy2(source, copy)  # the content of a link
-            copy.chmod(stat.S_IMODE(source.stat().st_mode) & 0o750)
+        source = (repository / name).resolve()
+        status = source.stat() if root in source.parents and is_there(source) else None
+        if status is not None and stat.S_ISREG(status.st_mode) and status.st_size < MOST_BYTES:
+            _copy_file(source, partial / name, stat.S_IMODE(status.st_mode) & 0o750)
     (partial / ".commit").write_text(f"{commit}\n" if commit else "", encoding="utf-8")
     partial.rename(code)
     untracked = set(_git_names(repository, "--others", "--exclude-standard")) - set(more_files)
@@ -109,6 +107,20 @@ def _copy_code(repository: Path, code: Path, commit: str, more_files: Sequence[s
         say(f"code: files that git does not track are not copied: {names}; {mend}")
 
 
+def _copy_file(source: Path, copy: Path, mode: int) -> None:
+    """Copy a file onto the disk: its node may be lost now, and what it had not written there."""
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        shutil.copy2(source, copy)
+    except PermissionError as error:
+        if error.filename == str(source):
+            raise Refused(f"{source}: cannot be read, and the run needs a copy of the code") from None
+        raise
+    copy.chmod(mode)
+    with copy.open("rb") as file:
+        os.fsync(file.fileno())
+
+
 def _git_names(repository: Path, *options: str) -> list[str]:
     return [os.fsdecode(name) for name in _git(repository, "ls-files", "-z", *options).split(b"\0") if name]
 
@@ -116,8 +128,13 @@ def _git_names(repository: Path, *options: str) -> list[str]:
 def _files_without_git(repository: Path) -> Iterator[str]:
     """Yield the code's files in a checkout without git."""
     yield from TOP_FILES
+
+    def fail(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise error
+
     for package in PACKAGES:
-        for folder, folders, files in os.walk(repository / package):
+        for folder, folders, files in os.walk(repository / package, onerror=fail):
             folders[:] = [name for name in folders if not name.startswith((".", "__pycache__"))]
             names = [name for name in files if not name.startswith(".") and Path(name).suffix in SUFFIXES]
             yield from (os.path.relpath(os.path.join(folder, name), repository) for name in names)

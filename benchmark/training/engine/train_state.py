@@ -14,6 +14,7 @@ from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.number_formats import Precision
 from benchmark.config.system_config import System
 from benchmark.run_record.run_progress import Progress
+from benchmark.run_record.small_files import folder_is_there
 from benchmark.training.engine.adam import MOMENTS, Adam
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.pipeline import Pipeline
@@ -144,7 +145,7 @@ def begin_state(state: TrainState, checkpoint: Path | None) -> str:
         return "weights drawn at random"
     if checkpoint is None:
         raise InputError("no sound checkpoint is left; name the initial one with --checkpoint")
-    if not checkpoint.is_dir():
+    if not folder_is_there(checkpoint):
         raise InputError(f"{checkpoint}: no such folder; name the initial checkpoint with --checkpoint")
     load_initial(state, MegatronCheckpoint(checkpoint))
     return str(checkpoint)

@@ -4,6 +4,7 @@ import dataclasses
 import errno
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,19 @@ from benchmark.run_record.attempt_folder import (
     raise_alarm,
     write_start,
 )
+from benchmark.run_record.checkpoint_list import whole_checkpoints
 from benchmark.run_record.endings import StopNote
 from benchmark.run_record.file_names import attempt_path
-from benchmark.run_record.incidents import Incident
-from benchmark.run_record.small_files import MOST_BYTES, read_object, read_record, wait_for, write_object
+from benchmark.run_record.incidents import Incident, read_incidents
+from benchmark.run_record.small_files import (
+    MOST_BYTES,
+    folder_is_there,
+    is_there,
+    read_object,
+    read_record,
+    wait_for,
+    write_object,
+)
 
 START = AttemptStart("0001", None, None, None, 5.0, 16, ("n1", "n2"))
 RECORDS = (
@@ -29,6 +39,29 @@ RECORDS = (
     (StopNote("time limit", 3, saved=True), [("steps", "3"), ("saved", "yes"), ("by", 1)]),
     (Incident(1.0, 0, "n1", 7, "hang", None, "passes", "no sign", state="T"), [("time_s", "now"), ("waits_in", 1)]),
 )
+
+
+@pytest.mark.parametrize(
+    "question",
+    [whole_checkpoints, all_attempts, read_incidents, is_there, folder_is_there],
+    ids=lambda question: question.__name__,
+)
+def test_disk_that_gives_an_error_says_nothing(
+    question: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a folder without entries would, with which a run begins again. Methods of paths say so in Python 3.14."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(tmp_path))
+
+    assert not question(tmp_path / "missing")
+    for name in ("stat", "scandir", "listdir"):
+        monkeypatch.setattr(os, name, fail)
+    for name in ("exists", "is_dir", "is_file"):
+        monkeypatch.setattr(Path, name, lambda path: False)
+    monkeypatch.setattr(Path, "glob", lambda path, pattern: iter(()))
+    with pytest.raises(OSError, match="Input/output error"):
+        question(tmp_path)
 
 
 @pytest.mark.parametrize(("record", "damages"), RECORDS)

@@ -1,11 +1,16 @@
 """The code of a job is that of its beginning, whatever becomes of the checkout."""
 
+import errno
+import functools
 import os
 import shutil
 import subprocess
 from pathlib import Path
 
-from benchmark.launch.slurm.snapshot import PACKAGES, SUFFIXES
+import pytest
+
+from benchmark.launch.slurm.snapshot import PACKAGES, SUFFIXES, run_from_snapshot
+from benchmark.run_record.file_names import code_folder
 from foundation.git import commit_of
 from tests.benchmark.launch.slurm.stand_in_job import Job
 from tests.support import REPOSITORY
@@ -98,6 +103,21 @@ def test_code_without_git(job: Job) -> None:
     assert (code / "benchmark" / "new.py").exists() and (code / "run_gpt3.sh").stat().st_mode & 0o777 == 0o750
     not_copied = ("runs", "log", ".env", "token.txt", "benchmark/.env", "benchmark/token.txt")
     assert not any((code / name).exists() for name in not_copied)
+
+
+def test_copy_is_whole_or_not_there_while_the_disk_gives_errors(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkout, copies = job.folder / "checkout", functools.partial(run_from_snapshot, new=False)
+
+    def fail(path: object) -> None:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", fail)
+        with pytest.raises(OSError, match="Stale file handle"):
+            copies(checkout, job.log_dir)
+    assert not code_folder(job.log_dir).exists()
+    copies(checkout, job.log_dir)
+    assert (code_folder(job.log_dir) / "benchmark" / "launch" / "__main__.py").exists()
 
 
 def test_packages_hold_no_file_that_a_checkout_without_git_would_miss() -> None:
