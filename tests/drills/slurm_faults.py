@@ -238,12 +238,12 @@ def _killed_after_run_stop(drill: SlurmDrill, _: str) -> None:
     drill.disk.end(0)
 
 
-def _sync_hangs(drill: SlurmDrill) -> None:
-    """``sync`` does not end on any node."""
+def _replaced(name: str, words: str, drill: SlurmDrill) -> None:
+    """Have the job call other words than the command of this name."""
     folder = drill.folder / "bin"
     folder.mkdir()
-    (folder / "sync").write_text("#!/bin/sh\nexec sleep 100000\n")
-    (folder / "sync").chmod(0o755)
+    (folder / name).write_text(f"#!/bin/sh\nexec {words}\n")
+    (folder / name).chmod(0o755)
     drill.variables["PATH"] = f"{folder}:{drill.cluster.environment['PATH']}"
 
 
@@ -322,7 +322,9 @@ SLURM_FAULTS: dict[str, SlurmFault] = {
     "checkpoints-away": SlurmFault(_disk_away, preloaded=("checkpoints", AWAY)),
     "disk-away": SlurmFault(_disk_away, preloaded=("", UNCONNECTED)),
     "killed-after-run-stop": SlurmFault(_killed_after_run_stop, preloaded=("summary.json", UNSAVED)),
-    "sync-hangs": SlurmFault(prepare=_sync_hangs),
+    "sync-hangs": SlurmFault(prepare=partial(_replaced, "sync", "sleep 100000")),
+    # Slurm ends the job at its limit, and nobody knew when that comes
+    "time-limit": SlurmFault(prepare=partial(_replaced, "squeue", "false"), sbatch=("--time=2",)),
     "stopped-in-the-first-second": SlurmFault(lambda drill, job: drill.ask_to_stop(job), at_once=True),
     "stopped-before-the-margin": SlurmFault(
         lambda drill, job: drill.ask_to_stop(job), variables={"EXIT_MARGIN_MINUTES": "1"}, sbatch=("--time=14",)

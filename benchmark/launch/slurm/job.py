@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 import resource
 import secrets
@@ -22,8 +23,10 @@ from benchmark.launch.slurm.end_signs import ALARM_S, patience_s
 from benchmark.launch.slurm.job_options import GPT3, JobOptions, require_paths
 from benchmark.launch.slurm.job_steps import INTERPRETER_S, JobSteps, UnfitInterpreter
 from benchmark.launch.slurm.nodes import (
+    TIME_LIMIT,
     Nodes,
     host_names,
+    is_requeued,
     job_fields,
     seconds_left,
     submitted_s,
@@ -65,6 +68,8 @@ class SlurmJob(RunMachines):
         """Attempts of this job so far, by which ports differ: ten for each launcher that was killed."""
         self.goes_on = self.restarts != "0" or self._started > 0
         self.nodes = Nodes(self.number, [], lambda: self.ordered)
+        self._limit_s = math.inf
+        """Monotonic time of the job's time limit, as Slurm's latest answer has it."""
         self._excluded: list[str] = []  # nodes to leave out for a fault on them
         self._used: list[str] = []
         self._srun: subprocess.Popen[bytes] | None = None
@@ -93,8 +98,10 @@ class SlurmJob(RunMachines):
     def prepare(self) -> None:
         options, number, is_first = self.options, self.number, self.restarts == "0"
         if is_first and self.time_is_up():
-            seconds = seconds_left(number)
-            raise Refused(f"the job's time is up in {seconds} s, within EXIT_MARGIN_MINUTES={options.margin_minutes}")
+            seconds = self._limit_s - time.monotonic()
+            raise Refused(
+                f"the job's time is up in {seconds:.0f} s, within EXIT_MARGIN_MINUTES={options.margin_minutes}"
+            )
         new = options.new_snapshot and is_first
         snapshot = functools.partial(run_from_snapshot, new=new, more_files=options.snapshot_files)
         self.steps.code = patiently(lambda: snapshot(options.repository, self.run_dir), self)
@@ -134,8 +141,9 @@ class SlurmJob(RunMachines):
         return len(self.nodes.up) - self.steps.nodes_of_run - suspects, tuple(self.nodes.down)
 
     def time_is_up(self) -> bool:
-        seconds = seconds_left(self.number)
-        return seconds is not None and seconds <= 60 * self.options.margin_minutes
+        if (seconds := seconds_left(self.number)) is not None:
+            self._limit_s = time.monotonic() + seconds
+        return self._limit_s - time.monotonic() <= 60 * self.options.margin_minutes
 
     def _keep_sentinels(self) -> None:
         """Have a sentinel on every node that is up: together they end the job if its launcher is lost."""
@@ -319,10 +327,11 @@ def _tell_after_sigterm(job: SlurmJob) -> None:
     fields = job_fields(job.number)
     if not fields or job.may_leave_ranks:
         return
-    if fields.get("Restarts", job.restarts) != job.restarts or fields.get("JobState") == "PENDING":
-        say(f"ended by SIGTERM: the run goes on when job {job.number} has come through the queue again")
-    elif (waiting := waiting_job(job.number, job.run_dir)) is not None:
+    is_back = is_requeued(fields, job.restarts)
+    if not is_back and (waiting := waiting_job(job.number, job.run_dir)) is not None:
         say(f"ended by SIGTERM: the run goes on in job {waiting}")
+    elif is_back or fields.get("Reason") == TIME_LIMIT:  # then a sentinel sends the job there
+        say(f"ended by SIGTERM: the run goes on when job {job.number} has come through the queue again")
     else:
         say("ended by SIGTERM, as by scancel: the same command goes on from the last checkpoint")
         note_stop(job.run_dir)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import re
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from benchmark.launch.keep_running import say
@@ -26,6 +27,8 @@ BAD_STATE = re.compile(r"^(down|drain|fail|error|unk|inval|future|power|reboot|b
 FIELD = re.compile(r"(?:^|\s)([A-Za-z][\w:/-]*)=(.*?)(?=\s+[A-Za-z][\w:/-]*=|\s*$)")
 SILENT: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 """Streams of a process that hears and says nothing."""
+TIME_LIMIT = "TimeLimit"
+"""Slurm's reason for the end of a job that has used its time."""
 AGAIN_S, GONE_AGAIN_S = 30.0, 10.0
 """Seconds that earlier steps may take to leave. The second is for a lost node: its step never reports its end."""
 
@@ -59,6 +62,11 @@ def job_fields(job: str) -> dict[str, str]:
     return _fields(ask("scontrol", "--oneliner", "show", "job", job))
 
 
+def is_requeued(fields: Mapping[str, str], restarts: str) -> bool:
+    """Return whether Slurm has sent a job to the queue, or started it again, that had so many restarts."""
+    return fields.get("JobState") == "PENDING" or fields.get("Restarts", restarts) != restarts
+
+
 class NoAnswer(OSError):
     """Slurm's controller gives no answer."""
 
@@ -88,11 +96,13 @@ def _fields(answer: str) -> dict[str, str]:
     return {name: value for name, value in pairs if value not in ("", "(null)")}
 
 
-def seconds_left(job: str) -> int | None:
-    """Return the seconds until the job's time limit as it is now; None without a limit or an answer."""
+def seconds_left(job: str) -> float | None:
+    """Return the seconds until the job's time limit as it is now, infinite without a limit; None without an answer."""
     answer = ask("squeue", "--noheader", "--job", job, "--format=%L")  # such as 1-02:03:04
     if answer == "INVALID":
         return 0  # it is over, and Slurm grants a little more
+    if answer in ("UNLIMITED", "NOT_SET"):
+        return math.inf
     if not re.fullmatch(r"(\d+-)?(\d+:){0,2}\d+", answer):
         return None
     days, _, clock = answer.rpartition("-")

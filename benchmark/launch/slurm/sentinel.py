@@ -10,12 +10,11 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from benchmark.launch.keep_running import DISK_S, say
-from benchmark.launch.slurm.nodes import SLURM_S, ask, job_fields, job_with_answer
+from benchmark.launch.slurm.nodes import SLURM_S, TIME_LIMIT, ask, is_requeued, job_fields, job_with_answer
 from benchmark.launch.slurm.queue import waiting_job
 from benchmark.run_record.attempt_folder import AttemptEnding, all_attempts, read_ending, write_ending
 from benchmark.run_record.file_names import job_log
@@ -44,16 +43,16 @@ class Sentinel:
     def watch(self) -> None:
         """Watch until the job has been sent to the queue, or ends for another reason."""
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-        answered_s = time.monotonic()
+        answered_s, reason = time.monotonic(), f"the launcher of job {self._job} is lost"
         while time.monotonic() - answered_s < AWAY_S:
             if signal.sigtimedwait({signal.SIGTERM}, LOOK_S) is not None:
                 time.sleep(min(STAGGER_S * int(os.environ.get("SLURM_PROCID", "0")), LOOK_S))
-                if not self._lost_its_script():
+                if not (reason := self._reason_to_go_on()):
                     return
                 break
             if self._lease.watch.silent_s >= JOB_S - 2 * LOOK_S:  # it is about to be taken
                 fields = job_fields(self._job)
-                if fields and self._is_over(fields):
+                if is_requeued(fields, self._restarts):
                     return
                 if not fields:  # Slurm gives no answer: the lease is watched on
                     with suppress(OSError):
@@ -63,28 +62,28 @@ class Sentinel:
                 if self._lease.try_to_take(lambda _: False):
                     break
                 answered_s = time.monotonic()
-        self._send_on()
+        self._send_on(reason)
 
-    def _is_over(self, fields: Mapping[str, str]) -> bool:
-        """Return whether Slurm has sent the job to the queue or started it again."""
-        return fields.get("JobState") == "PENDING" or fields.get("Restarts", self._restarts) != self._restarts
-
-    def _lost_its_script(self) -> bool:
-        """Return whether Slurm ends the job because its script was killed, while a launcher held the run."""
+    def _reason_to_go_on(self) -> str:
+        """Return why Slurm ends the job, if a launcher holds the run and nobody ordered the end; else nothing."""
         try:  # again and again without an answer, until Slurm kills this process, too
             lease = wait_for(lambda: read_lease(self._run_dir), SLURM_S, say, answers=())
             is_held = lease is not None and lease.token.startswith(f"{self._script}-")
             fields = job_with_answer(self._job, lambda: not is_held)
         except (OSError, StoppedWaiting):
-            return False
-        return is_held and fields.get("ExitCode") == KILLED and not self._is_over(fields)
+            return ""
+        if not is_held or is_requeued(fields, self._restarts):
+            return ""
+        if fields.get("Reason") == TIME_LIMIT:  # the run did not leave in time, or Slurm did not say the time
+            return f"the time of job {self._job} is over"
+        return f"the script of job {self._job} was killed" if fields.get("ExitCode") == KILLED else ""
 
-    def _send_on(self) -> None:
+    def _send_on(self, reason: str) -> None:
         waiting = waiting_job(self._job, self._run_dir)
         goes_on = f"in job {waiting}" if waiting else f"when job {self._job} has come through the queue again"
-        self._note(f"the launcher of job {self._job} is lost: the run goes on {goes_on}")
+        self._note(f"{reason}: the run goes on {goes_on}")
         self._lease.leave(release=True)  # the next launcher need not wait
-        while not self._is_over(job_fields(self._job)):
+        while not is_requeued(job_fields(self._job), self._restarts):
             ask("scancel", self._job) if waiting else ask("scontrol", "requeue", self._job)
             time.sleep(LOOK_S)
 

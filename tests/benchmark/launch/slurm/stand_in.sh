@@ -2,7 +2,7 @@
 # Stands in for a command of Slurm, or for python3, under the name it is called by. What it is asked goes to $STAND_IN/calls;
 # what it answers is in files there.
 #
-#   state, restarts, exit_code      of the job (scontrol show job)
+#   state, restarts, exit_code, reason      of the job (scontrol show job)
 #   away                            there: Slurm says nothing of the job
 #   requeue_status                  exit status of scontrol requeue, which otherwise ends the job
 #   left        time left of the job (squeue %L)       states      lines "NODE STATE" (sinfo)
@@ -45,12 +45,12 @@ case "$name $*" in
   "scontrol show hostnames "*) echo "${3//,/$'\n'}" ;;
   "scontrol --oneliner show job "*)
     if [[ -f $answers/away ]]; then exit 1; fi
-    exit_code=0:0 state=RUNNING restarts=0
-    for field in exit_code state restarts; do
+    exit_code=0:0 state=RUNNING restarts=0 reason=None
+    for field in exit_code state restarts reason; do
       if [[ -f $answers/$field ]]; then read -r "${field?}" <"$answers/$field"; fi
     done
     echo "JobId=$4 Partition=main Account=(null) TimeLimit=02:00:00 SubmitTime=2026-01-02T03:04:05 NodeList=$(<"$answers/nodes")" \
-      "BatchHost=n1 Features=(null) StdOut=/logs5/slurm-5.out ExitCode=$exit_code JobState=$state Restarts=$restarts"
+      "BatchHost=n1 Features=(null) StdOut=/logs5/slurm-5.out ExitCode=$exit_code JobState=$state Restarts=$restarts Reason=$reason"
     ;;
   "scontrol --oneliner show node "*) echo "NodeName=$4 Gres=gpu:8 NodeAddr=address-of-$4" ;;
   "scontrol requeue "*)

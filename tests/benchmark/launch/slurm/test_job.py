@@ -172,6 +172,16 @@ def test_a_job_without_time_is_refused(job: Job, left: str, starts: bool) -> Non
     assert ("within EXIT_MARGIN_MINUTES=15" in done.stdout) != starts
 
 
+def test_time_is_counted_on_while_slurm_does_not_say_it(job: Job) -> None:
+    job.edit("launch/slurm/job.py", "ASK_S = 60.0", "ASK_S = 0.5")
+    during = "trap 'exit 75' USR2; echo >\"$answers/left\"; while sleep 0.1; do :; done"
+    job.answer(left="15:04", statuses="75", during=during)
+    done = job.run()
+    assert done.returncode == 75
+    assert "time is up in 15 minutes or less: asking the run to save and stop" in done.stdout
+    assert job.calls("scontrol requeue 5")
+
+
 @pytest.mark.parametrize("left", ["14:00", "UNLIMITED"])
 def test_person_may_stop_the_run_at_any_time(left: str, job: Job) -> None:
     job.answer(left=left, statuses="75", during="trap 'exit 75' USR2; kill -USR2 $PPID; while sleep 0.1; do :; done")
@@ -323,6 +333,11 @@ def test_a_run_that_cannot_go_back_to_the_queue_is_stopped(job: Job) -> None:
     [
         ({}, "ended by SIGTERM, as by scancel: the same command goes on from the last checkpoint", "stop"),
         ({"waiting": "77"}, "ended by SIGTERM: the run goes on in job 77", "requeue"),
+        (
+            {"reason": "TimeLimit"},
+            "ended by SIGTERM: the run goes on when job 5 has come through the queue again",
+            "requeue",
+        ),
         (
             {"during": 'echo 1 >"$answers/restarts"; echo COMPLETING >"$answers/state"; '},
             "ended by SIGTERM: the run goes on when job 5 has come through the queue again",

@@ -97,14 +97,20 @@ def test_a_sentinel_of_an_instance_that_is_over_leaves_the_next_one_alone(job: J
 
 
 @pytest.mark.parametrize(
-    ("exit_code", "released", "requeued"),
-    [("0:9", False, True), ("0:9", True, False), ("0:15", False, False)],
+    ("exit_code", "reason", "released", "requeued"),
+    [
+        ("0:9", "None", False, "the script of job 5 was killed"),
+        ("0:9", "None", True, ""),
+        ("0:15", "None", False, ""),
+        ("0:0", "TimeLimit", False, "the time of job 5 is over"),
+        ("0:0", "TimeLimit", True, ""),
+    ],
 )
-def test_a_job_that_ends_is_requeued_only_if_its_script_was_killed(
-    exit_code: str, released: bool, requeued: bool, job: Job, held: HeldLease
+def test_a_job_that_ends_is_requeued_only_if_its_script_was_killed_or_its_time_is_over(
+    exit_code: str, reason: str, released: bool, requeued: str, job: Job, held: HeldLease
 ) -> None:
     """A job that is cancelled, or whose launcher has left in good order, ends."""
-    job.answer(exit_code=exit_code, state="COMPLETING")
+    job.answer(exit_code=exit_code, reason=reason, state="COMPLETING")
     process = sentinel(job)
     try:
         wait(lambda: handles_sigterm(process.pid))
@@ -117,8 +123,9 @@ def test_a_job_that_ends_is_requeued_only_if_its_script_was_killed(
         if requeued:
             wait(lambda: calls(job, "scontrol requeue 5"))
             job.answer(state="PENDING")
+            assert job.log() == [f"{requeued}: the run goes on when job 5 has come through the queue again"]
         assert process.wait(60) == 0
-        assert bool(calls(job, "requeue")) == requeued
+        assert bool(calls(job, "requeue")) == bool(requeued)
     finally:
         process.kill()
         process.wait()

@@ -1,5 +1,6 @@
 """What is made of Slurm's answers: time, nodes, and the options of the job that goes on after this one."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -20,12 +21,12 @@ from benchmark.run_record.small_files import StoppedWaiting
         ("1:00:00", 3600),
         ("30", 30),
         ("INVALID", 0),
-        ("UNLIMITED", None),
-        ("NOT_SET", None),
+        ("UNLIMITED", math.inf),
+        ("NOT_SET", math.inf),
         ("", None),
     ],
 )
-def test_time_left_in_every_form(said: str, seconds: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_left_in_every_form(said: str, seconds: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nodes, "ask", lambda *words: said)
     assert seconds_left("5") == seconds
 
