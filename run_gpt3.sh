@@ -84,9 +84,9 @@ if [[ ${1:-} == --writable-by-others ]]; then # for benchmark/launch/slurm/snaps
   writable_by_others "$2"
   exit
 fi
-# In a job that comes back from the queue the script has worked before: what fails until its launcher begins is the node or
-# its disks, as where a file system is not mounted.
-if [[ -n ${SLURM_JOB_ID:-} && ${SLURM_RESTART_COUNT:-0} != 0 ]]; then
+# In a job that comes back from the queue, or was queued by the one before, the script has worked before: what fails until
+# its launcher begins is the node or its disks, as where a file system is not mounted.
+if [[ -n ${SLURM_JOB_ID:-} && ${SLURM_RESTART_COUNT:-0}${CHAINED_JOB:-} != 0 ]]; then
   trap '[[ $? == 0 ]] || back_to_queue "error: $(hostname): the script failed, which has worked before"' EXIT
 fi
 # A run goes on with the code it began with, which is in its folder, unless somebody else may have changed that.

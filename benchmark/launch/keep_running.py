@@ -152,7 +152,7 @@ def keep_running(run_dir: Path, machines: RunMachines) -> Decision:
 @contextmanager
 def _holding(run_dir: Path, machines: RunMachines) -> Iterator[HeldLease]:
     """Hold the run's lease until the end of the block. Raises Refused, and the errors of :func:`patiently`."""
-    patiently(lambda: _in_folder(run_dir, lambda: make_run_folder(run_dir)), machines)
+    patiently(lambda: _in_folder(run_dir, lambda: make_run_folder(run_dir), machines), machines)
     lease = HeldLease(run_dir, machines.name, machines.lease_s, machines.token or secrets.token_hex(8))
     _take(run_dir, lease, machines)
     try:
@@ -162,23 +162,22 @@ def _holding(run_dir: Path, machines: RunMachines) -> Iterator[HeldLease]:
         lease.leave(release=not machines.may_leave_ranks)
 
 
-def _in_folder(run_dir: Path, act: Callable[[], Answer]) -> Answer:
-    """Call ``act``. Raises Refused for a new folder that cannot be used, and OSError for an error that may pass and for
-    a folder that holds or may hold a run."""
+def _in_folder(run_dir: Path, act: Callable[[], Answer], machines: RunMachines) -> Answer:
+    """Call ``act``. Raises Refused for a new folder that cannot be used, and for one of another user; OSError for an
+    error that may pass, for a folder that holds or may hold a run, and where the run has begun before."""
     try:
         return act()
     except OSError as error:
-        if error.errno in WRONG_FOLDER and _held_no_run(run_dir):
+        if error.errno in WRONG_FOLDER and not machines.goes_on and _held_no_own_run(run_dir):
             raise Refused(f"{error.filename}: {error.strerror}; choose another folder for the run") from None
         raise
 
 
-def _held_no_run(run_dir: Path) -> bool:
+def _held_no_own_run(run_dir: Path) -> bool:
     try:
-        attempts_folder(run_dir).stat()
+        return attempts_folder(run_dir).stat().st_uid != os.geteuid()
     except OSError as error:  # of any other error the disk does not say
         return isinstance(error, (FileNotFoundError, NotADirectoryError, PermissionError))
-    return False
 
 
 def _take(run_dir: Path, lease: HeldLease, machines: RunMachines) -> None:
@@ -188,7 +187,7 @@ def _take(run_dir: Path, lease: HeldLease, machines: RunMachines) -> None:
         return rival is None or machines.is_predecessor(rival)
 
     renewed_s, is_announced = 0.0, False
-    while not patiently(lambda: _in_folder(run_dir, lambda: lease.try_to_take(is_free)), machines):
+    while not patiently(lambda: _in_folder(run_dir, lambda: lease.try_to_take(is_free), machines), machines):
         rival = lease.watch.lease
         if rival is not None and not is_announced:
             is_announced = True

@@ -32,7 +32,7 @@ from benchmark.launch.slurm.nodes import (
     submitted_s,
     with_answer,
 )
-from benchmark.launch.slurm.queue import cancel_waiting, go_on_later, queue_next_job, waiting_job
+from benchmark.launch.slurm.queue import CHAINED, cancel_waiting, go_on_later, queue_next_job, waiting_job
 from benchmark.launch.slurm.snapshot import run_from_snapshot
 from benchmark.run_record.checkpoint_list import newest_checkpoint
 from benchmark.run_record.lease import JOB_S, Lease
@@ -66,7 +66,7 @@ class SlurmJob(RunMachines):
         self.token = f"{self.script}-{os.environ.get('LAUNCHES', '1')}"
         self._started = 10 * (int(os.environ.get("LAUNCHES", "1")) - 1)
         """Attempts of this job so far, by which ports differ: ten for each launcher that was killed."""
-        self.goes_on = self.restarts != "0" or self._started > 0
+        self.goes_on = self.restarts != "0" or self._started > 0 or CHAINED in os.environ
         self.nodes = Nodes(self.number, [], lambda: self.ordered)
         self._limit_s = math.inf
         """Monotonic time of the job's time limit, as Slurm's latest answer has it."""

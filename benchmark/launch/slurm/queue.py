@@ -34,6 +34,8 @@ Successor = Literal["this job", "another job", "nobody"]
 """Job in which a run goes on; nobody: a person has to submit it again."""
 OWN_VARIABLES = re.compile("SLURM_(?!CONF$)|SLURMD_|PMI|SBATCH_|NEW_SNAPSHOT$|LAUNCHER_FOLDER$|LAUNCHES$")
 """Variables of this job that are removed, because the next job would take them for its own."""
+CHAINED = "CHAINED_JOB"
+"""Variable of a job that was queued to go on with a run."""
 
 
 def chain_name(run_dir: Path) -> str:
@@ -57,6 +59,7 @@ def queue_next_job(job: str, run_dir: Path, script: Sequence[str], options: Sequ
     if (waiting := waiting_job(job, run_dir)) is None:
         submit_options = ["--parsable", "--dependency=singleton", f"--job-name={name}", *_same_options(job, os.environ)]
         variables = {key: value for key, value in os.environ.items() if not OWN_VARIABLES.match(key)}
+        variables[CHAINED] = "1"
         words = ["sbatch", *submit_options, *options, *script]
         try:
             output = subprocess.check_output(words, env=variables, stderr=subprocess.STDOUT, timeout=SUBMIT_S)

@@ -222,6 +222,28 @@ def test_folder_that_held_a_run_is_waited_for(
     assert pauses == [5.0] * 3
 
 
+def test_folder_of_another_user_is_refused_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pauses: list[float]
+) -> None:
+    (tmp_path / "attempts").mkdir()
+    monkeypatch.setattr(os, "geteuid", lambda: (tmp_path / "attempts").stat().st_uid + 1)
+    fail_in_launcher(monkeypatch, "make_run_folder", errno.EACCES)
+    with pytest.raises(Refused, match="Permission denied; choose another folder"):
+        keep_running(tmp_path, Practice(lambda attempt: 0))
+    assert pauses == []
+
+
+def test_folder_that_is_away_where_a_run_goes_on_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pauses: list[float]
+) -> None:
+    """As on a node that has not mounted it: nobody would see a refusal."""
+    place = Practice(lambda attempt: finish(tmp_path))
+    place.goes_on = True
+    fail_in_launcher(monkeypatch, "make_run_folder", errno.EACCES, errno.ENOENT)
+    assert keep_running(tmp_path, place).action == "done"
+    assert pauses == [5.0] * 2
+
+
 def test_new_folder_that_cannot_be_made_is_refused_at_once(tmp_path: Path, pauses: list[float]) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(Refused, match="Not a directory; choose another folder"):

@@ -234,20 +234,20 @@ def test_launcher_that_is_always_killed_goes_back_to_the_queue(job: Job) -> None
 
 
 @pytest.mark.parametrize("missing", ["checkout", "interpreter"])
-@pytest.mark.parametrize("restarts", ["0", "1"])
+@pytest.mark.parametrize("variables", [{}, {"SLURM_RESTART_COUNT": "1"}, {"CHAINED_JOB": "1"}])
 def test_a_job_that_comes_back_to_a_node_without_its_files_goes_to_the_queue_again(
-    missing: str, restarts: str, job: Job
+    missing: str, variables: dict[str, str], job: Job
 ) -> None:
-    """A file system is not mounted there, as nobody sees. Before the first start somebody does."""
+    """A file system is not mounted there, which nobody sees, as somebody does at the first start."""
     if missing == "checkout":
         (job.folder / "checkout").rename(job.folder / "elsewhere")
     else:
         (job.folder / "bin" / "python3").unlink()
         (job.folder / "bin" / "python3").write_text("#!/bin/bash\nexit 1\n")
         (job.folder / "bin" / "python3").chmod(0o755)
-    done = job.run("image", SLURM_RESTART_COUNT=restarts)
+    done = job.run("image", **variables)
     goes_back = "the script failed, which has worked before: job 5 goes back to the queue" in done.stderr
-    assert goes_back == (restarts == "1")
+    assert goes_back == bool(variables)
     assert goes_back == ((job.answers / "calls").exists() and len(job.calls("scontrol requeue 5")) == 1)
     reason = "submit from its folder" if missing == "checkout" else "expected python3 3.8 or newer"
     assert reason in done.stderr and (goes_back or done.returncode == 2)
@@ -300,7 +300,7 @@ def test_an_instance_that_slurm_has_ended_stops_and_keeps_the_lease(change: dict
     assert lease is not None and (lease.holder, lease.attempt) == ("job 5", "0001")
 
 
-@pytest.mark.parametrize("variables", [{"SLURM_RESTART_COUNT": "1"}, {}])
+@pytest.mark.parametrize("variables", [{"SLURM_RESTART_COUNT": "1"}, {"CHAINED_JOB": "1"}, {}])
 def test_a_job_that_goes_on_with_a_run_that_has_ended_ends_as_the_run(variables: dict[str, str], job: Job) -> None:
     job.log_dir.mkdir()
     (job.log_dir / "summary.json").write_text('{"status": "success"}')
