@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from benchmark.run_record.file_names import INCIDENT_FILE, rank_file
+from benchmark.run_record.file_names import ALARM_FILE, INCIDENT_FILE, rank_file
 from benchmark.run_record.phases import PHASES
 from benchmark.run_record.small_files import entries_in, is_there, read_record, write_object
 
@@ -25,6 +25,8 @@ host ran out of memory. hang: no sign of life for too long. meeting: not all pro
 that a person has to mend. check: a check that ran and failed, for example because copies differ. lost connection:
 another process went away."""
 LONGEST_MESSAGE = 400
+ALARM, MOST_ALARM_BYTES = re.compile(rb"[a-z ]+: rank ([0-9]{1,9})\b"), 1000
+"""Pattern of an alarm's beginning, and most bytes of it that are read."""
 NATIVE = re.compile(r"\[?\S+\.(cc|cpp|cu|h|hpp):\d+\]?:? *| This is typically caused by .*| GLHF!.*")
 """Parts of PyTorch's messages that help nobody: the line of its own C++ that failed, and good wishes."""
 
@@ -70,25 +72,36 @@ def write_incident(attempt: Path, incident: Incident) -> None:
 
 
 def read_incidents(attempt: Path) -> list[Incident]:
-    """Return all incidents of an attempt, the earliest first; damaged files are passed over."""
+    """Return all incidents of an attempt, by time; damaged files are passed over. That of the process that raised the
+    alarm comes first, because the clocks of nodes differ. Raises OSError if the disk does not say."""
     files = [Path(entry) for entry in entries_in(attempt) if entry.name.endswith(f".{INCIDENT_FILE}")]
     records = [read_record(path, Incident) for path in files]
-    return sorted((incident for incident in records if incident is not None), key=lambda incident: incident.time_s)
+    incidents, first_rank = [incident for incident in records if incident is not None], _rank_of_alarm(attempt)
+    return sorted(incidents, key=lambda incident: (incident.rank != first_rank, incident.time_s))
+
+
+def _rank_of_alarm(attempt: Path) -> int | None:
+    """Return the rank that raised the alarm; None without one."""
+    if not is_there(attempt / ALARM_FILE):
+        return None
+    with (attempt / ALARM_FILE).open("rb") as file:
+        match = ALARM.match(file.read(MOST_ALARM_BYTES))
+    return None if match is None else int(match[1])
 
 
 def first_cause(incidents: list[Incident]) -> Incident | None:
-    """Return the incident that caused the others, or None if there are no incidents.
+    """Return the incident that caused the others, or None if there are none. ``incidents``: as they are read.
 
-    The cause is the earliest incident that is no lost connection. If processes hang, all of them do, and their times
+    The cause is the first incident that is no lost connection. If processes hang, all of them do, and their times
     say nothing: see :func:`did_not_arrive`.
     """
     causes = [incident for incident in incidents if incident.kind not in ("lost connection", "hang")]
     if causes:
-        return min(causes, key=lambda incident: incident.time_s)
+        return causes[0]
     hanging = [incident for incident in incidents if incident.kind == "hang"]
     if hanging:
         return (did_not_arrive(hanging) or hanging)[0]
-    return min(incidents, key=lambda incident: incident.time_s, default=None)
+    return incidents[0] if incidents else None
 
 
 def did_not_arrive(hanging: list[Incident]) -> list[Incident]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from benchmark.run_record.attempt_folder import raise_alarm
 from benchmark.run_record.incidents import (
     LONGEST_MESSAGE,
     Incident,
@@ -62,6 +63,19 @@ def test_first_incident_of_a_process_stays_and_damage_is_passed_over(tmp_path: P
     write_incident(tmp_path, of(0, time_s=7.0))
     (tmp_path / "rank_00002.incident.json").write_text("{}")
     assert read_incidents(tmp_path) == [of(1, time_s=5.0), of(0, time_s=7.0)]
+
+
+@pytest.mark.parametrize(
+    ("alarm", "cause"), [("device: rank 0: Xid 79\n", 0), ("lost connection: rank 2", 1), ("\xff", 1), (None, 1)]
+)
+def test_clock_that_is_behind_moves_no_blame(alarm: str | None, cause: int, tmp_path: Path) -> None:
+    """Rank 0 fails, and srun kills rank 1, whose node's clock is an hour behind."""
+    for incident in (of(0, kind="device"), of(1, kind="killed", time_s=-3500.0), of(2, kind="lost connection")):
+        write_incident(tmp_path, incident)
+    if alarm is not None:
+        raise_alarm(tmp_path, alarm)
+    found = first_cause(read_incidents(tmp_path))
+    assert found is not None and found.rank == cause
 
 
 def test_incident_is_one_line() -> None:
