@@ -140,7 +140,7 @@ def kinds(run: Run) -> Iterator[Deviation]:
             else:
                 fits = f"'{event.value}'" in expected
             if not fits:
-                yield at(run, event, _in_words(event), expected)
+                yield at(run, event, _in_words(event), expected, "rate" if key.endswith("learning_rate") else "")
 
 
 def fixed(run: Run) -> Iterator[Deviation]:

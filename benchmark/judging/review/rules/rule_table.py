@@ -50,6 +50,7 @@ LOG_RULES: tuple[Rule[Run], ...] = (
     ),
     Rule(
         "value.kind", "error", "3.2", key_rules.kinds,
+        cases={"rate": "warning"}, question="Was it trained with this rate?",
         mend="log a plain number, or the name as the official checker has it: others crash it",
     ),
     Rule(
