@@ -3,8 +3,9 @@ gradients.
 
 A tensor's largest value comes from the kernel that makes it, or another one reads the tensor for it; then a kernel
 casts it, with its transpose or to that alone (model/passes/linear/). Of a tensor that tensor-parallel ranks gather,
-each casts its own rows, and the gathered FP8 rows are transposed. Where nothing is compiled, every tensor is read for
-its largest value, and a kernel of its own transposes. Other stacks cast in the kernel before the product.
+each casts its own rows, and the gathered FP8 rows are transposed. Where nothing is compiled, a kernel of its own reads
+a tensor for its largest value, whether a cast needs that or not, and another one transposes. Other stacks cast in the
+kernel before the product.
 """
 
 from collections.abc import Iterable, Mapping
@@ -61,15 +62,21 @@ class OperandTensor:
     largest: LargestOrigin
     shares: int = 1
     """Tensor-parallel ranks of which each casts its part, before they gather it."""
+    measured: float = 0.0
+    """Numbers of which the kernel that makes them on this device returns the largest."""
+
+    def measuring(self) -> CastWork:
+        """Return the kernel that finds that where nothing is compiled."""
+        return CastWork(bool(self.measured), 2 * self.measured)
 
     def cast(self, *, rows: bool = True, transposed: bool = False, compiled: bool = True) -> CastWork:
         """``rows``: the product takes the rows; ``transposed``: another one takes the transpose."""
         own = self.numbers / self.shares
-        read = 2 * own if self.largest == "read" or (self.largest == "measured" and not compiled) else 0.0
+        read = 2 * own if self.largest == "read" else 0.0
         apart = TRANSPOSE_BYTES * self.numbers * transposed
         if not compiled:
             kernels = 1 + transposed + SEPARATE_KERNELS * (self.largest != "known")
-            return CastWork(kernels, read + (2 + 1) * own + apart, apart, SLOW_TRANSPOSES)
+            return CastWork(kernels, read + (2 + 1) * own + apart, apart, SLOW_TRANSPOSES) + self.measuring()
         kernels = 1 + SCALE_KERNELS[self.largest]
         if self.shares == 1:
             moved = (2 + rows + transposed) * self.numbers
@@ -85,23 +92,26 @@ def gathers_fp8(work: Workload) -> bool:
 
 def operand_tensors(work: Workload, layers: LayerSizes) -> tuple[list[OperandTensor], list[OperandTensor]]:
     """Return the inputs and the gradients of a block's linear layers."""
-    layout, rotary = work.layout, work.model.rotary_positions
-    norms: LargestOrigin = "measured" if work.model.measuring_norms else "read"
+    layout, model = work.layout, work.model
     shares = layout.tensor_parallel if gathers_fp8(work) else 1
-    if layout.tensor_parallel > shares:  # gathered in BF16: a kernel knows the largest value of its rank alone
-        norms = "read"
+
+    def of_norm(width: int) -> OperandTensor:
+        measured = work.tokens * width / layout.tensor_parallel if model.measuring_norms else 0.0
+        # gathered in BF16: a kernel knows the largest value of its rank alone
+        known = measured and layout.tensor_parallel == shares
+        return OperandTensor(work.tokens * width, "measured" if known else "read", shares, measured)
+
+    def of_rank(width: int, *, measured: bool) -> OperandTensor:
+        numbers = work.tokens * width
+        return OperandTensor(numbers, "measured", measured=numbers) if measured else OperandTensor(numbers, "read")
+
     (attention, heads), (attended, out), (mlp, inner), (activated, down) = layers.values()
-    inputs = [
-        OperandTensor(work.tokens * attention, norms, shares),
-        OperandTensor(work.tokens * attended, "read"),
-        OperandTensor(work.tokens * mlp, norms, shares),
-        OperandTensor(work.tokens * activated, "measured"),
-    ]
+    inputs = [of_norm(attention), of_rank(attended, measured=False), of_norm(mlp), of_rank(activated, measured=True)]
     gradients = [
-        OperandTensor(work.tokens * heads, "measured" if rotary else "read"),
-        OperandTensor(work.tokens * out, norms, shares),
-        OperandTensor(work.tokens * inner, "measured"),
-        OperandTensor(work.tokens * down, norms, shares),
+        of_rank(heads, measured=model.rotary_positions),
+        of_norm(out),
+        of_rank(inner, measured=True),
+        of_norm(down),
     ]
     return inputs, gradients
 
@@ -117,11 +127,17 @@ def cast_work(work: Workload, layers: LayerSizes) -> tuple[CastWork, CastWork, C
 
     inputs, gradients = operand_tensors(work, layers)
     forward, backward = casts_of(inputs, transposed=transposed and recompute == "none"), casts_of(gradients)
-    *all_but_last, last = inputs
+    again, repeated = list[OperandTensor](), casts_of([])
     if recompute == "full":  # casts for its products; the last product is not repeated
-        return forward, backward, casts_of(all_but_last) + casts_of([last] if transposed else [], rows=False)
-    again = inputs if recompute == "selective" and transposed else []
-    return forward, backward, casts_of([replace(tensor, largest="known") for tensor in again], rows=False)
+        *all_but_last, last = inputs
+        again, repeated = [last], casts_of(all_but_last)
+    elif recompute == "selective":
+        again = [replace(tensor, largest="known") for tensor in inputs]
+    if transposed:
+        repeated += casts_of(again, rows=False)
+    elif not compiled:  # weight gradients take them in BF16
+        repeated = sum((tensor.measuring() for tensor in again), repeated)
+    return forward, backward, repeated
 
 
 def _compiled(work: Workload) -> bool:

@@ -165,7 +165,9 @@ def workload_of(
     bf16_layers: tuple[int, int] = (0, 0),
 ) -> Workload:
     """Return the step of a model on a system."""
-    shards_all = STACKS[stack].sharding == "fsdp" and system.pipeline_parallel == 1
+    code = STACKS[stack]
+    shards_all = code.sharding == "fsdp" and system.pipeline_parallel == 1
+    without: tuple[Feature, ...] = ("compiled-kernels",) if code.ours and not system.compiled_kernels else ()
     layout = Layout(
         devices=system.num_devices,
         devices_per_node=system.devices_per_node,
@@ -177,6 +179,6 @@ def workload_of(
         sharding="fsdp" if shards_all else "zero1",
         replicas=system.replicas,
         recompute=system.recompute,
-        fp8_weight_gradients=system.fp8_weight_gradients or not STACKS[stack].ours,
+        fp8_weight_gradients=system.fp8_weight_gradients or not code.ours,
     )
-    return Workload(model, layout, precision, system.accelerator, stack, network_gbit_s, bf16_layers=bf16_layers)
+    return Workload(model, layout, precision, system.accelerator, stack, network_gbit_s, without, bf16_layers)

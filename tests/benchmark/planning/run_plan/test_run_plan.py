@@ -150,6 +150,12 @@ def test_other_stacks_and_machines() -> None:
     assert b200.intervals["step_s"][1] > 1.1 * step_s(b200)
 
 
+def test_a_system_without_compiled_kernels_has_the_step_of_its_operators() -> None:
+    switched_off = plan(config(pipeline_parallel=1, compiled_kernels=False))
+    imagined = plan(flat(), options=PlanOptions(what_if=("compiled-kernels=off",)))
+    assert step_s(switched_off) == step_s(imagined) > step_s(plan(flat()))
+
+
 @pytest.mark.parametrize("run", [config(system="cpu_p2"), dataclasses.replace(config(), precision="fp32")])
 def test_without_constants_there_is_no_time(run: PlannedRun) -> None:
     made = plan(run)

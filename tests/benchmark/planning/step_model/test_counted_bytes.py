@@ -69,13 +69,32 @@ def test_bytes_over_fused_ones_are_what_the_dry_run_counts(
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "tensor_parallel", "micro_batch_size"), SHAPES)
 @pytest.mark.parametrize(
-    ("recompute", "fp8_weight_gradients"), [("selective", True), ("none", False), ("none", True), ("full", False)]
+    ("recompute", "fp8_weight_gradients", "compiled_kernels"),
+    [
+        ("selective", True, True),
+        ("none", False, True),
+        ("none", True, True),
+        ("full", False, True),
+        ("selective", True, False),
+        ("full", False, False),
+    ],
 )
 def test_fp8_adds_the_casts_and_the_memory_that_the_dry_run_counts(
-    name: str, tensor_parallel: int, micro_batch_size: int, recompute: Recompute, fp8_weight_gradients: bool
+    name: str,
+    tensor_parallel: int,
+    micro_batch_size: int,
+    recompute: Recompute,
+    fp8_weight_gradients: bool,
+    compiled_kernels: bool,
 ) -> None:
-    fields = {"recompute": recompute, "fp8_weight_gradients": fp8_weight_gradients}
-    system = system_of(tensor_parallel, micro_batch_size, **fields)
+    """Kernels that are not compiled read a tensor for its largest value even where no cast needs it."""
+    system = system_of(
+        tensor_parallel,
+        micro_batch_size,
+        recompute=recompute,
+        fp8_weight_gradients=fp8_weight_gradients,
+        compiled_kernels=compiled_kernels,
+    )
     work = planned(name, system, "fp8")
     layers = layer_sizes(work)
     expected = sum(part.bytes for part in cast_work(work, layers))
