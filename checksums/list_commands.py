@@ -11,6 +11,7 @@ from checksums.common_file import COMMON
 from checksums.folder_sums import ListComparison, compare_lists, digest_folder, without_leading_folders
 from checksums.whole_output import ENDING, compare_with_manifest
 from foundation.cli import JsonOption
+from foundation.errors import InputError
 from foundation.file_formats.md5_list import begins_list, format_list, read_list
 from foundation.options.option_marks import Positional
 from foundation.outputs.publish import published_file, require_same_kind
@@ -34,6 +35,8 @@ class CreateListCommand(JsonOption):
     def run(self) -> None:
         require_same_kind(self.output, "--output", "a list of MD5 sums", begins_list)
         digests = digest_folder(self.folder, leave_out=self.output)
+        if not digests:
+            raise InputError(f"{self.folder}: holds no file; expected the folder of a dataset or checkpoint")
         with published_file(self.output) as partial:
             partial.write_text(format_list(digests), encoding="utf-8", errors="surrogateescape")
         self.tell(

@@ -59,8 +59,11 @@ def run_command(command: Callable[[], int | None]) -> NoReturn:
         status = _print_error(str(error), 2)
     except CheckFailed as error:
         status = _print_error(str(error), 1)
-    except ImportError:
-        status = _print_error(_lacking_packages(), 2)
+    except ImportError as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):  # Ctrl-C while a native module began
+            status = _print_error("interrupted", 130)
+        else:
+            status = _print_error(_lacking_packages(), 2)
     except KeyboardInterrupt:
         status = _print_error("interrupted", 130)
     except BrokenPipeError:  # the reader of our output (head, less) has gone

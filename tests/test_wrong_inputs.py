@@ -219,6 +219,7 @@ WRONG_INPUTS = [
     ),
     ("checksums sign", "unknown command 'sign'; there are create, verify"),
     ("checksums create text --output L", "text: a file; expected a folder"),
+    ("checksums create empty --output L", "empty: holds no file; expected the folder of a dataset or checkpoint"),
     ("checksums verify empty --manifest nowhere", "nowhere: no such file; expected a list of MD5 sums"),
     ("checksums verify empty", "--manifest PATH is missing: List of paths relative to the folder, as GNU's md5sum"),
     (

@@ -295,6 +295,11 @@ def _create(output: Path, recipe: Recipe) -> None:
 
 
 def _remove_asides(folder: Path) -> None:
-    """Remove the remains of a process that was killed in ``remove_partial``."""
+    """Remove the remains of a process that was killed in ``remove_partial``, or wrote into the folder after it."""
     for aside in folder.parent.glob(f"{glob.escape(folder.name)}.{'[0-9a-f]' * 8}{PARTIAL}"):
         shutil.rmtree(aside, ignore_errors=True)  # another process may do the same
+    with suppress(OSError):  # there is none, or files of others
+        if [path.name for path in folder.iterdir()] == [WRITING]:
+            remove_left_files(folder)
+            (folder / WRITING).rmdir()
+            folder.rmdir()

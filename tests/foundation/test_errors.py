@@ -10,6 +10,9 @@ import pytest
 from foundation.errors import CheckFailed, InputError, run_command
 from foundation.git import REPOSITORY
 
+INTERRUPTED_IMPORT = ImportError("initialization failed")
+INTERRUPTED_IMPORT.__cause__ = KeyboardInterrupt()  # as a module made with pybind11 raises it
+
 
 @pytest.mark.parametrize(
     ("raised", "status", "message"),
@@ -27,6 +30,7 @@ from foundation.git import REPOSITORY
             f"error: {__file__}/a/b: {__file__} is a file; expected a folder\n",
         ),
         (KeyboardInterrupt(), 130, "error: interrupted\n"),
+        (INTERRUPTED_IMPORT, 130, "error: interrupted\n"),
         (MemoryError(), 2, "error: not enough memory; give more, or --workers less\n"),
     ],
 )

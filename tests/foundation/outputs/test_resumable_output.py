@@ -19,7 +19,7 @@ from foundation.errors import InputError
 from foundation.outputs import resumable_output
 from foundation.outputs.digest import md5_file
 from foundation.outputs.manifest import Recipe, read_manifest, source_of
-from foundation.outputs.output_parts import NewPart
+from foundation.outputs.output_parts import NewPart, new_name
 from foundation.outputs.resumable_output import ResumableOutput
 from foundation.outputs.resumable_output import resumable_output as begin
 from foundation.outputs.shards import parse_shard
@@ -141,6 +141,14 @@ def test_three_kills_leave_no_file_that_was_being_written(job: Job) -> None:
         os.utime(path, (0, 0))
     assert job.run("0/2") == 4
     assert sorted(writing.iterdir()) == sorted([alive, recent])
+
+
+def test_what_a_library_writes_after_an_interrupted_process_has_removed_its_folder_is_in_nobodys_way(job: Job) -> None:
+    """TensorStore finishes a write that nobody waits for, and makes the folders above it again."""
+    left = job.output.with_name("out.partial") / "writing" / new_name().replace(f"-{os.getpid()}-", f"-{1 << 30}-")
+    (left / "array").mkdir(parents=True)
+    assert job.run() == 8
+    assert names(job) == WHOLE
 
 
 def kill_at_rename(number: int, job: Job) -> None:
