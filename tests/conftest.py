@@ -13,9 +13,9 @@ gc.disable()  # nothing that is imported and collected is garbage: the search fo
 
 # Before PyTorch is imported: what tests compute is small, and their processes share few cores. A run has its own.
 os.environ.update(OMP_NUM_THREADS="1", OMP_WAIT_POLICY="passive")
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("any machine", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
-"""How long an example takes depends on what else runs here, and is no failure."""
+"""How long an example takes depends on what else runs here, and is no failure. The examples are always the same."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

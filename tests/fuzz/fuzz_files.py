@@ -141,7 +141,7 @@ def try_cases(kind: str, seeds: Sequence[int], folder: Path) -> dict[int, list[s
             with contextlib.suppress(*EXPECTED):
                 KINDS[kind].read(checkpoint)
 
-    if not side_effects(read_all, folder):
+    if not side_effects(read_all, folder, len(seeds)):
         return {}
     effects = {seed: side_effects(partial(KINDS[kind].read, path), path) for seed, path in checkpoints.items()}
     return {seed: found for seed, found in effects.items() if found} or {

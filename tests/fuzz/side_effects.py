@@ -45,17 +45,21 @@ EXPECTED = (InputError, CheckFailed, ValueError, OSError)
 """Exceptions of a reader that refuses a file."""
 
 
-def side_effects(action: Callable[[], object], folder: Path) -> list[str]:
-    """Run ``action`` in a forked process and describe its side effects; ``folder`` is the only one that it may read."""
+def side_effects(action: Callable[[], object], folder: Path, cases: int = 1) -> list[str]:
+    """Run ``action`` in a forked process and describe its side effects; ``folder`` is the only one that it may read.
+
+    ``cases``: number of files that it reads, each of which may take a few seconds on a slow machine.
+    """
+    seconds, cpu_seconds = SECONDS + 2 * (cases - 1), CPU_SECONDS + cases - 1
     parent_end, child_end = multiprocessing.Pipe(duplex=False)
-    process = multiprocessing.get_context("fork").Process(target=_watch, args=(action, folder, child_end))
+    process = multiprocessing.get_context("fork").Process(target=_watch, args=(action, folder, child_end, cpu_seconds))
     process.start()
     child_end.close()
     try:
-        answered = parent_end.poll(SECONDS)
-        effects: list[str] = json.loads(parent_end.recv_bytes()) if answered else [f"busy for {SECONDS:.0f} s"]
+        answered = parent_end.poll(seconds)
+        effects: list[str] = json.loads(parent_end.recv_bytes()) if answered else [f"busy for {seconds:.0f} s"]
     except EOFError:
-        effects = [f"the process died, or took {CPU_SECONDS} s of processor time"]
+        effects = [f"the process died, or took {cpu_seconds} s of processor time"]
     if process.is_alive():
         process.join(2)
         process.kill()
@@ -63,11 +67,11 @@ def side_effects(action: Callable[[], object], folder: Path) -> list[str]:
     return effects
 
 
-def _watch(action: Callable[[], object], folder: Path, pipe: Any) -> None:
+def _watch(action: Callable[[], object], folder: Path, pipe: Any, cpu_seconds: int) -> None:
     effects: list[str] = []
     readable = (str(folder), os.path.realpath(folder), *READABLE)
     classes = _classes()
-    _limit()
+    _limit(cpu_seconds)
     watching = True
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
@@ -143,11 +147,11 @@ def _changed(before: Classes, after: Classes) -> list[str]:
     ]
 
 
-def _limit() -> None:
+def _limit(cpu_seconds: int) -> None:
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":" in line)
     most = (int(status["VmData"].split()[0]) << 10) + MEMORY_BYTES
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     used = resource.getrusage(resource.RUSAGE_SELF)
-    cpu_seconds = int(used.ru_utime + used.ru_stime) + CPU_SECONDS
-    resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))
+    most = int(used.ru_utime + used.ru_stime) + cpu_seconds
+    resource.setrlimit(resource.RLIMIT_CPU, (most, most + 1))

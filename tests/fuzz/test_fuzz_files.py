@@ -35,7 +35,8 @@ NOTICED = {
 def test_effects_of_pythons_unpickler_are_noticed(
     attack: str, effect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tests.fuzz.side_effects.CPU_SECONDS", 1)
+    if "processor time" in effect:
+        monkeypatch.setattr("tests.fuzz.side_effects.CPU_SECONDS", 1)
     content = b"\x80\x04" + attacks(tmp_path / "outside")[attack] + b"."
     inside = tmp_path / "inside"
     effects = side_effects(lambda: pickle.loads(content), inside)

@@ -134,7 +134,7 @@ def test_exit_file_before_an_attempt_ends_it(tmp_path: Path) -> None:
 def test_folder_in_use_is_refused_and_a_silent_lease_is_taken(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    holder = HeldLease(tmp_path, "job 5", 0.6, "token")
+    holder = HeldLease(tmp_path, "job 5", 2.0, "token")
     assert holder.try_to_take(lambda lease: lease is None)
     other = Practice(lambda attempt: finish(tmp_path), name="job 6")
     host = socket.gethostname()
@@ -146,7 +146,7 @@ def test_folder_in_use_is_refused_and_a_silent_lease_is_taken(
     assert {path.name for path in tmp_path.iterdir()} - {"lease.json.token.partial"} == {"lease.json"}  # it is renewed
     holder.leave(release=False)
     assert keep_running(tmp_path, other).action == "done"
-    line = f"{tmp_path}: job 5 on {host} holds the run; it is waited for until it has not renewed its lease for 0.6 s"
+    line = f"{tmp_path}: job 5 on {host} holds the run; it is waited for until it has not renewed its lease for 2 s"
     assert line in capfd.readouterr().err
     with pytest.raises(Refused, match="holds a finished run \\(success\\); choose another folder"):
         keep_running(tmp_path, other)

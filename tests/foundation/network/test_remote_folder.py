@@ -125,7 +125,7 @@ def test_a_process_that_was_forked_too_late_is_told(files: Path) -> None:
         remote(server).read("array/0.0")
         child = multiprocessing.get_context("fork").Process(target=_must_fail, args=(f"{server.url}/ckpt",))
         child.start()
-        child.join(20)
+        child.join(60)
         assert child.exitcode == 0
 
 

@@ -138,15 +138,15 @@ def test_exit_file_ends_run_and_chain(job: Job) -> None:
 def test_a_holder_that_renews_its_lease_is_left_alone(holder: str, waits: bool, job: Job) -> None:
     """Another job in the folder is refused; an earlier instance of this job is waited for."""
     job.log_dir.mkdir()
-    job.shorten_lease(3.0)
-    lease = HeldLease(job.log_dir, holder, 3.0, "token")
+    job.shorten_lease(4.0)
+    lease = HeldLease(job.log_dir, holder, 4.0, "token")
     assert lease.try_to_take(lambda earlier: earlier is None)
     with ThreadPoolExecutor() as pool:
         running, log = pool.submit(job.run), job.log_dir / "slurm_5.out"
         while not running.done() and not (log.exists() and "holds the run" in log.read_text()):
             time.sleep(0.1)
         if waits:
-            time.sleep(4.5)
+            time.sleep(6.0)
             assert not running.done()
         else:
             running.result()
@@ -155,7 +155,7 @@ def test_a_holder_that_renews_its_lease_is_left_alone(holder: str, waits: bool, 
     waited = (
         f"{job.log_dir}: {holder} on {socket.gethostname()} holds the run; it is waited for until it has not renewed"
     )
-    assert job.log()[0] == f"{waited} its lease for 3 s"
+    assert job.log()[0] == f"{waited} its lease for 4 s"
     if not waits:
         assert job.log()[1].endswith(
             f"job 4 on {socket.gethostname()} runs there; end it first, or choose another folder"
@@ -275,11 +275,12 @@ def test_srun_that_does_not_see_the_end_is_ended(job: Job) -> None:
     assert done.returncode == 75
     assert "srun does not end after its processes failed or ended, or has begun none: ended by force" in done.stdout
     assert "saved and stopped: signal SIGUSR2" in done.stdout
-    assert 3.0 < time.monotonic() - started < 40.0
+    assert time.monotonic() - started > 3.0  # the earlier attempt's note is no sign of this one's end
 
 
 def test_srun_that_begins_no_process_is_ended(job: Job) -> None:
-    job.edit("launch/slurm/job.py", "STEP_START_S = 900.0", "STEP_START_S = 2.0")
+    first = '(0.5 if attempt == "0001" else STEP_START_S)'
+    job.edit("launch/slurm/job.py", "start_s = STEP_START_S if", f"start_s = {first} if")
     job.answer(statuses="1\n0", during="if [[ $ATTEMPT == 0001 ]]; then exec sleep 60; fi")
     done = job.run()
     assert done.returncode == 0
@@ -384,7 +385,7 @@ def test_interpreter_that_cannot_run_it_is_one_line(job: Job) -> None:
 
 def test_plan_is_written_beside_the_run_once(job: Job) -> None:
     job.answer(
-        plan='{"step_s": 12.5}', during="for _ in $(seq 200); do [[ -f $LOG_DIR/plan.json ]] && break; sleep 0.1; done"
+        plan='{"step_s": 12.5}', during="for _ in $(seq 600); do [[ -f $LOG_DIR/plan.json ]] && break; sleep 0.1; done"
     )
     job.run(GBS="2048", TRAIN_OPTIONS="--save-minutes 5")
     assert (job.log_dir / "plan.json").read_text() == '{"step_s": 12.5}\n'

@@ -72,6 +72,7 @@ def test_sink_that_hangs_slows_nobody(capfd: pytest.CaptureFixture[str]) -> None
         background = Background(sink)
         for number in range(100):
             background.write(event(str(number)))
+        assert background.drain(patience_s=0.1 if sink is hangs else 60.0) == (sink is closing)
         background.close(patience_s=0.1)
     assert (len(hangs.keys), len(closing.keys)) == (0, 100)
     assert not hangs.closed and not closing.closed

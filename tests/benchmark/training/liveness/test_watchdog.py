@@ -6,24 +6,25 @@ import mmap
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 
 import pytest
 
 from benchmark.run_record.attempt_folder import raise_alarm
 from benchmark.run_record.incidents import Incident, read_incidents
+from benchmark.training.liveness import heartbeat as heartbeat_module
 from benchmark.training.liveness import watchdog as module
-from benchmark.training.liveness.heartbeat import SIZE, HangLimits, Heartbeat
+from benchmark.training.liveness.heartbeat import SIZE, Beat, HangLimits, Heartbeat, latest_beat
 from benchmark.training.liveness.watchdog import STACKS_SIGNAL, Watchdog, process_state, waits_in, watched
 from tests.drills.acts import children
 from tests.forked import fork_server
 
 LONG_S = 1000.0
-IN_TIME_S = 3.0
-"""Long enough that a machine with much else to do lets the process beat."""
 
 
 @pytest.fixture
@@ -41,18 +42,40 @@ def watch(process: "subprocess.Popen[bytes]", attempt: Path, *, limit_s: float =
     return process.wait(), read_incidents(attempt)
 
 
-def test_process_that_beats_and_leaves_is_left_alone(tmp_path: Path) -> None:
-    heartbeat = Heartbeat(HangLimits(IN_TIME_S, IN_TIME_S))
-    with subprocess.Popen(["sleep", str(1.3 * IN_TIME_S)]) as process:
-        watching = Thread(target=Watchdog(mmap.mmap(heartbeat.handle, SIZE), process.pid, tmp_path, 5, "n3").run)
-        watching.start()
-        until = time.monotonic() + 1.2 * IN_TIME_S
-        while time.monotonic() < until:
-            heartbeat.enter("passes", 12)
-            time.sleep(0.05)
-        heartbeat.leave()
+def test_process_that_beats_and_leaves_is_left_alone(
+    tmp_path: Path, child: "subprocess.Popen[bytes]", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a clock that only the test turns: a machine with much else to do delays no beat."""
+    now_s, looks = 1000.0, threading.Semaphore(0)
+
+    def look(memory: mmap.mmap) -> Beat:
+        looks.release()
+        return latest_beat(memory)
+
+    for one in (heartbeat_module, module):
+        monkeypatch.setattr(one, "time", SimpleNamespace(**{**vars(time), "monotonic": lambda: now_s}))
+    monkeypatch.setattr(module, "latest_beat", look)
+    heartbeat = Heartbeat(HangLimits(2.0, 2.0))
+    watching = Thread(target=Watchdog(mmap.mmap(heartbeat.handle, SIZE), child.pid, tmp_path, 5, "n3").run)
+    watching.start()
+
+    def pass_s(seconds: float) -> None:
+        """Let time pass, and wait until the watchdog has looked, which it does twice each time."""
+        nonlocal now_s
+        now_s += seconds
+        while looks.acquire(blocking=False):
+            pass
+        for _ in range(4):
+            assert looks.acquire(timeout=60)
+
+    for _ in range(3):
+        heartbeat.enter("passes", 12)
+        pass_s(1.9)
+    heartbeat.leave()
+    pass_s(9.0)
+    child.kill()
     watching.join()
-    assert (process.returncode, list(tmp_path.iterdir())) == (0, [])
+    assert (child.wait(), list(tmp_path.iterdir())) == (-signal.SIGKILL, [])
 
 
 def test_process_killed_without_a_word_is_told_about(tmp_path: Path, child: "subprocess.Popen[bytes]") -> None:
@@ -94,12 +117,13 @@ def a_place_to_hang() -> None:
 
 
 def _hang_without_a_watchdog(attempt: Path) -> None:
-    heartbeat = Heartbeat(HangLimits(1.0, 1.0))
+    heartbeat = Heartbeat(HangLimits(LONG_S, LONG_S))
     with watched(heartbeat, attempt, 5, "n3"), (attempt / "rank_00005.stacks.txt").open("w") as stacks:
         faulthandler.register(STACKS_SIGNAL, file=stacks, all_threads=True)
-        heartbeat.enter("passes", 12)
         (watchdog,) = children()
         os.kill(watchdog, signal.SIGKILL)
+        heartbeat._limits = HangLimits(1.0, 1.0)
+        heartbeat.enter("passes", 12)
         a_place_to_hang()
 
 

@@ -109,9 +109,24 @@ def test_by_default_the_clock_decides(inputs: Inputs, tmp_path: Path) -> None:
     assert output.read_text() == f"{done[0]}\n"
 
 
-def _with_slow_writing(config: RunConfig, slow_after: int, until: str, limits: dict[str, float]) -> str:
-    """The last process writes the checkpoint after that step only when the run has said ``until``."""
-    write = Checkpointer._write_shard
+def _set_limits(limits: dict[str, float]) -> None:
+    for name, value in limits.items():
+        for module in (checkpoint_saver, checkpoint_writer):
+            if hasattr(module, name):
+                setattr(module, name, value)
+
+
+def _with_slow_writing(
+    config: RunConfig, slow_after: int, until: str, limits: dict[str, float], later: dict[str, float]
+) -> str:
+    """The last process writes the checkpoint after that step only when the run has said ``until``. ``limits`` hold
+    until that checkpoint is begun, then those of ``later``: other checkpoints may take as long as they take."""
+    save, write = Checkpointer.save, Checkpointer._write_shard
+
+    def saved(checkpointer: Checkpointer) -> float:
+        if checkpointer._state.progress.steps == slow_after:
+            _set_limits(later)
+        return save(checkpointer)
 
     def slow(checkpointer: Checkpointer, folder: Path) -> RankShard:
         steps = int(folder.name.split("_")[1].split(".")[0])
@@ -120,19 +135,17 @@ def _with_slow_writing(config: RunConfig, slow_after: int, until: str, limits: d
                 time.sleep(0.05)
         return write(checkpointer, folder)
 
+    setattr(Checkpointer, "save", saved)  # noqa: B010
     setattr(Checkpointer, "_write_shard", slow)  # noqa: B010
-    for name, value in limits.items():
-        for module in (checkpoint_saver, checkpoint_writer):
-            if hasattr(module, name):
-                setattr(module, name, value)
+    _set_limits(limits)
     return train(config)
 
 
 @pytest.mark.slow
 def test_writing_that_hangs_on_one_process_stops_neither_training_nor_its_end(inputs: Inputs, tmp_path: Path) -> None:
     config = inputs.config(tmp_path / "run", SHORT, system=system_of(2), save_interval=2)
-    limits = {"STEP_PATIENCE_S": 2.0, "STOP_PATIENCE_S": 0.5}
-    assert in_processes(2, _with_slow_writing, config, 4, "never said", limits) == ["success"] * 2
+    limits, later = {"STEP_PATIENCE_S": 60.0}, {"STEP_PATIENCE_S": 0.5, "STOP_PATIENCE_S": 0.5}
+    assert in_processes(2, _with_slow_writing, config, 4, "never said", limits, later) == ["success"] * 2
     assert saved_after(config.run_dir) == [2]
     said = messages(config.run_dir)
     (late,) = (line for line in said if "a checkpoint is due" in line)
@@ -146,8 +159,9 @@ def test_writing_that_hangs_on_one_process_stops_neither_training_nor_its_end(in
 def test_slow_process_costs_a_checkpoint_and_the_next_is_written(inputs: Inputs, tmp_path: Path) -> None:
     """The others wait for it only so long, and their group of processes is of no use after that."""
     config = inputs.config(tmp_path / "run", SHORT, system=system_of(2), save_interval=2)
-    limits, given_up = {"WRITE_LIMIT_S": 3.0}, "the checkpoint after 2 steps could not be written: "
-    assert in_processes(2, _with_slow_writing, config, 2, given_up, limits) == ["success"] * 2
+    limits, later = {"WRITE_LIMIT_S": 1.0, "STEP_PATIENCE_S": 60.0}, {"WRITE_LIMIT_S": 60.0}
+    given_up = "the checkpoint after 2 steps could not be written: "
+    assert in_processes(2, _with_slow_writing, config, 2, given_up, limits, later) == ["success"] * 2
     assert saved_after(config.run_dir) == [4, 6]
     assert any(given_up in line for line in messages(config.run_dir))
     assert sorted(path.name for path in (config.run_dir / "checkpoints").iterdir()) == [

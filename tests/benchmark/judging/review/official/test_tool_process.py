@@ -27,7 +27,7 @@ with tool_process() as tools:
     print(tools.scratch, flush=True)
     tools.run(str(script), "json", (), folder, 1)
 """
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 def run_script(code: str, tools: ToolProcess) -> processes.ToolRun:
