@@ -90,8 +90,10 @@ class Inputs:
         return "1.00", str(self.folder / "valid")
 
     def config(self, run_dir: Path, benchmark: Benchmark = TINY, system: System = CPU, **fields: Any) -> RunConfig:
-        micro_batch_size = 2 if system.micro_batch_size in STOCK else system.micro_batch_size
-        system = dataclasses.replace(system, micro_batch_size=micro_batch_size)
+        if system.micro_batch_size in STOCK:  # two micro-batches, and in a pipeline as many for each of its stages
+            samples = benchmark.global_batch_size // system.data_parallel
+            micro_batch_size = max(1, samples // (2 * system.pipeline_parallel))
+            system = dataclasses.replace(system, micro_batch_size=micro_batch_size)
         paths = {"train_data_path": self.training, "valid_data_path": self.validation}
         checkpoint = (self.whole_chunks or self.checkpoint) if benchmark.start_iterations else None
         whole = {**USUAL, **paths, "checkpoint": checkpoint, **fields}

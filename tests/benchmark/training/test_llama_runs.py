@@ -27,7 +27,7 @@ def test_the_loss_falls_from_that_of_chance(run_dir: Path) -> None:
 
 
 def test_exactly_the_benchmarks_sequences_are_evaluated(run_dir: Path) -> None:
-    """Ten of them, by micro-batches of two, in a batch size that does not divide them."""
+    """Ten of them, by micro-batches of six, in a batch size that does not divide them."""
     assert [event["scored_tokens"] for event in events(run_dir, "evaluation")] == [160, 160]
 
 

@@ -32,9 +32,9 @@ from tests.benchmark.tiny import Inputs, in_processes
 
 TABLE = "embedding.word_embeddings.weight"
 WORLDS = {
-    "alone": system_of(1),
-    "two": system_of(2),
-    "pipeline": system_of(2, pipeline_parallel=2),
+    "alone": system_of(1, micro_batch_size=2),
+    "two": system_of(2, micro_batch_size=2),
+    "pipeline": system_of(2, pipeline_parallel=2, micro_batch_size=2),
 }
 
 

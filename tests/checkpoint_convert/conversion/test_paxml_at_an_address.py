@@ -21,7 +21,7 @@ from tests.checkpoint_convert.in_process import run
 from tests.checkpoint_convert.tiny import GIB, tiny_values, write_paxml
 from tests.foundation.network.faulty_server import FaultyServer
 
-AXES = {"L": 2, "C": 3, "N": 1, "D": 5, "H": 5, "F": 20, "V": 10, "P": 4}
+AXES = {"L": 1, "C": 3, "N": 1, "D": 5, "H": 5, "F": 20, "V": 10, "P": 4}
 SCALE = "mdl_vars.params.lm.final_ln.scale/0"
 
 

@@ -51,18 +51,19 @@ def messages(report: RankReport, kind: str) -> dict[int, MessageCount]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tensor_parallel", [1, 2])
-@pytest.mark.parametrize("kind", ["all-gather", "reduce-scatter"])
-def test_the_first_group_alone_travels_without_computation_beside_it(kind: str, tensor_parallel: int) -> None:
+def test_the_first_group_alone_travels_without_computation_beside_it(tensor_parallel: int) -> None:
     """The first group has the words' table and a layer. Its values are needed at once, and its gradients are complete
     last. The messages of each later group have at least a layer's forward pass beside them."""
-    by_size = messages(report_of(tensor_parallel=tensor_parallel), kind)
-    table = by_size.pop(TABLE // tensor_parallel)
-    assert (table.calls, table.alone) == (2, 1)
-    assert sum(message.calls for message in by_size.values()) == TENSORS - 2
-    assert sum(message.alone for message in by_size.values()) == TENSORS_OF_LAYER
-    for message in by_size.values():
-        hidden_calls = message.calls - message.alone
-        assert message.flops_beside >= hidden_calls * FORWARD_FLOPS / tensor_parallel
+    report = report_of(tensor_parallel=tensor_parallel)
+    for kind in ("all-gather", "reduce-scatter"):
+        by_size = messages(report, kind)
+        table = by_size.pop(TABLE // tensor_parallel)
+        assert (table.calls, table.alone) == (2, 1)
+        assert sum(message.calls for message in by_size.values()) == TENSORS - 2
+        assert sum(message.alone for message in by_size.values()) == TENSORS_OF_LAYER
+        for message in by_size.values():
+            hidden_calls = message.calls - message.alone
+            assert message.flops_beside >= hidden_calls * FORWARD_FLOPS / tensor_parallel
 
 
 @pytest.mark.slow

@@ -89,7 +89,7 @@ def test_tokens_of_another_vocabulary_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_batches_of_each_step_are_read_ahead_and_after_a_jump(inputs: Inputs, tmp_path: Path) -> None:
-    config = inputs.config(tmp_path, SHORT, system=system_of(2))
+    config = inputs.config(tmp_path, SHORT, system=system_of(2, micro_batch_size=2))
     windows = open_data(config.data, config.benchmark, 17).training
     batches = TrainingBatches(windows, config.benchmark, config.system, rank=1)
     for consumed in (48_000, 48_012, 48_060, 48_012):  # the last step, then back again

@@ -29,9 +29,9 @@ SYSTEMS = {
     "uneven shards": system_of(3),
     "replicas": system_of(4, replicas=2, micro_batch_size=1),
     "pipeline of three": system_of(3, pipeline_parallel=3),
-    "interleaved": system_of(2, pipeline_parallel=2, pipeline_chunks=2, recompute="selective"),
+    "interleaved": system_of(2, pipeline_parallel=2, pipeline_chunks=2, micro_batch_size=2, recompute="selective"),
     "tensor, full recomputation": system_of(2, tensor_parallel=2, recompute="full"),
-    "interleaved, tensor": system_of(4, tensor_parallel=2, pipeline_parallel=2, pipeline_chunks=2, micro_batch_size=1),
+    "interleaved, tensor": system_of(4, tensor_parallel=2, pipeline_parallel=2, pipeline_chunks=2, micro_batch_size=2),
     "tensor, uneven shards": system_of(6, tensor_parallel=2, recompute="selective"),
 }
 """One process alone: tests/model/passes/test_chunk_pass.py."""

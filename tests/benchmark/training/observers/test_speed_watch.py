@@ -161,7 +161,7 @@ def _train_with_a_slow_rank(config: RunConfig, slow_rank: int) -> Ending:
 
 @pytest.mark.slow
 def test_a_rank_that_is_30_percent_slower_is_named_and_no_number_changes(inputs: Inputs, tmp_path: Path) -> None:
-    system = system_of(2, micro_batch_size=1)
+    system = system_of(2, micro_batch_size=3)
     steps = SAMPLES + WARM_UP + 2
     benchmark = dataclasses.replace(TINY, train_samples=(4000 + steps) * 12, eval_interval_samples=12 * steps)
     config = inputs.config(tmp_path / "run", benchmark=benchmark, system=system, audit_interval=0, speed_interval=1)

@@ -42,6 +42,7 @@ from model.passes.proofs.kernel_examples import (
     kernels_of,
 )
 from model.passes.proofs.kernel_proof import FIND_LARGEST, problem_of, prove_kernels
+from model.passes.softmax_loss import exponential_sums
 from model.rotary_kernel import with_rotated_heads
 
 LLAMA = Llama31Config(1, 64, 8, 32, 90, 96, num_key_value_heads=2, ffn_hidden_size=80)
@@ -75,13 +76,15 @@ def test_compiled_kernels_compute_what_their_operators_do(
     dtype: torch.dtype, inductor_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By inductor's C++ backend without vectors: BF16 results to the bit but for GELU's tanh, the sums of rows and
-    columns in another order. FP32 takes the way of float64, whose tolerance is a thousand millionth of its own."""
+    columns in another order. FP32 takes the way of float64, whose tolerance is a thousand millionth of its own: two
+    kernels show it, for those of BF16 compute in FP32."""
     from torch._inductor import config
 
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(inductor_cache))
     monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "1")
     shapes = PassTensors(LLAMA, 1, 2, dtype, CPU)
-    plain = kernels_of(LLAMA)
+    summing = exponential_sums, rms_norm_backward_and_add
+    plain = [one for one in kernels_of(LLAMA) if dtype == torch.bfloat16 or one[0] in summing]
     measuring = (*MEASURING_OF_GPT3, MEASURING_OF_LLAMA[-1]) if dtype == torch.bfloat16 else ()
     for kernel, example in (*plain, *measuring):
         function: Callable[..., Any] = compiled(kernel, deterministic=True)

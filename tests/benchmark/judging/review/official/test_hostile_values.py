@@ -2,14 +2,14 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmark.judging.review.official.subject_copies import SubjectCopies
-from benchmark.judging.review.official.tool_process import tool_process
+from benchmark.judging.review.official.tool_process import ToolProcess, tool_process
 from benchmark.judging.review.verdict import Review, review
 from tests.benchmark.judging.review.fixture import ORG, SYSTEM, Log, as_text, records, system_description, write_package
 from tests.benchmark.judging.review.official.watched_tools import watched
@@ -244,21 +244,31 @@ UNHEARD = ("environment", "pair", "device")
 """Attempts of which Python tells no audit hook."""
 
 
+@pytest.fixture(scope="module")
+def closed_tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ToolProcess, Path]]:
+    """The process of the tools with its sandbox, and the oracle's file."""
+    events = tmp_path_factory.mktemp("oracle") / "events"
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv("SECRET_TOKEN", "secret")
+        with watched(monkeypatch, events, sandbox=True), tool_process() as tools:
+            if "this system cannot close" in tools.sandbox:
+                pytest.skip(tools.sandbox)
+            yield tools, events
+
+
 @pytest.mark.parametrize("name", ATTEMPTS)
-def test_the_sandbox_refuses_and_the_oracle_notices(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SECRET_TOKEN", "secret")
-    target = tmp_path / "target"
+def test_the_sandbox_refuses_and_the_oracle_notices(
+    name: str, closed_tools: tuple[ToolProcess, Path], tmp_path: Path
+) -> None:
+    (tools, events), target = closed_tools, tmp_path / "target"
     target.write_text("content")
-    code = ATTEMPTS[name].format(out=str(tmp_path / "out"), target=str(target))
-    with watched(monkeypatch, tmp_path / "events", sandbox=True) as events, tool_process() as tools:
-        if "this system cannot close" in tools.sandbox:
-            pytest.skip(tools.sandbox)
-        folder = SubjectCopies(tools.scratch / "copies").folder
-        folder.mkdir()
-        script = folder / "script.py"
-        script.write_text(code)
-        ran = tools.run(str(script), "json", (), folder, 1)
-        assert ran.status != 0, ran.output
-    assert events or name in UNHEARD, "the oracle saw nothing"
+    noticed_before = events.stat().st_size
+    folder = SubjectCopies(tools.scratch / name).folder
+    folder.mkdir()
+    script = folder / "script.py"
+    script.write_text(ATTEMPTS[name].format(out=str(tmp_path / "out"), target=str(target)))
+    ran = tools.run(str(script), "json", (), folder, 1)
+    assert ran.status != 0, ran.output
+    assert events.stat().st_size > noticed_before or name in UNHEARD, "the oracle saw nothing"
     assert target.read_text() == "content"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["events", "target"]
+    assert [path.name for path in tmp_path.iterdir()] == ["target"]
