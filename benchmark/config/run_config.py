@@ -17,8 +17,6 @@ from benchmark.config.system_config import System
 from foundation.errors import InputError
 from foundation.options.option_marks import Unprefixed
 
-"""File of a run's folder with its resolved configuration; the MLPerf log names it, and ``package`` takes it along."""
-
 
 @dataclass(frozen=True)
 class RunConfig:

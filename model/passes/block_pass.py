@@ -167,7 +167,7 @@ class BlockPass:
         if not keep:
             return out_tH, None
         if self._recompute == "selective":
-            activations.state_x = activations.state_y = None
+            activations.state_x = activations.state_y = None  # so the norms are computed again
         return out_tH, BlockActivations(x_tH) if self._recompute == "full" else activations
 
     def _whole_forward(self, x_tH: Tensor, *, keeps: bool) -> Passing[tuple[Tensor, BlockActivations]]:
@@ -182,13 +182,13 @@ class BlockPass:
         return y_tH + down_tH, activations
 
     def backward(
-        self, activations: BlockActivations, gradient_tH: Tensor, whole_gradient: OperandGather, hand_on: HandOn
+        self, activations: BlockActivations, gradient_tH: Tensor, gradient_gather: OperandGather, hand_on: HandOn
     ) -> Passing[tuple[Tensor, OperandGather]]:
         """Add to the parameters' gradients; return the gradient of the block's input, and the result of ``hand_on``.
 
-        ``gradient_tH``: of the block's output; ``whole_gradient``: by :meth:`gather_gradient`.
+        ``gradient_tH``: of the block's output; ``gradient_gather``: by :meth:`gather_gradient`.
         Each collective begins before a matrix product that does not need it. Each tensor is freed after its last use,
-        if the caller holds neither ``kept`` nor the gradients.
+        if the caller holds neither ``activations`` nor the gradients. ``of_y``: the gradient of y, and so on.
         """
         parts = self._parts
         if self._recompute == "full":
@@ -197,7 +197,7 @@ class BlockPass:
         x_tH, y_tH, heads = activations.x_tH, activations.y_tH, activations.heads
         before_activation_TF, attention_out = activations.before_activation_TF, activations.attention_out
         assert y_tH is not None and before_activation_TF is not None and heads is not None
-
+        # values that were not kept, while the gradient of the block's output travels
         after_activation = parts.out_of_mlp.weight_input(
             partial(parts.activation, before_activation_TF), activations.after_activation_TF
         )
@@ -206,50 +206,48 @@ class BlockPass:
             parts.norm_y, parts.into_mlp, y_tH, activations.normed_y_TH, activations.state_y
         )
         del activations
-        whole = yield from whole_gradient.result()
-        del whole_gradient
-        gradient = parts.out_of_mlp.gradient(whole, gradient_tH)
-        del whole
-        of_inner = parts.activation_backward(parts.out_of_mlp.backward(gradient), before_activation_TF)
+        # the MLP, back to y
+        whole_gradient = yield from gradient_gather.result()
+        of_output = parts.out_of_mlp.gradient(whole_gradient, gradient_tH)
+        del gradient_gather, whole_gradient
+        of_inner = parts.activation_backward(parts.out_of_mlp.backward(of_output), before_activation_TF)
         del before_activation_TF
-        inner_gradient = parts.into_mlp.gradient(of_inner, of_inner.tensor)
+        of_into_mlp = parts.into_mlp.gradient(of_inner, of_inner.tensor)
         del of_inner
-        terms = self._group.reduce_scatter(parts.into_mlp.backward(inner_gradient))
-        parts.out_of_mlp.add_gradients(gradient, after_activation)
-        del after_activation, gradient
-        normed_gradient_tH = yield from result_of(terms)
-        of_y = parts.norm_y.backward(normed_gradient_tH, y_tH, state_y, gradient_tH)
-        del normed_gradient_tH, terms, y_tH, gradient_tH
-
-        whole_gradient = parts.out_of_attention.gather_gradient(of_y, self._group)
+        terms = self._group.reduce_scatter(parts.into_mlp.backward(of_into_mlp))
+        parts.out_of_mlp.add_gradients(of_output, after_activation)
+        del after_activation, of_output
+        of_normed_tH = yield from result_of(terms)
+        of_y = parts.norm_y.backward(of_normed_tH, y_tH, state_y, gradient_tH)
+        del of_normed_tH, terms, y_tH, gradient_tH
+        gradient_gather = parts.out_of_attention.gather_gradient(of_y, self._group)
         if pending_y is not None:
             normed_y = _made_again(parts.into_mlp, pending_y)
-        whole_gradient.send()
-        parts.into_mlp.add_gradients(inner_gradient, normed_y)
-        del inner_gradient, normed_y, pending_y
+        gradient_gather.send()
+        parts.into_mlp.add_gradients(of_into_mlp, normed_y)
+        del of_into_mlp, normed_y, pending_y
+        # attention, back to the block's input x
         normed_x, pending_x, state_x = self._normed(parts.norm_x, parts.into_attention, x_tH, normed_x, state_x)
-        whole = yield from whole_gradient.result()
-        del whole_gradient
-        y_gradient_tH = of_y.tensor
-        gradient = parts.out_of_attention.gradient(whole, y_gradient_tH)
-        del whole, of_y
-        of_inner = parts.attention_backward(heads, parts.out_of_attention.backward(gradient))
-        inner_gradient = parts.into_attention.gradient(of_inner, of_inner.tensor)
-        del of_inner
-        terms = self._group.reduce_scatter(parts.into_attention.backward(inner_gradient))
+        whole_gradient = yield from gradient_gather.result()
+        of_y_tH = of_y.tensor
+        of_output = parts.out_of_attention.gradient(whole_gradient, of_y_tH)
+        del gradient_gather, whole_gradient, of_y
+        of_qkv = parts.attention_backward(heads, parts.out_of_attention.backward(of_output))
+        of_into_attention = parts.into_attention.gradient(of_qkv, of_qkv.tensor)
+        del of_qkv
+        terms = self._group.reduce_scatter(parts.into_attention.backward(of_into_attention))
         attention_out = parts.out_of_attention.weight_input(partial(_output_of, heads), attention_out)
-        parts.out_of_attention.add_gradients(gradient, attention_out)
-        del gradient, attention_out, heads
-        normed_gradient_tH = yield from result_of(terms)
-        of_x = parts.norm_x.backward(normed_gradient_tH, x_tH, state_x, y_gradient_tH)
-        del normed_gradient_tH, terms, x_tH, y_gradient_tH
-
-        handed_on = hand_on(of_x)
+        parts.out_of_attention.add_gradients(of_output, attention_out)
+        del of_output, attention_out, heads
+        of_normed_tH = yield from result_of(terms)
+        of_x = parts.norm_x.backward(of_normed_tH, x_tH, state_x, of_y_tH)
+        del of_normed_tH, terms, x_tH, of_y_tH
+        gradient_gather = hand_on(of_x)
         if pending_x is not None:
             normed_x = _made_again(parts.into_attention, pending_x)
-        handed_on.send()
-        parts.into_attention.add_gradients(inner_gradient, normed_x)
-        return of_x.tensor, handed_on
+        gradient_gather.send()
+        parts.into_attention.add_gradients(of_into_attention, normed_x)
+        return of_x.tensor, gradient_gather
 
     def _to_activation(
         self, activations: BlockActivations, watch: ForwardWatch, *, keeps: bool

@@ -182,26 +182,26 @@ class ChunkPass:
             hand_on(gradient.tensor)
             return OperandGather(Pending(gradient.tensor))
 
-        below = partial(OperandGather.of, group=self._group) if self._embedding is not None else send
-        to_next = [below, *(block.gather_gradient for block in self.blocks)]
+        gather_input_gradient = partial(OperandGather.of, group=self._group) if self._embedding is not None else send
+        gathers = [gather_input_gradient, *(block.gather_gradient for block in self.blocks)]
         """Functions that begin to gather the gradient of each block's input and, last, of the chunk's output."""
-        handed = [(gradient, to_next.pop()(RawOperand(gradient)))]
+        of_output = [(gradient, gathers[-1](RawOperand(gradient)))]
         """The gradient of the next block's output; in a list, so that the block frees it after its last use."""
         del gradient, gradient_tH
         group = self.groups[-1]
-        for number in range(len(self.blocks) - 1, -1, -1):
+        for number in reversed(range(len(self.blocks))):
             if last and self._groups_of_layers[number] is not group:
                 group.begin_reduce()
             group = self._groups_of_layers[number]
-            block_pass = self.blocks[number].backward(activations.blocks.pop(), *handed.pop(), to_next.pop())
-            handed.append((yield from block_pass))
+            block_pass = self.blocks[number].backward(activations.blocks.pop(), *of_output.pop(), gathers[number])
+            of_output.append((yield from block_pass))
             if ends_turn:
                 for weight in self.blocks[number].fp8_weights:
                     weight.add_terms()
         if self._embedding is not None:
             assert activations.batch is not None
-            gradient_tH, whole_gradient = handed.pop()
-            yield from self._embedding.backward(activations.batch.tokens, gradient_tH, whole_gradient.pending)
+            gradient_tH, gradient_gather = of_output.pop()
+            yield from self._embedding.backward(activations.batch.tokens, gradient_tH, gradient_gather.pending)
         if last:
             group.begin_reduce()
 

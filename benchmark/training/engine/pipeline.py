@@ -103,8 +103,8 @@ class Pipeline:
 
     @torch.no_grad()
     def train(self, batches: Sequence[MicroBatch], number: int) -> Tensor:
-        """Accumulate the gradient of the mean loss over ``number`` micro-batches. Return this rank's share of that
-        loss, a scalar. ``batches`` is empty on ranks that need no tokens."""
+        """Put the gradient of the mean loss over ``number`` micro-batches, summed over all ranks, into the parameters'
+        ``grad``. Return this rank's share of that loss, a scalar. ``batches`` is empty on ranks that need no tokens."""
         weight = 1 / (number * self.world.data_parallel)
         losses: list[Tensor] = []
         activations: dict[ScheduledPass, ChunkActivations] = {}

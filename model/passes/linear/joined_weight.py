@@ -42,14 +42,14 @@ class JoinedWeight:
 
     def sums(self) -> tuple[Tensor, bool]:
         """Return the FP32 sums [F, H] for the caller to add to, and True if the caller is to overwrite them."""
-        every = [parameter.sums() for parameter in self._parameters]
-        if len(every) == 1:
-            return every[0]
-        fresh = [part for part, is_fresh in every if is_fresh]
-        if len(fresh) < len(every):
+        parts = [parameter.sums() for parameter in self._parameters]
+        if len(parts) == 1:
+            return parts[0]
+        fresh = [part for part, is_fresh in parts if is_fresh]
+        if len(fresh) < len(parts):
             for part in fresh:
                 part.zero_()
-        return self._whole_gradient(), len(fresh) == len(every)
+        return self._whole_gradient(), len(fresh) == len(parts)
 
     def _gradient_part(self, number: int) -> Tensor:
         return torch.split(self._whole_gradient(), self._columns)[number]
