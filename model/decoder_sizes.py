@@ -35,8 +35,20 @@ class BlockProduct:
         return self.inputs, self.outputs // tensor_parallel
 
 
+MOST_LAYERS, LARGEST_SIZE = 1000, 1 << 24
+"""A plan simulates each layer; PyTorch counts the bytes of a tensor, such as a matrix of two sizes, in 64 bits."""
+
+
 class UnfitSizes(ValueError):
     """Sizes of a model do not fit together; the message says which, and how to mend them."""
+
+
+def require_sizes(sizes: object, *names: str, most: int = LARGEST_SIZE) -> None:
+    """Raise UnfitSizes where a field of these names is not 1 to ``most``."""
+    for name in names:
+        if not 1 <= getattr(sizes, name) <= most:
+            option = name.replace("_", "-")
+            raise UnfitSizes(f"{name} {getattr(sizes, name)}: expected 1 to {most:,}; change --{option}")
 
 
 @dataclass(frozen=True)
@@ -72,10 +84,8 @@ class DecoderSizes:
     """The same ratio where no kernel is compiled (fused_kernel.py): each operator is a kernel."""
 
     def __post_init__(self) -> None:
-        for name in ("num_layers", "hidden_size", "num_attention_heads", "seq_length"):
-            if getattr(self, name) < 1:
-                option = name.replace("_", "-")
-                raise UnfitSizes(f"{name} {getattr(self, name)}: expected at least 1; change --{option}")
+        require_sizes(self, "num_layers", most=MOST_LAYERS)
+        require_sizes(self, "hidden_size", "num_attention_heads", "seq_length", "vocab_size", "padded_vocab_size")
         if self.hidden_size % self.num_attention_heads:
             raise UnfitSizes(
                 f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads {self.num_attention_heads}"

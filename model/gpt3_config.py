@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from model.decoder_sizes import BlockProduct, DecoderSizes, UnfitSizes
+from model.decoder_sizes import BlockProduct, DecoderSizes, UnfitSizes, require_sizes
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class GPT3Config(DecoderSizes):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require_sizes(self, "max_position_embeddings")
         if self.seq_length > self.max_position_embeddings:
             raise UnfitSizes(
                 f"seq_length {self.seq_length} exceeds max_position_embeddings {self.max_position_embeddings}; "

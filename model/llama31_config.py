@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from model.decoder_sizes import BlockProduct, DecoderSizes, UnfitSizes
+from model.decoder_sizes import BlockProduct, DecoderSizes, UnfitSizes, require_sizes
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,7 @@ class Llama31Config(DecoderSizes):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("num_key_value_heads", "ffn_hidden_size"):
-            if getattr(self, name) < 1:
-                option = name.replace("_", "-")
-                raise UnfitSizes(f"{name} {getattr(self, name)}: expected at least 1; change --{option}")
+        require_sizes(self, "num_key_value_heads", "ffn_hidden_size")
         if self.num_attention_heads % self.num_key_value_heads:
             raise UnfitSizes(
                 f"num_attention_heads {self.num_attention_heads} is not a multiple of num_key_value_heads "

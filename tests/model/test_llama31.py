@@ -107,8 +107,8 @@ def test_flops_of_a_sample() -> None:
     ("fields", "message"),
     [
         ({"num_key_value_heads": 4}, "num_attention_heads 6 is not a multiple of num_key_value_heads 4"),
-        ({"num_key_value_heads": 0}, "num_key_value_heads 0: expected at least 1; change --num-key-value-heads"),
-        ({"ffn_hidden_size": 0}, "ffn_hidden_size 0: expected at least 1"),
+        ({"num_key_value_heads": 0}, "num_key_value_heads 0: expected 1 to 16,777,216; change --num-key-value-heads"),
+        ({"ffn_hidden_size": 1 << 40}, "ffn_hidden_size 1099511627776: expected 1 to"),
         ({"hidden_size": 54}, "heads of 9; the rotary embedding rotates pairs"),
     ],
 )
