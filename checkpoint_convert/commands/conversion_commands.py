@@ -251,4 +251,4 @@ class RandomPaxmlCommand:
         if self.json:
             print(json.dumps({"already_made": not is_new, **asdict(self.sizes)}))
             return
-        print(f"{self.output}: {self.sizes.layers} layers" if is_new else f"{self.output}: already made")
+        print(f"{self.output}: {counted(self.sizes.layers, 'layer')}" if is_new else f"{self.output}: already made")

@@ -171,7 +171,7 @@ def format_plan(plan: ConversionPlan) -> str:
         table_text(head, rows, right=range(5), captions=captions),
         folded(
             f"{plan.files:,} files, {size_text(plan.bytes_written)} to write, {size_text(plan.bytes_read)} to read "
-            f"(input read {plan.passes:.2f} times), {plan.at_once} blocks at once, "
+            f"(input read {plan.passes:.2f} times), {counted(plan.at_once, 'block')} at once, "
             f"{size_text(plan.peak_bytes)} of memory for them{mend}"
         ),
         folded(

@@ -16,7 +16,7 @@ SIZES = ["--layers", 1, "--hidden", 6, "--heads", 2, "--vocab", 10, "--positions
 def test_a_checkpoint_depends_on_the_seed_alone(tmp_path: Path) -> None:
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         done = run("random-paxml", "--output", tmp_path / name, "--seed", seed, *SIZES)
-        assert (done.returncode, done.stdout) == (0, f"{tmp_path / name}: 1 layers\n")
+        assert (done.returncode, done.stdout) == (0, f"{tmp_path / name}: 1 layer\n")
     assert digest_folder(tmp_path / "a") == digest_folder(tmp_path / "b") != digest_folder(tmp_path / "c")
     moments = list((tmp_path / "a").glob("opt_states_0*_2.v.*"))
     assert len(moments) == 16
