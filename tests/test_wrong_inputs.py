@@ -179,6 +179,10 @@ WRONG_INPUTS = [
         "zero: not a SentencePiece model (it is em",
     ),
     (
+        "data_prep preprocess --input text --tokenizer text --output-prefix empty/",
+        "--output-prefix empty: a folder; expected the beginning of file names, such as empty/c4_text_document",
+    ),
+    (
         "data_prep preprocess --input text --tokenizer text --output-prefix X --workers 0",
         "--workers 0: expected 1 to 40",
     ),

@@ -76,10 +76,15 @@ def preprocess(
 
     Returns None if the dataset is already there, from the same inputs, tokenizer and options. Raises InputError for a
     line that is not a document (naming file and line), a damaged file, a file whose MD5 differs from ``md5_list``, no
-    document at all, or another output under the same name.
+    document at all, a folder as the prefix, or another output under the same name.
     """
     started = time.monotonic()
     require_workers(workers)
+    if output_prefix.is_dir():
+        raise InputError(
+            f"--output-prefix {output_prefix}: a folder; expected the beginning of file names, such as "
+            f"{output_prefix / 'c4_text_document'}"
+        )
     require_files([tokenizer])
     model = open_tokenizer(tokenizer)
     files = describe_inputs(inputs, bandwidth_limit=bandwidth_limit, at_once=workers)
