@@ -37,10 +37,8 @@ def chosen_samples(windows: TokenWindows, first: int, count: int | None, num_sam
     the order does not have.
     """
     available = len(windows)
-    require_between(first, 0, math.inf, "--first")
     requested = available if num_samples < 0 else num_samples
     chosen = max(0, requested - first) if count is None else count
-    require_between(chosen, 0, math.inf, "--count")
     if first + chosen > available:
         raise InputError(f"--first {first} --count {chosen}: the data path has samples 0 to {available - 1}")
     if count is None and 0 < requested <= first:
@@ -165,6 +163,8 @@ class SamplesCommand(JsonOption):
 
     def _write(self, sequence_length: int, num_samples: int, first: int, vocab_size: int | None) -> None:
         require_same_kind(self.output, "--output", "a .npy file", lambda head: head.startswith(NPY))
+        require_between(first, 0, math.inf, "--first")
+        require_between(0 if self.count is None else self.count, 0, math.inf, "--count")
         model = None if self.tokenizer is None else open_tokenizer(self.tokenizer)
         prefixes = [Path(prefix) for prefix in parse_data_path(self.data_path)[1]]
         for prefix in prefixes:
