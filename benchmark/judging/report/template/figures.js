@@ -6,7 +6,7 @@
   const DASHES = [undefined, [7, 3], [2, 3], [8, 3, 2, 3]];
   const families = new Map();
   for (const figure of figures) if (figure.family) families.set(figure.family, [...(families.get(figure.family) || []), figure]);
-  const PRINTED_WIDTH = { accuracy: 680, other: 330 }; // CSS pixels on a page of A4
+  const PRINTED_WIDTH = { accuracy: 680, difference: 680, other: 330 }; // CSS pixels on a page of A4
   let charts = [];
 
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
