@@ -15,6 +15,8 @@
 #   sbatch run_gpt3.sh LOG_DIR BPE_DIR COM_DIR CONTAINER    the same, as newer scripts of the reference are called
 #   BENCHMARK=llama31_8b sbatch --nodes=1 run_gpt3.sh LOG_DIR BPE_DIR CONTAINER    Llama 3.1 8B, without a checkpoint
 #
+# Nodes and time are options of sbatch: NNODES and WALLTIME, which other scripts have, are not read.
+#
 # The job starts the run again by itself after a failure, without nodes that failed, and requeues itself when it was
 # interrupted or too few nodes are left: docs/slurm.md. What it does is in benchmark/launch/, which needs
 # Python 3.8 or newer on the job's nodes, and nothing else there where CONTAINER is an image.

@@ -24,7 +24,7 @@ from pathlib import Path
 from benchmark.launch.keep_running import Refused
 from benchmark.launch.slurm.job import preview, run_job
 from benchmark.launch.slurm.job_options import JobOptions, check_rehearsal, job_options, require_paths, script_help
-from benchmark.launch.slurm.job_steps import UNFIT_STATUS, JobSteps, UnfitInterpreter, count_nodes
+from benchmark.launch.slurm.job_steps import JobSteps, UnfitInterpreter, answers_of, count_nodes
 from benchmark.launch.slurm.timed_lines import timed_lines
 
 
@@ -42,23 +42,19 @@ def run_here_by(arguments: Sequence[str]) -> None:
     add("--port", type=int, help="where the processes meet; a free one unless given")
     add("command", nargs="+", help="of python -m benchmark, with its options")
     options = parser.parse_args(arguments)
-    if options.command[0] == "train":
-        status, problem = options_problem(options.command)
-        if status:
-            raise Refused(problem)
+    if options.command[0] == "train" and (problem := options_problem(options.command)) is not None:
+        raise problem
     from benchmark.launch.one_machine import run_here_and_exit  # needs the packages of the benchmark
 
     run_here_and_exit(options.run_dir, options.command, processes=options.processes, port=options.port)
 
 
-def options_problem(command: Sequence[str]) -> tuple[int, str]:
-    """Return the exit status of the check of options, and its line about bad options or missing packages."""
+def options_problem(command: Sequence[str]) -> Refused | None:
+    """Return what is wrong with the options, or UnfitInterpreter for missing packages; None if nothing is."""
     script = Path(__file__).parents[1] / "commands" / "interpreter_check.py"
     words = [sys.executable, str(script), "options", *command]
     check = subprocess.run(words, stdout=subprocess.PIPE, check=False)
-    lines = check.stdout.decode(errors="replace").splitlines()
-    problems = [line.partition("error: ")[2] for line in lines if line.startswith("error: ")]
-    return check.returncode, " ".join(problems)
+    return answers_of(sys.executable, check.stdout.decode(errors="replace"), check.returncode)[1]
 
 
 def job_here(options: JobOptions) -> tuple[list[str], int]:
@@ -161,9 +157,9 @@ def check_before_packages(arguments: Sequence[str]) -> None:
     if arguments[:1] == ["job"]:
         require_possible_job(options_of_job(arguments[1:]))
         return
-    status, problem = options_problem(arguments)
-    if status not in (0, UNFIT_STATUS):
-        raise Refused(problem)
+    problem = options_problem(arguments)
+    if problem is not None and not isinstance(problem, UnfitInterpreter):
+        raise problem
 
 
 def check_variables(arguments: Sequence[str]) -> None:

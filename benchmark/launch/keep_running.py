@@ -55,6 +55,10 @@ class Refused(Exception):
     """A launch that is refused until a person mends it: one line, exit status 2."""
 
 
+class NotNow(Exception):
+    """A launch is refused that was accepted before, by a machine or a disk: the run goes back to the queue."""
+
+
 class RunMachines:
     """The place where the processes of a run are started. Methods that are not overridden fit a single machine."""
 
@@ -87,7 +91,7 @@ class RunMachines:
         return 0.0
 
     def prepare(self) -> None:
-        """Do all that comes before the first attempt. Raises Refused, and the errors of :func:`patiently`."""
+        """Do all that comes before the first attempt. Raises Refused, NotNow, and the errors of :func:`patiently`."""
 
     def environment(self, attempt: str, launch: str) -> dict[str, Any]:
         """Return the variables by which the processes learn their attempt, their launch and their holder."""
@@ -141,6 +145,8 @@ def keep_running(run_dir: Path, machines: RunMachines) -> Decision:
         return _stopped(machines)
     except OSError as error:
         reason = f"{error.filename}: {error.strerror} for {DISK_S / 60:g} minutes; back to the queue"
+    except NotNow as refusal:
+        reason = f"{refusal}; back to the queue"
     except LeaseLost as loss:
         if loss.successor is not None and not loss.successor.is_sentinel:
             raise Refused(f"{run_dir}: {loss}; this launcher stops") from None
@@ -205,7 +211,7 @@ def _take(run_dir: Path, lease: HeldLease, machines: RunMachines) -> None:
 
 def _attempts(run_dir: Path, machines: RunMachines, lease: HeldLease) -> Decision:
     """Start attempts; return the last decision. Raises the errors of :func:`patiently`."""
-    fruitless, follows = 0, False
+    fruitless, follows = 0, machines.goes_on
     saved = patiently(lambda: newest_checkpoint(run_dir), machines)
     exclude: tuple[str, ...] = ()
     while True:

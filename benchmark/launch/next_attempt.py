@@ -25,7 +25,7 @@ NO_PROGRESS = 5
 """Attempts in a row without a newer checkpoint after which a run is given up."""
 OWN_FAULTS = ("exception", "check", "out of memory")
 """Kinds of incidents that have the same cause if they occur again at the same step."""
-HARDWARE_FAULTS = ("device", "killed", "hang", "disk")
+HARDWARE_FAULTS = ("device", "killed", "hang", "disk", "input")
 """Kinds of incidents after which the machine is left out, if there are spare ones: a device's at once, others at the
 second time."""
 
@@ -52,7 +52,7 @@ class AttemptOutcome:
     ordered: str | None = None
     """The order that told the launcher to stop, such as "SIGTERM"; None if there was none."""
     follows: bool = False
-    """True if the same launcher also started the attempt before this one."""
+    """True if the attempts before this one were started by the same command of a person."""
     spare_hosts: int = 0
     """Hosts allocated beyond those the run needs, without ``down_hosts``; below 0 if hosts are missing."""
     down_hosts: tuple[str, ...] = ()
@@ -67,6 +67,11 @@ class PastAttempt:
     end: AttemptEnding | None
     cause: Incident | None
     hanging: tuple[Incident, ...]
+
+    @property
+    def refusal(self) -> Incident | None:
+        """Return the cause if a process refused its input."""
+        return self.cause if self.cause is not None and self.cause.kind == "input" else None
 
     @property
     def resumed_at(self) -> int:
@@ -97,8 +102,9 @@ def decide(run_dir: Path, outcome: AttemptOutcome) -> Decision:
 
     if outcome.ordered:  # they failed on the way out
         return after_failure("requeue", INTERRUPTED, f"; stopped by {outcome.ordered}, and not saved")
-    if attempt.cause is not None and attempt.cause.kind == "input" and not _was_accepted(attempts, outcome):
-        return Decision(ENDINGS["bad input"].action, BAD_INPUT, attempt.cause.message)
+    refusal = attempt.refusal
+    if refusal is not None and not _was_accepted(attempts, outcome):
+        return Decision(ENDINGS["bad input"].action, BAD_INPUT, refusal.message)
     if _refused_twice(attempts, status):
         return after_failure(ENDINGS["bad input"].action, BAD_INPUT, ", twice: an option or an input was refused")
     if _same_again(attempts):
@@ -111,6 +117,8 @@ def decide(run_dir: Path, outcome: AttemptOutcome) -> Decision:
     exclude = _excluded(attempts, outcome)
     if outcome.spare_hosts < 0:
         return after_failure("requeue", INTERRUPTED, "; too few nodes are left, back to the queue", exclude)
+    if refusal is not None and attempts[-2].refusal is not None and refusal.host not in exclude:
+        return after_failure("requeue", INTERRUPTED, "; it was accepted before, back to the queue")
     where = f"from step {saved} on" if saved is not None else "from the initial checkpoint"
     without = f", without {', '.join(exclude)}" if exclude else ""
     return after_failure(ENDINGS["failed"].action, status or 1, f"; starting again {where}{without}", exclude)
@@ -167,12 +175,9 @@ def _words(attempt: PastAttempt, outcome: AttemptOutcome) -> str:
 
 
 def _was_accepted(attempts: Sequence[PastAttempt], outcome: AttemptOutcome) -> bool:
-    """Return whether the attempt that this launcher started before began to train: its input was good, and a refusal
-    now may pass, as of a folder that cannot be written for a while."""
-    if not outcome.follows or len(attempts) < 2:
-        return False
-    previous = attempts[-2]
-    return previous.start is not None and (previous.cause is None or previous.cause.kind != "input")
+    """Return whether an attempt with the same options began to train: its input was good. A refusal now may pass, as of
+    a folder that is away for a while, or comes from a machine, as one whose device is gone."""
+    return outcome.follows and any(past.start is not None and past.refusal is None for past in attempts[:-1])
 
 
 def _refused_twice(attempts: Sequence[PastAttempt], status: int) -> bool:

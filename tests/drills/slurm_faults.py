@@ -324,7 +324,7 @@ SLURM_FAULTS: dict[str, SlurmFault] = {
     "killed-after-run-stop": SlurmFault(_killed_after_run_stop, preloaded=("summary.json", UNSAVED)),
     "sync-hangs": SlurmFault(prepare=partial(_replaced, "sync", "sleep 100000")),
     # Slurm ends the job at its limit, and nobody knew when that comes
-    "time-limit": SlurmFault(prepare=partial(_replaced, "squeue", "false"), sbatch=("--time=2",)),
+    "unknown-limit": SlurmFault(prepare=partial(_replaced, "squeue", "false"), sbatch=("--time=2",)),
     "stopped-in-the-first-second": SlurmFault(lambda drill, job: drill.ask_to_stop(job), at_once=True),
     "stopped-before-the-margin": SlurmFault(
         lambda drill, job: drill.ask_to_stop(job), variables={"EXIT_MARGIN_MINUTES": "1"}, sbatch=("--time=14",)

@@ -54,16 +54,12 @@ class JobSteps:
         self.this_node = os.environ.get("SLURMD_NODENAME", "")
         self.code = options.code
         self.nodes_of_run = options.nodes or int(os.environ.get("SLURM_JOB_NUM_NODES") or 0)
-        self._bind = [f"--cpu-bind={options.cpu_bind}"]
         self._gpus = self._gpu_options("")
         self._device = ""
         """Kind of device of the run's system: "cuda" or "cpu"."""
 
-    def fit_cluster(self, nodes: Sequence[str]) -> None:
-        """Ask Slurm how processes are bound to cores here, and whether the nodes have GPUs."""
-        plugins = [line for line in ask("scontrol", "show", "config").splitlines() if line.startswith("TaskPlugin ")]
-        if not any(word in line for line in plugins for word in ("affinity", "cgroup")):
-            self._bind = []  # srun complains where it cannot bind processes to cores
+    def find_gpus(self, nodes: Sequence[str]) -> None:
+        """Ask Slurm whether the nodes have GPUs."""
         self._gpus = self._gpu_options(ask("scontrol", "--oneliner", "show", "node", *nodes[:1]))
 
     def run_line(self, nodes: Sequence[str]) -> list[str]:
@@ -73,7 +69,8 @@ class JobSteps:
         words += [f"--nodes={self.nodes_of_run}", f"--ntasks={self.nodes_of_run * devices}"]
         words += [f"--ntasks-per-node={devices}"]
         words += [f"--nodelist={','.join(nodes)}"] if nodes else []
-        words += self._bind + ([f"--cpus-per-task={cores}"] if cores else []) + self._gpus + self._in_container()
+        words += [f"--cpu-bind={self._options.cpu_bind}"] + ([f"--cpus-per-task={cores}"] if cores else [])
+        words += self._gpus + self._in_container()
         return [*words, "bash", "-c", TASK, "-", self._options.python, "-u", *self.benchmark(self._options.command)]
 
     def benchmark(self, command: str) -> list[str]:
@@ -147,15 +144,10 @@ class JobSteps:
         return of_system
 
     def _answers(self, *words: str) -> tuple[dict[str, str], Refused | None]:
-        """Check interpreter and options; return the answers by their first word, and the problem, if there is one."""
+        """Check interpreter and options; return as :func:`answers_of`."""
         python, script = self._options.python, str(self.code / "benchmark" / "commands" / "interpreter_check.py")
         output, status = self._output(INTERPRETER_S, python, script, *words)
-        answers = [line.partition(" ") for line in output.splitlines()]
-        facts = {name: value for name, _, value in reversed(answers)}
-        if status is None:
-            return {}, Refused(f"{python}: no end after {INTERPRETER_S:g} s")
-        problem = facts.get("error:", f"{python} does not run (status {status})")
-        return facts, (UnfitInterpreter if status == UNFIT_STATUS else Refused)(problem) if status else None
+        return answers_of(python, output, status)
 
     def _output(self, limit_s: float, *words: str) -> tuple[str, int | None]:
         """Run a process on this node; return its output and exit status, which is None if it did not end."""
@@ -219,6 +211,18 @@ class JobSteps:
         # Under its name the container stays on the nodes until the job ends: the next attempt does not unpack it again.
         words = ["--container-image", options.container, "--container-name", f"gpt3_{self._number}"]
         return [*words, "--container-mounts", mounts, "--container-workdir", str(self.code)]
+
+
+def answers_of(python: str, output: str, status: int | None) -> tuple[dict[str, str], Refused | None]:
+    """Return the answers of interpreter_check.py by their first word, and the problem, if there is one.
+
+    ``status``: exit status; None if it did not end.
+    """
+    if status is None:
+        return {}, Refused(f"{python}: no end after {INTERPRETER_S:g} s")
+    facts = {name: value for name, _, value in reversed([line.partition(" ") for line in output.splitlines()])}
+    problem = facts.get("error:", f"{python} does not run (status {status})")
+    return facts, (UnfitInterpreter if status == UNFIT_STATUS else Refused)(problem) if status else None
 
 
 def end_shepherd(srun: subprocess.Popen[bytes]) -> None:

@@ -222,7 +222,7 @@ class StandInCluster:
             case ["scancel", *options]:
                 self._cancel(options, live_steps)
                 return _text("")
-            case ["scontrol", "show", "config" | "topology"] | ["scontrol", "--version"] | ["scontrol", "update", *_]:
+            case ["scontrol", "show", "topology"] | ["scontrol", "--version"] | ["scontrol", "update", *_]:
                 return _text("")
         self.unknown.append(line)
         return _text("", status=1)
