@@ -97,7 +97,7 @@ class SlurmJob(RunMachines):
         try:
             self.steps.check_interpreter(len(self.nodes.names))
         except Refused as refused:
-            if self.goes_on and any(map(read_start, all_attempts(self.run_dir))):  # it was accepted before
+            if self.trains and self.goes_on and any(map(read_start, all_attempts(self.run_dir))):
                 raise NotNow(f"{refused}, on {self.steps.this_node}") from None
             raise
 

@@ -384,17 +384,19 @@ def test_interpreter_that_cannot_run_it_is_one_line(job: Job) -> None:
     assert not job.attempts()
 
 
-@pytest.mark.parametrize("has_begun", [True, False])
-def test_a_machine_that_refuses_a_run_that_has_begun_sends_it_back_to_the_queue(has_begun: bool, job: Job) -> None:
+@pytest.mark.parametrize(("has_begun", "command"), [(True, "train"), (False, "train"), (True, "preflight")])
+def test_a_machine_that_refuses_a_run_that_has_begun_sends_it_back_to_the_queue(
+    has_begun: bool, command: str, job: Job
+) -> None:
     """As one whose GPUs are gone; a run that never began may have bad input."""
     job.answer(interpreter="error: PyTorch sees no CUDA device", interpreter_status="2")
     attempt = attempt_path(job.log_dir, "0001")
     if has_begun:
         write_start(attempt, AttemptStart("0001", "5", None, None, 1.0, None, ("n1", "n2")))
-    done = job.run(SLURM_RESTART_COUNT="1")
-    refusal = "PyTorch sees no CUDA device, in CONTAINER none"
-    assert (done.returncode, len(job.calls("scontrol requeue 5"))) == ((75, 1) if has_begun else (2, 0))
-    assert (f"error: {refusal}, on n1; back to the queue" if has_begun else f"error: {refusal}") in job.log()
+    done = job.run(SLURM_RESTART_COUNT="1", COMMAND=command)
+    refusal, goes_back = "error: PyTorch sees no CUDA device, in CONTAINER none", has_begun and command == "train"
+    assert (done.returncode, len(job.calls("scontrol requeue 5"))) == ((75, 1) if goes_back else (2, 0))
+    assert (f"{refusal}, on n1; back to the queue" if goes_back else refusal) in job.log()
 
 
 def test_plan_is_written_beside_the_run_once(job: Job) -> None:
