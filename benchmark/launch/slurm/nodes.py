@@ -91,8 +91,9 @@ def job_with_answer(job: str, is_ordered: Callable[[], object]) -> dict[str, str
 
 
 def _fields(answer: str) -> dict[str, str]:
-    """Parse "Name=value Name=value". A value may have blanks: it ends before the next name."""
-    pairs = FIELD.findall(answer)
+    """Parse "Name=value Name=value". A value may have blanks: it ends before the next name. The first of a name counts:
+    texts of people, which come late, may look like fields."""
+    pairs = reversed(FIELD.findall(answer))
     return {name: value for name, value in pairs if value not in ("", "(null)")}
 
 

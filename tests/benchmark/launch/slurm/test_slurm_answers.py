@@ -43,6 +43,8 @@ def test_fields_of_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
         "Command": "/home/me/my run/run.sh",
         "StdOut": "/logs/a run/%j.out",
     }
+    monkeypatch.setattr(nodes, "ask", lambda *words: "JobId=5 JobState=RUNNING Comment=was JobState=PENDING")
+    assert job_fields("5")["JobState"] == "RUNNING"
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, *answers: dict[str, str]) -> list[float]:
