@@ -167,7 +167,7 @@ ROWS = (
     Drill("deleted-while-running", "the folder of checkpoints is deleted under the run",
           (Fault("delete checkpoints", "passes", SAVING, rank=0, delay_s=0.1),), 1),
     stopped("damaged-data", "two pages of a training file are damaged: ids beyond the vocabulary", (), None,
-            (r"holds token \d+, but the model's vocabulary has",), damage=(Damage("flip data", 1),), status=2),
+            (r"holds token \d+, but the vocabulary has",), damage=(Damage("flip data", 1),), status=2),
     Drill("sink-fails", "events.jsonl refuses lines for two seconds",
           (Fault("sink fails", "call:event", (5, 9), rank=0, amount=2.0),), 1, (r"events.jsonl: .*training goes on",)),
     Drill("log-fails", "the MLPerf log refuses lines for two seconds",
