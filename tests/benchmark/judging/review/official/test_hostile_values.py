@@ -132,7 +132,6 @@ def assert_told(found: Review, paths: dict[str, Path]) -> None:
     for name in UNREAD:
         check = checks[str(paths[name])]
         assert check.outcome in ("passed", "failed") or "the tool crashed: TypeError" in check.complaints[0], name
-        assert check.seconds < 10, name
 
 
 def renamed_system(name: str) -> Callable[[Path, str], object]:
