@@ -153,7 +153,7 @@ ROWS = (
           (Fault("read-only", "data", (5, 7), rank="all", amount=2.0),), None, (r"Read-only file system",), steps=LONG),
     stopped("read-only-for-ever", "the run folder is read-only in every attempt",
             (Fault("read-only", "start", BEFORE, rank="all", attempt=None),), None,
-            (r"Read-only file system", r"given up")),
+            (r"Read-only file system", r"until the disk works")),
     Drill("unreadable-checkpoints", "a crash, and a disk that gives errors for checkpoints when the run starts again",
           (CRASH, Fault("unreadable checkpoints", "start", BEFORE, rank="all", amount=2.0, attempt=2)), 2),
     Drill("flipped-checkpoint", "a crash, and a bit of the newest checkpoint has flipped", (CRASH,),

@@ -13,13 +13,13 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from benchmark.launch.keep_running import DISK_S, say
-from benchmark.launch.slurm.nodes import SLURM_S, TIME_LIMIT, ask, is_requeued, job_fields, job_with_answer
+from benchmark.launch.keep_running import DISK_S
+from benchmark.launch.slurm.nodes import TIME_LIMIT, ask, is_requeued, job_fields, job_with_answer
 from benchmark.launch.slurm.queue import waiting_job
 from benchmark.run_record.attempt_folder import AttemptEnding, all_attempts, read_ending, write_ending
 from benchmark.run_record.file_names import job_log
-from benchmark.run_record.lease import JOB_S, SENTINEL, HeldLease, read_lease
-from benchmark.run_record.small_files import StoppedWaiting, wait_for
+from benchmark.run_record.lease import JOB_S, SENTINEL, HeldLease
+from benchmark.run_record.small_files import StoppedWaiting
 
 LOOK_S = JOB_S / 12
 """Seconds between looks: 256 nodes read the lease 26 times a second."""
@@ -66,9 +66,11 @@ class Sentinel:
 
     def _reason_to_go_on(self) -> str:
         """Return why Slurm ends the job, if a launcher holds the run and nobody ordered the end; else nothing."""
+        with suppress(OSError):  # then the latest look counts that the disk answered
+            self._lease.watch.look()
+        lease = self._lease.watch.lease
+        is_held = lease is not None and lease.token.startswith(f"{self._script}-")
         try:  # again and again without an answer, until Slurm kills this process, too
-            lease = wait_for(lambda: read_lease(self._run_dir), SLURM_S, say, answers=())
-            is_held = lease is not None and lease.token.startswith(f"{self._script}-")
             fields = job_with_answer(self._job, lambda: not is_held)
         except (OSError, StoppedWaiting):
             return ""

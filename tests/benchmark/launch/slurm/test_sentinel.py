@@ -17,6 +17,9 @@ from tests.benchmark.launch.slurm.stand_in_job import Job
 
 LENGTH_S = 4.0
 """Long enough for a disk that is slow to take a renewal."""
+UNREADABLE = """    if (run_dir / "unreadable").exists():
+        raise OSError(5, "Input/output error")
+    return read_record(lease_path(run_dir), Lease)"""
 
 
 @pytest.fixture
@@ -99,28 +102,33 @@ def test_a_sentinel_of_an_instance_that_is_over_leaves_the_next_one_alone(job: J
 
 
 @pytest.mark.parametrize(
-    ("exit_code", "reason", "released", "requeued"),
+    ("exit_code", "reason", "lease", "requeued"),
     [
-        ("0:9", "None", False, "the script of job 5 was killed"),
-        ("0:9", "None", True, ""),
-        ("0:15", "None", False, ""),
-        ("0:0", "TimeLimit", False, "the time of job 5 is over"),
-        ("0:0", "TimeLimit", True, ""),
+        ("0:9", "None", "held", "the script of job 5 was killed"),
+        ("0:9", "None", "unreadable", "the script of job 5 was killed"),
+        ("0:9", "None", "released", ""),
+        ("0:15", "None", "held", ""),
+        ("0:0", "TimeLimit", "held", "the time of job 5 is over"),
+        ("0:0", "TimeLimit", "released", ""),
     ],
 )
 def test_a_job_that_ends_is_requeued_only_if_its_script_was_killed_or_its_time_is_over(
-    exit_code: str, reason: str, released: bool, requeued: str, job: Job, held: HeldLease
+    exit_code: str, reason: str, lease: str, requeued: str, job: Job, held: HeldLease
 ) -> None:
     """A job that is cancelled, or whose launcher has left in good order, ends."""
     job.answer(exit_code=exit_code, reason=reason, state="COMPLETING")
+    job.edit("run_record/lease.py", "    return read_record(lease_path(run_dir), Lease)", UNREADABLE)
     process = sentinel(job)
     try:
         wait(lambda: handles_sigterm(process.pid))
-        if released:
+        if lease == "released":
             held.leave(release=True)
+        elif lease == "unreadable":
+            time.sleep(0.5)  # it looks every 0.1 s
+            (job.log_dir / "unreadable").touch()
         job.answer(away="")
         process.send_signal(signal.SIGTERM)
-        wait(lambda: released or calls(job, "show job"))
+        wait(lambda: lease == "released" or calls(job, "show job"))
         (job.answers / "away").unlink()
         if requeued:
             wait(lambda: calls(job, "scontrol requeue 5"))
