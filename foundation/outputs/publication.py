@@ -5,7 +5,6 @@ are still due; it replaces nothing but the older output that the manifest beside
 """
 
 import os
-import secrets
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
@@ -22,8 +21,8 @@ from foundation.outputs.manifest import (
     record_of,
     record_problem,
 )
-from foundation.outputs.output_parts import PUBLISH, WRITING
-from foundation.outputs.publish import partial_path, replace_path, unique_partial, write_text
+from foundation.outputs.output_parts import PUBLISH
+from foundation.outputs.publish import partial_path, replace_path, sync_to_disk, unique_partial, write_text
 
 
 @dataclass(frozen=True)
@@ -58,13 +57,26 @@ def publish_pending(output: Path) -> bool:
     for source, target in pending:
         if source.exists():
             with suppress(FileNotFoundError):  # as above
-                replace_path(source, target, folder / WRITING / secrets.token_hex(8))
+                _take_name(source, target, unique_partial(folder))
     for record in publication.manifest.outputs:
         if problem := record_problem(output.parent / record.name, record):
             raise InputError(f"{problem}, after it was published; remove {folder} and make it again")
     write_text(manifest_path(output), as_json(publication.manifest))
     remove_partial(folder)
     return True
+
+
+def _take_name(source: Path, target: Path, aside: Path) -> None:
+    """Rename ``source`` to ``target``. An older folder there is moved ``aside``, to a name that a killed process may
+    leave. Raises FileNotFoundError if another process has renamed it: the name is that process's then."""
+    try:
+        source.rename(target)
+    except FileNotFoundError:
+        raise
+    except OSError:  # a folder that is not empty
+        replace_path(source, target, aside)
+    else:
+        sync_to_disk(target.parent)
 
 
 def _older_records(output: Path) -> Sequence[Record]:

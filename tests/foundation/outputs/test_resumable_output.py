@@ -349,6 +349,27 @@ def test_an_input_is_never_overwritten(output: str, tmp_path: Path) -> None:
     assert (tmp_path / "in" / "a").read_text() == "a"
 
 
+def test_a_process_that_publishes_just_after_another_takes_nothing_away(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a lock: the other one renames the output before this one does, and then removes the folder."""
+    folder, rename, renames = job.output.with_name("out.partial"), Path.rename, list[Path]()
+
+    def after_the_other(path: Path, target: Path) -> Path:
+        if path not in (folder / "pieces", job.output):
+            return rename(path, target)
+        renames.append(path)
+        if len(renames) == 1:
+            rename(folder / "pieces", job.output)
+        try:
+            return rename(path, target)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    job.run(at=lambda moment: monkeypatch.setattr(Path, "rename", after_the_other) if moment == "publish" else None)
+    assert (renames, job.result(), names(job)) == ([folder / "pieces"], LETTERS, WHOLE)
+
+
 def test_eight_at_once_publish_one_whole(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without any lock, processes that do the same work waste it, and nothing more."""
     monkeypatch.setattr(resumable_output, "only_one_in", lambda *words, **options: nullcontext())
