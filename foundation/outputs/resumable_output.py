@@ -63,12 +63,17 @@ class ResumableOutput:
     def __init__(self, output: Path, recipe: Recipe) -> None:
         """Open the folder. Raises FileNotFoundError if the folder has been published or removed."""
         self.output, self.recipe, self.folder = output, recipe, partial_path(output)
-        self._inode = (self.folder / RECIPE).stat().st_ino
-        """Inode of this folder's recipe; another process may make a new folder of the same name after publication."""
+        self._identity = self._folder_identity()
+        """Another process may make a new folder of the same name after publication."""
         self._token = secrets.token_hex(8)
         self._started = time.monotonic()
         self.done = finished_parts(self.folder)
         """Finished parts by name; parts of other processes as of the last look."""
+
+    def _folder_identity(self) -> tuple[int, int]:
+        """Return inode and time of the recipe; an inode alone is given to a new file at once."""
+        status = (self.folder / RECIPE).stat()
+        return status.st_ino, status.st_mtime_ns
 
     def path(self, name: str) -> Path:
         """Return the path of the finished part ``name``."""
@@ -145,7 +150,7 @@ class ResumableOutput:
                 else:
                     sync_folder(path)
                 records.append(record_of(path, final.name, md5))
-            if (self.folder / RECIPE).stat().st_ino != self._inode:
+            if self._folder_identity() != self._identity:
                 raise FileNotFoundError
         except FileNotFoundError:
             raise _gone(self.folder) from None

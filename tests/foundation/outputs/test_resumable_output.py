@@ -370,6 +370,22 @@ def test_a_process_that_publishes_just_after_another_takes_nothing_away(
     assert (renames, job.result(), names(job)) == ([folder / "pieces"], LETTERS, WHOLE)
 
 
+def test_a_folder_that_another_process_has_made_since_is_not_published(job: Job) -> None:
+    """Though its recipe has the inode of the former one's."""
+    folder, former = job.output.with_name("out.partial"), job.output.with_name("former")
+
+    def exchange(moment: str) -> None:
+        if moment == "publish":
+            folder.rename(former)
+            (folder / "pieces").mkdir(parents=True)
+            os.link(former / "recipe.json", folder / "recipe.json")
+            os.utime(folder / "recipe.json", (1, 1))
+
+    with pytest.raises(InputError, match=r"out\.partial: gone meanwhile"):
+        job.run(at=exchange)
+    assert not job.output.exists()
+
+
 def test_eight_at_once_publish_one_whole(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without any lock, processes that do the same work waste it, and nothing more."""
     monkeypatch.setattr(resumable_output, "only_one_in", lambda *words, **options: nullcontext())
