@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 from benchmark.launch.keep_running import Refused
 from benchmark.launch.slurm.job import preview, run_job
@@ -32,14 +33,28 @@ class NoGPU(Refused):
     """The machine has no GPU, and the job's system needs one."""
 
 
+class LaunchParser(argparse.ArgumentParser):
+    """A parser whose errors are one line, as all of this program. Raises Refused."""
+
+    def error(self, message: str) -> NoReturn:
+        raise Refused(f"{message}; see {self.prog} --help")
+
+
+def whole_number(word: str) -> int:
+    """Return an option's number. Raises ArgumentTypeError for anything but a whole number from 1 on."""
+    if not word.isdecimal() or int(word) < 1:
+        raise argparse.ArgumentTypeError(f"{word}: expected a whole number from 1 on")
+    return int(word)
+
+
 def run_here_by(arguments: Sequence[str]) -> None:
     """Run the command in several processes of this machine, and exit. Raises Refused."""
-    parser = argparse.ArgumentParser(prog="python3 -m benchmark.launch", description=__doc__)
+    parser = LaunchParser(prog="python3 -m benchmark.launch", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add = parser.add_argument
     add("--run-dir", type=Path, required=True, help="folder of the run")
-    add("--processes", type=int, required=True, help="number of processes on this machine")
-    add("--port", type=int, help="where the processes meet; a free one unless given")
+    add("--processes", type=whole_number, required=True, help="number of processes on this machine")
+    add("--port", type=whole_number, help="where the processes meet; a free one unless given")
     add("command", nargs="+", help="of python -m benchmark, with its options")
     options = parser.parse_args(arguments)
     if options.command[0] == "train" and (problem := options_problem(options.command)) is not None:
@@ -129,7 +144,7 @@ def gpus_here() -> int:
 
 def options_of_job(arguments: Sequence[str]) -> JobOptions:
     """Return the options from run_gpt3.sh's words and variables. Raises Refused."""
-    parser = argparse.ArgumentParser(prog="python3 -m benchmark.launch job")
+    parser = LaunchParser(prog="python3 -m benchmark.launch job")
     add = parser.add_argument
     add("--repository", type=Path, required=True, help="the checkout of the code")
     add("--code", type=Path, required=True, help="the code that runs until the run has its own copy")

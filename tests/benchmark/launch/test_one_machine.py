@@ -39,9 +39,19 @@ def test_folder_of_a_run_that_began_is_not_removed(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["begun", "with a log"]
 
 
-def test_options_that_every_process_would_refuse_are_one_line_and_make_no_folder(tmp_path: Path) -> None:
-    words = ("--processes", "2", "--run-dir", str(tmp_path / "0"), "--", "train", "rehearsal_llama", "--lr", "abc")
-    assert_refused(command("benchmark.launch", *words), "--lr abc: expected a number")
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("--processes", "2", "--", "train", "rehearsal_llama", "--lr", "abc"), "--lr abc: expected a number"),
+        (("--processes", "0", "--", "train"), "argument --processes: 0: expected a whole number from 1 on"),
+        (("--processes", "2", "--port", "x", "--", "train"), "argument --port: x: expected a whole number from 1 on"),
+        (("--", "train"), "the following arguments are required: --processes; see "),
+    ],
+)
+def test_options_that_every_process_would_refuse_are_one_line_and_make_no_folder(
+    words: tuple[str, ...], complaint: str, tmp_path: Path
+) -> None:
+    assert_refused(command("benchmark.launch", "--run-dir", str(tmp_path / "0"), *words), complaint)
     assert not (tmp_path / "0").exists()
 
 
