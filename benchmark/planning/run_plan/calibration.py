@@ -170,6 +170,10 @@ class SliceStep:
     """Highest power in watts seen while the steps ran."""
     fp8_weight_gradients: bool = False
     """True if weight gradients of an FP8 slice were FP8 products, too."""
+    compiled_kernels: bool = True
+    """False if fused kernels were not to be compiled (``--no-compiled-kernels``)."""
+    seq_length: Size | None = None
+    """Tokens of a sample; None, of files without it: the benchmark's sequence length."""
 
 
 @dataclass(frozen=True)
@@ -277,15 +281,16 @@ def planned_rates(system: System, options: PlanOptions, measured: Calibration | 
 
 
 def _losses(rates: Rates, measured: Calibration) -> dict[str, Constant]:
-    """Return the share of the slice's step that its parts do not account for at these rates; empty if the slice sent
-    messages or was not of the benchmark's width."""
+    """Return the share of the slice's passes that their parts do not account for at these rates; empty if the slice
+    sent messages or was not of the benchmark's width."""
     step = measured.step
     devices = step.tensor_parallel * step.pipeline_parallel * step.data_parallel
     precision = next((name for name in TIMED_FORMATS if name == measured.precision), None)
     if devices > 1 or not measured.true_width or precision is None or measured.benchmark not in BENCHMARKS:
         return {}
     benchmark = BENCHMARKS[measured.benchmark]
-    model = replace(benchmark.model, num_layers=step.layers)
+    of_benchmark = benchmark.model
+    model = replace(of_benchmark, num_layers=step.layers, seq_length=step.seq_length or of_benchmark.seq_length)
     batch_size = step.micro_batch_size * step.micro_batches
     layout = Layout(
         1,
@@ -295,10 +300,21 @@ def _losses(rates: Rates, measured: Calibration) -> dict[str, Constant]:
         recompute=step.recompute,
         fp8_weight_gradients=step.fp8_weight_gradients,
     )
-    bf16_layers = benchmark.bf16_layers
-    work = Workload(model, layout, precision, rates.accelerator, rates.stack_name, bf16_layers=bf16_layers)
-    without = rates.changed({LOSSES: Constant(0.0, 0.0, 0.0, SOURCE)})
-    share = min(MOST_LOST, max(0.0, 1 - simulate_step(work, without).total / step.step_s))
+    work = Workload(
+        model,
+        layout,
+        precision,
+        rates.accelerator,
+        rates.stack_name,
+        without=() if step.compiled_kernels else ("compiled-kernels",),
+        bf16_layers=benchmark.bf16_layers,
+    )
+    none_s, half_s = (
+        simulate_step(work, rates.changed({LOSSES: Constant(share, share, share, SOURCE)})).total
+        for share in (0.0, 0.5)
+    )  # a loss of half doubles the passes that have losses
+    lost_s = max(0.0, step.step_s - none_s)
+    share = min(MOST_LOST, lost_s / (half_s - none_s + lost_s))
     low, high = max(0.0, share - LOSS_SPREAD), share + LOSS_SPREAD
     return {LOSSES: Constant(share, low, high, SOURCE)}
 

@@ -66,6 +66,7 @@ def slice_result(
         "recompute": system.recompute,
         "precision": plan.precision,
         "fp8_weight_gradients": system.fp8_weight_gradients,
+        "compiled_kernels": system.compiled_kernels,
         "init_s": max(rank.init_s for rank in ranks),
         "step_s": step_s,
         "steps_s": steps,

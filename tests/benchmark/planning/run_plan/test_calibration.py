@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchmark.config.benchmarks import GPT3_175B
+from benchmark.config.benchmarks import LLAMA31_8B
 from benchmark.config.number_formats import Precision
 from benchmark.planning.run_plan.calibration import (
     FORMAT,
@@ -27,6 +27,7 @@ from benchmark.planning.run_plan.calibration import (
 from benchmark.planning.step_model.machine_constants import Constant, committed_constants
 from benchmark.planning.step_model.operation_times import attention_s, matmul_s
 from benchmark.planning.step_model.simulated_step import simulate_step
+from benchmark.planning.step_model.stacks import Feature
 from benchmark.planning.step_model.workload import Layout, Workload
 from foundation.errors import InputError
 
@@ -160,28 +161,42 @@ def test_messages_that_were_seen_hidden_narrow_the_plan() -> None:
     assert calibrated_rates(TABLE, dataclasses.replace(NOTHING, step=alone)) == TABLE
 
 
-@pytest.mark.parametrize("precision", ["bf16", "fp8"])
-def test_a_slice_on_one_gpu_sets_the_losses(precision: Precision) -> None:
-    """They are the share of its step that no part accounts for at the measured rates."""
-    step = dataclasses.replace(CALIBRATION.step, tensor_parallel=1, layers=1)
+@pytest.mark.parametrize(
+    ("precision", "of_step", "of_model", "without"),
+    [
+        ("bf16", {}, {}, ()),
+        ("fp8", {}, {}, ()),
+        ("bf16", {"compiled_kernels": False}, {}, ("compiled-kernels",)),
+        ("bf16", {"seq_length": 1024}, {"seq_length": 1024}, ()),
+    ],
+    ids=["BF16", "FP8", "no compiled kernels", "shorter samples"],
+)
+def test_a_slice_on_one_gpu_sets_the_losses(
+    precision: Precision, of_step: dict[str, Any], of_model: dict[str, Any], without: tuple[Feature, ...]
+) -> None:
+    """They are the share of its passes that no part accounts for at the measured rates."""
+    step = dataclasses.replace(CALIBRATION.step, tensor_parallel=1, **of_step)
 
     def losses(step_s: float, **fields: Any) -> Constant:
-        changes = {"precision": precision, **fields}
-        slower = dataclasses.replace(NOTHING, step=dataclasses.replace(step, step_s=step_s), **changes)
-        return calibrated_rates(TABLE, slower).stack.losses
+        changes = {"benchmark": "llama31_8b", "precision": precision, **fields}
+        measured = dataclasses.replace(NOTHING, step=dataclasses.replace(step, step_s=step_s), **changes)
+        return calibrated_rates(TABLE, measured).stack.losses
 
-    assert losses(10.0) == MOST_LOST
     work = Workload(
-        dataclasses.replace(GPT3_175B.model, num_layers=1),
+        dataclasses.replace(LLAMA31_8B.model, num_layers=2, **of_model),
         Layout(1, 1, 8, 1, recompute="selective", fp8_weight_gradients=False),
         precision,
         "H100 SXM",
         "ours",
+        without=without,
     )
-    without = TABLE.changed({"stacks.ours.losses": Constant(0.0, 0.0, 0.0, "none")})
-    parts_s = simulate_step(work, without).total
-    share = losses(parts_s / 0.95)
-    assert (share.low, share, share.high) == pytest.approx((0.03, 0.05, 0.07))
-    assert losses(parts_s / 2) == 0.0
+
+    def step_s(share: float) -> float:
+        return simulate_step(work, TABLE.changed({"stacks.ours.losses": Constant(share, 0.0, 1.0, "none")})).total
+
+    found = losses(step_s(0.05))
+    assert (found.low, found, found.high) == pytest.approx((0.03, 0.05, 0.07))
+    assert losses(step_s(0.0) / 2) == 0.0
+    assert losses(100.0) == MOST_LOST
     for fields in ({"true_width": False}, {"precision": "fp32"}, {"benchmark": "another"}):
-        assert losses(parts_s / 0.95, **fields) == TABLE.stack.losses
+        assert losses(step_s(0.05), **fields) == TABLE.stack.losses

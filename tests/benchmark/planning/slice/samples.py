@@ -69,6 +69,7 @@ def result_on(name: str, precision: Precision = "bf16") -> tuple[dict[str, Any],
         tensor_parallel=2,
         micro_batches=4,
         precision=precision,
+        compiled_kernels=False,
         device="cuda" if on_gpu else "cpu",
     )
     config = slice_config(options, 2, facts.accelerator)

@@ -63,6 +63,7 @@ def test_the_calibration_has_the_rates_and_the_step() -> None:
     assert calibration.matmuls[0].tflops == pytest.approx(1.0)
     assert calibration.step.by_kind_s == result["by_kind_s"]
     assert (calibration.step.clock_mhz, calibration.step.power_w) == (1500.0, 690.0)
+    assert (calibration.step.compiled_kernels, calibration.step.seq_length) == (False, 128)
     assert calibration.collectives[0].kind == "all-gather"
 
 
