@@ -30,7 +30,7 @@ class Adam:
         """``counted_elsewhere``: parameters whose copy on another rank counts in the norm. ``updates``: False for
         parameters that are not updated, and have no moments, which take twice the weights' memory."""
         self._parameters = dict(parameters)
-        self._shards = {name: local(parameter.detach()) for name, parameter in self._parameters.items()}
+        self._shards = {name: local(parameter).detach() for name, parameter in self._parameters.items()}
         shares = [
             0.0 if name in counted_elsewhere else 1 / number_of_copies(value) for name, value in parameters.items()
         ]
@@ -48,7 +48,7 @@ class Adam:
             vectors = [shard for name, shard in self._shards.items() if name in undecayed]
             self._inner.add_param_group({"params": vectors, "weight_decay": 0.0})
         self._moments = {
-            moment: {name: torch.zeros_like(parameter.detach()) for name, parameter in self._parameters.items()}
+            moment: {name: _zeros_like(parameter) for name, parameter in self._parameters.items()}
             for moment in (MOMENTS if updates else ())
         }
 
@@ -99,6 +99,12 @@ def number_of_copies(parameter: DTensor) -> int:
     sizes = parameter.device_mesh.shape
     placements = zip(sizes, parameter.placements, strict=True)
     return math.prod(size for size, placement in placements if placement.is_replicate())
+
+
+def _zeros_like(parameter: DTensor) -> DTensor:
+    """Return moments at zero. ``torch.zeros_like`` would derive the placements, which are given, for each shape."""
+    mesh, placements = parameter.device_mesh, parameter.placements
+    return torch.distributed.tensor.zeros(parameter.shape, dtype=parameter.dtype, device_mesh=mesh, placements=placements)
 
 
 def local(tensor: Tensor) -> Tensor:

@@ -100,7 +100,7 @@ class StateFingerprints:
     def _sum(self, tensors: Mapping[str, Tensor]) -> Tensor:
         total = torch.zeros((), dtype=torch.int64, device=self._device)
         for name, factors in self._factors.items():
-            local, _ = own_part(tensors[name].detach())
+            local, _ = own_part(tensors[name])
             total += fingerprint(local, factors)
         return total
 

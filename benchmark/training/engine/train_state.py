@@ -97,7 +97,7 @@ class TrainState:
 
     def weights(self) -> dict[str, Tensor]:
         """By checkpoint name; writing to them changes the state."""
-        return {f"model/{name}": value.detach() for name, value in self.parameters.items()}
+        return {f"model/{name}": value for name, value in self.parameters.items()}
 
     def tensors(self) -> dict[str, Tensor]:
         """Weights and moments by checkpoint name; writing to them changes the state."""
