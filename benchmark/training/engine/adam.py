@@ -5,7 +5,7 @@ from collections.abc import Container, Mapping
 
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, zeros
 
 from benchmark.config.benchmark_config import OptimizerConfig
 from model.kernels import adam
@@ -101,10 +101,10 @@ def number_of_copies(parameter: DTensor) -> int:
     return math.prod(size for size, placement in placements if placement.is_replicate())
 
 
-def _zeros_like(parameter: DTensor) -> DTensor:
+def _zeros_like(parameter: DTensor) -> Tensor:
     """Return moments at zero. ``torch.zeros_like`` would derive the placements, which are given, for each shape."""
     mesh, placements = parameter.device_mesh, parameter.placements
-    return torch.distributed.tensor.zeros(parameter.shape, dtype=parameter.dtype, device_mesh=mesh, placements=placements)
+    return zeros(parameter.shape, dtype=parameter.dtype, device_mesh=mesh, placements=placements)
 
 
 def local(tensor: Tensor) -> Tensor:
