@@ -27,7 +27,7 @@ find_python() {
   done
   for candidate in python3 python3.13 python3.12 python3.11; do
     if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
-      if [[ $(type -t before_installing) == function ]]; then before_installing "$candidate"; fi
+      if [[ $(type -t before_installing) == function ]]; then before_installing "$candidate" || return; fi
       if [[ ${DRY_RUN:-0} == 1 ]]; then
         echo "DRY_RUN=1 installs nothing; without it, $lock goes into ${environment##*/} first"
         PYTHON=$environment/bin/python
@@ -35,7 +35,7 @@ find_python() {
         BARE_PYTHON=$candidate
         return
       fi
-      install_lock "$candidate" "$environment" "$code/$lock" "$version"
+      install_lock "$candidate" "$environment" "$code/$lock" "$version" || return
       PYTHON=$environment/bin/python
       "$PYTHON" "$code/foundation/dependencies.py" $extra
       return
@@ -63,7 +63,7 @@ install_lock() {
     echo "error: $environment cannot be made; use a copy of this folder that you can write, or activate an environment of your own that has ${lock##*/}" >&2
     return 2
   fi
-  folder=$("$environment/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+  folder=$("$environment/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))') || return
   if [[ ${at_hand:-} ]]; then
     echo "  PyTorch: the one in $at_hand"
     echo "$at_hand" >"$folder/torch_at_hand.pth"

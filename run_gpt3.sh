@@ -88,7 +88,8 @@ if [[ ${1:-} == --writable-by-others ]]; then # for benchmark/launch/slurm/snaps
 fi
 # In a job that comes back from the queue, or was queued by the one before, the script has worked before: what fails until
 # its launcher begins is the node or its disks, as where a file system is not mounted.
-if [[ -n ${SLURM_JOB_ID:-} && ${SLURM_RESTART_COUNT:-0}${CHAINED_JOB:-} != 0 ]]; then
+GOES_ON=${SLURM_RESTART_COUNT:-0}${CHAINED_JOB:-}
+if [[ -n ${SLURM_JOB_ID:-} && $GOES_ON != 0 ]]; then
   trap '[[ $? == 0 ]] || back_to_queue "error: $(hostname): the script failed, which has worked before"' EXIT
 fi
 # A run goes on with the code it began with, which is in its folder, unless somebody else may have changed that.
@@ -126,7 +127,7 @@ check_variables() {
 before_installing() {
   local status=0
   (cd "$CODE" && exec "$1" -m benchmark.launch check-options "${OPTIONS[@]}") || status=$?
-  if [[ $status == 2 ]]; then exit 2; fi
+  if [[ $status == 2 ]]; then return 2; fi
 }
 
 rehearse() {
@@ -172,7 +173,10 @@ job=(job --repository "$REPOSITORY" --code "$CODE" --folder "$PWD")
 if [[ ${*: -1} == none ]]; then
   OPTIONS=("${job[@]}" --python python3 -- "$@")
   check_variables "${OPTIONS[@]}"
-  find_python "$REPOSITORY"
+  if ! find_python "$REPOSITORY"; then
+    [[ $GOES_ON != 0 ]] || exit 2
+    PYTHON=python3 # the launcher needs no packages, says which are gone, and counts how often
+  fi
 else
   PYTHON=python3
   if ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 8))'; then

@@ -13,17 +13,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmark.launch.next_attempt import INTERRUPTED, AttemptOutcome, Decision, decide, of_ended_run
+from benchmark.launch.next_attempt import (
+    INTERRUPTED,
+    AttemptOutcome,
+    Decision,
+    decide,
+    of_ended_run,
+    of_refused_job,
+)
 from benchmark.run_record.attempt_folder import (
     AttemptEnding,
     all_attempts,
     make_run_folder,
     new_attempt,
     read_ending,
+    read_start,
     write_ending,
 )
 from benchmark.run_record.checkpoint_list import newest_checkpoint
-from benchmark.run_record.endings import finished_status
+from benchmark.run_record.endings import ENDINGS, finished_status
 from benchmark.run_record.file_names import EXIT_REQUEST, LAUNCHER_LOG, attempt_path, attempts_folder
 from benchmark.run_record.incidents import NATIVE
 from benchmark.run_record.lease import MACHINE_S, RENEWALS, HeldLease, Lease, LeaseLost
@@ -53,10 +61,6 @@ WRONG_FOLDER = frozenset(
 
 class Refused(Exception):
     """A launch that is refused until a person mends it: one line, exit status 2."""
-
-
-class NotNow(Exception):
-    """A launch is refused that was accepted before, by a machine or a disk: the run goes back to the queue."""
 
 
 class RunMachines:
@@ -91,7 +95,7 @@ class RunMachines:
         return 0.0
 
     def prepare(self) -> None:
-        """Do all that comes before the first attempt. Raises Refused, NotNow, and the errors of :func:`patiently`."""
+        """Do all that comes before the first attempt. Raises Refused, and the errors of :func:`patiently`."""
 
     def environment(self, attempt: str, launch: str) -> dict[str, Any]:
         """Return the variables by which the processes learn their attempt, their launch and their holder."""
@@ -139,14 +143,17 @@ def keep_running(run_dir: Path, machines: RunMachines) -> Decision:
                 decision = of_ended_run(end_status)
                 say(decision.reason)
                 return decision
-            machines.prepare()
+            try:
+                machines.prepare()
+            except Refused as refusal:
+                if not machines.goes_on or not patiently(lambda: any(map(read_start, all_attempts(run_dir))), machines):
+                    raise
+                return _refused(run_dir, machines, str(refusal))
             return _attempts(run_dir, machines, lease)
     except StoppedWaiting:
         return _stopped(machines)
     except OSError as error:
         reason = f"{error.filename}: {error.strerror} for {DISK_S / 60:g} minutes; back to the queue"
-    except NotNow as refusal:
-        reason = f"{refusal}; back to the queue"
     except LeaseLost as loss:
         if loss.successor is not None and not loss.successor.is_sentinel:
             raise Refused(f"{run_dir}: {loss}; this launcher stops") from None
@@ -237,6 +244,22 @@ def _attempts(run_dir: Path, machines: RunMachines, lease: HeldLease) -> Decisio
             return decision
         fruitless, saved, follows, exclude = 0 if newest != saved else fruitless + 1, newest, True, decision.exclude
         time.sleep(PAUSES_S[min(max(0, fruitless - 1), len(PAUSES_S) - 1)])
+
+
+def _refused(run_dir: Path, machines: RunMachines, refusal: str) -> Decision:
+    """Decide about a run that was accepted before; the refusal counts as an attempt. Raises the errors of
+    :func:`patiently`."""
+    attempt = patiently(lambda: new_attempt(run_dir), machines)
+
+    def settle() -> Decision:
+        decision = of_refused_job(run_dir, attempt, refusal)
+        end = AttemptEnding(time.time(), ENDINGS["bad input"].exit_status, decision.action, decision.reason)
+        write_ending(attempt_path(run_dir, attempt), end)
+        return decision
+
+    decision = patiently(settle, machines)
+    say(f"error: {decision.reason}")
+    return decision
 
 
 def _settle(run_dir: Path, ended: AttemptOutcome) -> tuple[Decision, int | None]:

@@ -130,6 +130,13 @@ def of_ended_run(end_status: str) -> Decision:
     return Decision(ending.action, ending.exit_status, f"the run has ended: {end_status}")
 
 
+def of_refused_job(run_dir: Path, attempt: str, refusal: str) -> Decision:
+    """Return the decision about a run that has begun, and whose job a machine refuses before any process starts."""
+    if _stuck(_until(run_dir, attempt), newest_checkpoint(run_dir)):
+        return Decision("stop", BAD_INPUT, f"{refusal}; no progress in {NO_PROGRESS} attempts: given up")
+    return Decision("requeue", INTERRUPTED, f"{refusal}; back to the queue")
+
+
 def _until(run_dir: Path, attempt: str) -> list[PastAttempt]:
     """Return the attempt and the NO_PROGRESS ones before it.
 
@@ -190,9 +197,14 @@ def _refused_twice(attempts: Sequence[PastAttempt], status: int) -> bool:
 
 def _same_again(attempts: Sequence[PastAttempt]) -> bool:
     causes = [attempt.cause for attempt in attempts[-2:]]
-    if len(causes) < 2 or any(cause is None or cause.kind not in OWN_FAULTS for cause in causes):
-        return False
-    return len({(cause.kind, cause.message, cause.steps) for cause in causes if cause is not None}) == 1
+    own = [cause for cause in causes if cause is not None and _is_own_fault(cause)]
+    return len(own) == 2 and len({(cause.kind, cause.message, cause.steps) for cause in own}) == 1
+
+
+def _is_own_fault(cause: Incident) -> bool:
+    """Return whether an incident has the same cause if it occurs again at the same step. Input that is refused before
+    any step, as where a device or a folder is missing, may be good on the next machine."""
+    return cause.kind in OWN_FAULTS or (cause.kind == "input" and cause.steps is not None)
 
 
 def _stuck(attempts: Sequence[PastAttempt], saved: int | None) -> bool:

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmark.launch.keep_running import DISK_S, NotNow, Refused, RunMachines, keep_running, note_stop, patiently, say
+from benchmark.launch.keep_running import DISK_S, Refused, RunMachines, keep_running, note_stop, patiently, say
 from benchmark.launch.next_attempt import INTERRUPTED, Decision
 from benchmark.launch.slurm.end_signs import ALARM_S, patience_s
 from benchmark.launch.slurm.job_options import GPT3, JobOptions, require_paths
@@ -34,7 +34,6 @@ from benchmark.launch.slurm.nodes import (
 )
 from benchmark.launch.slurm.queue import CHAINED, cancel_waiting, go_on_later, queue_next_job, waiting_job
 from benchmark.launch.slurm.snapshot import run_from_snapshot
-from benchmark.run_record.attempt_folder import all_attempts, read_start
 from benchmark.run_record.checkpoint_list import newest_checkpoint
 from benchmark.run_record.lease import JOB_S, Lease
 
@@ -86,7 +85,7 @@ class SlurmJob(RunMachines):
         return DISK_S if lease.holder == self.name else JOB_S
 
     def find_nodes(self) -> None:
-        """Find the job's nodes, and check the interpreter and the options. Raises Refused and NotNow."""
+        """Find the job's nodes, and check the interpreter and the options. Raises Refused."""
         listed = os.environ["SLURM_JOB_NODELIST"]
         names = with_answer(lambda: host_names(listed), f"scontrol show hostnames {listed}", lambda: self.ordered)
         self.nodes = Nodes(self.number, names, lambda: self.ordered)
@@ -94,12 +93,7 @@ class SlurmJob(RunMachines):
         if self.trains:
             self._keep_sentinels()
         self.steps.find_gpus(self.nodes.names)
-        try:
-            self.steps.check_interpreter(len(self.nodes.names))
-        except Refused as refused:
-            if self.trains and self.goes_on and any(map(read_start, all_attempts(self.run_dir))):
-                raise NotNow(f"{refused}, on {self.steps.this_node}") from None
-            raise
+        self.steps.check_interpreter(len(self.nodes.names))
 
     def prepare(self) -> None:
         options, number, is_first = self.options, self.number, self.restarts == "0"

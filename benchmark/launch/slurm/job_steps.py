@@ -110,7 +110,7 @@ class JobSteps:
             self.nodes_of_run = count_nodes(allocated, options.nodes, int(facts.get("nodes", 0)))
             self.check_options()
         except Refused as refused:
-            raise Refused(f"{refused}, in CONTAINER {options.container}") from None
+            raise Refused(f"{refused}, in CONTAINER {options.container} on {self.this_node}") from None
 
     def names(self) -> dict[str, str]:
         """Return nodes, devices of a node and kind of device of the system that the options name. Raises Refused."""

@@ -72,7 +72,8 @@ class Case:
     """More that the launcher knows."""
 
 
-BUG, REFUSED = of("exception", message="a bug"), of("input", message="--x is missing")
+BUG, REFUSED = of("exception", message="a bug"), of("input", message="--x is missing", steps=None)
+SPOILT = of("input", message="holds token 9")
 NO_DISK = of("disk", message="Input/output error")
 SIGTERM, EXIT = StopNote("signal SIGTERM", 12, saved=True), StopNote("exit trigger", 12, saved=True)
 SPARE, LOST = {"spare_hosts": 1}, {"down_hosts": ("n2",)}
@@ -102,6 +103,8 @@ CASES = {
                                        facts={"follows": True, **SPARE}),
     "refused by a machine that failed": Case((Past(), Past(REFUSED)), "again", status=2, exclude=("n2",),
                                              facts={"follows": True, **SPARE}),
+    "refused twice at a step": Case((Past(), Past(SPOILT), Past(SPOILT)), "stop", "came twice", status=2, ends=2,
+                                    facts={"follows": True}),
     "refused for good": Case((Past(), *[Past(REFUSED, 8)] * 5), "stop", "given up", status=2, facts={"follows": True}),
     # the end
     "success": Case((Past(),), "done", "the run has ended: success", ends=0, finished="success"),

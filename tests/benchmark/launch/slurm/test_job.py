@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from benchmark.run_record.attempt_folder import AttemptStart, read_ending, write_start
+from benchmark.run_record.attempt_folder import AttemptStart, new_attempt, read_ending, write_start
 from benchmark.run_record.file_names import attempt_path
 from benchmark.run_record.lease import HeldLease, read_lease
 from tests.benchmark.launch.slurm.stand_in_job import Job, option
@@ -380,23 +380,54 @@ def test_interpreter_that_cannot_run_it_is_one_line(job: Job) -> None:
     job.answer(interpreter="noise\nerror: python3 3.8.10: too old", interpreter_status="2")
     done = job.run()
     assert done.returncode == 2
-    assert job.log()[-1] == "error: python3 3.8.10: too old, in CONTAINER none"
+    assert job.log()[-1] == "error: python3 3.8.10: too old, in CONTAINER none on n1"
     assert not job.attempts()
 
 
-@pytest.mark.parametrize(("has_begun", "command"), [(True, "train"), (False, "train"), (True, "preflight")])
+@pytest.mark.parametrize(
+    ("attempts", "command", "consequence"),
+    [
+        (1, "train", "; back to the queue"),
+        (3, "train", "; back to the queue"),
+        (4, "train", "; no progress in 5 attempts: given up"),
+        (0, "train", ""),
+        (1, "preflight", ""),
+    ],
+)
 def test_a_machine_that_refuses_a_run_that_has_begun_sends_it_back_to_the_queue(
-    has_begun: bool, command: str, job: Job
+    attempts: int, command: str, consequence: str, job: Job
 ) -> None:
-    """As one whose GPUs are gone; a run that never began may have bad input."""
+    """As one whose GPUs are gone; a run that never began may have bad input. The first attempt has begun, and later
+    ones were refused."""
     job.answer(interpreter="error: PyTorch sees no CUDA device", interpreter_status="2")
-    attempt = attempt_path(job.log_dir, "0001")
-    if has_begun:
-        write_start(attempt, AttemptStart("0001", "5", None, None, 1.0, None, ("n1", "n2")))
+    for _ in range(attempts):
+        new_attempt(job.log_dir)
+    if attempts:
+        start = AttemptStart("0001", "5", None, None, 1.0, None, ("n1", "n2"))
+        write_start(attempt_path(job.log_dir, "0001"), start)
     done = job.run(SLURM_RESTART_COUNT="1", COMMAND=command)
-    refusal, goes_back = "error: PyTorch sees no CUDA device, in CONTAINER none", has_begun and command == "train"
+    goes_back = "queue" in consequence
     assert (done.returncode, len(job.calls("scontrol requeue 5"))) == ((75, 1) if goes_back else (2, 0))
-    assert (f"{refusal}, on n1; back to the queue" if goes_back else refusal) in job.log()
+    refusal = f"PyTorch sees no CUDA device, in CONTAINER none on n1{consequence}"
+    assert f"error: {refusal}" in job.log()
+    if consequence:
+        ending = read_ending(attempt_path(job.log_dir, f"{attempts + 1:04d}"))
+        assert ending is not None and (ending.reason, ending.action) == (refusal, "requeue" if goes_back else "stop")
+
+
+@pytest.mark.parametrize("restarts", ["0", "1"])
+def test_packages_that_are_gone_are_counted_as_a_refusal_of_the_machine(restarts: str, job: Job) -> None:
+    """A job that comes back cannot install them; the launcher, which needs none, says so and counts."""
+    job.answer(dependencies="exit 1", interpreter="error: python3: lacks numpy", interpreter_status="3")
+    write_start(attempt_path(job.log_dir, "0001"), AttemptStart("0001", "5", None, None, 1.0, None, ("n1", "n2")))
+    done = job.run(SLURM_RESTART_COUNT=restarts)
+    assert not job.attempts()
+    if restarts == "0":
+        assert done.returncode != 0 and not job.calls("requeue")
+    else:
+        assert (done.returncode, len(job.calls("scontrol requeue 5"))) == (75, 1)
+        assert "error: python3: lacks numpy, in CONTAINER none on n1; back to the queue" in job.log()
+        assert read_ending(attempt_path(job.log_dir, "0002")) is not None
 
 
 def test_plan_is_written_beside_the_run_once(job: Job) -> None:
