@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -83,19 +84,24 @@ class Sentinel:
     def _send_on(self, reason: str) -> None:
         waiting = waiting_job(self._job, self._run_dir)
         goes_on = f"in job {waiting}" if waiting else f"when job {self._job} has come through the queue again"
-        self._note(f"{reason}: the run goes on {goes_on}")
+        attempts = list[Path]()
+        with suppress(OSError):
+            attempts = all_attempts(self._run_dir)[-1:]
+        self._note(f"{reason}: the run goes on {goes_on}", attempts)
         self._lease.leave(release=True)  # the next launcher need not wait
         while not is_requeued(job_fields(self._job), self._restarts):
             ask("scancel", self._job) if waiting else ask("scontrol", "requeue", self._job)
             time.sleep(LOOK_S)
+            self._note(f"{reason}: the run goes on {goes_on}", attempts)  # the disk may have been full
 
-    def _note(self, text: str) -> None:
-        """Note the attempt's end, and append a line to the job's log, unless another node's sentinel was first."""
+    def _note(self, text: str, attempts: Sequence[Path]) -> None:
+        """Note the end of the latest attempt, and append a line to the job's log, unless another node's sentinel was
+        first."""
         path = job_log(self._run_dir, self._job)
         with suppress(OSError):
-            attempts = all_attempts(self._run_dir)
-            if attempts and read_ending(attempts[-1]) is None:
-                write_ending(attempts[-1], AttemptEnding(time.time(), UNSEEN, "requeue", text))
+            for attempt in attempts:
+                if read_ending(attempt) is None:
+                    write_ending(attempt, AttemptEnding(time.time(), UNSEEN, "requeue", text))
         with suppress(OSError), path.open("a+", encoding="utf-8", errors="replace") as log:
             log.seek(max(0, log.tell() - TAIL_BYTES))
             if text not in log.read():

@@ -40,10 +40,6 @@ from foundation.plain_text import printable
 INTERRUPTED = ENDINGS["interrupted"].exit_status
 SILENT_S = 1800.0
 """Seconds without an event after which a run without an end is no longer said to be running."""
-SILENT_LEASELESS_S = 300.0
-"""The same for a run that nobody holds, as one of an older version."""
-CLOCKS_S = 60.0
-"""Seconds by which clocks of two machines may differ: nobody holds a lease that is older than its length and them."""
 LATEST_EVENTS = 50
 """Number of latest events among which a finished run has its run_stop."""
 LATEST_STEPS = 21
@@ -128,15 +124,14 @@ def _state(
 ) -> str:
     if summary is not None:
         return printable(str(summary.get("status")))
-    is_held = lease is not None and unrenewed_s < lease.length_s + CLOCKS_S
+    is_held = lease is not None and unrenewed_s < lease.length_s
     end = attempts[-1].end if attempts else None
     if end is None:
         if is_held and heard_s is not None:
             heard_s = max(heard_s, _changed_s(run_dir / EVENTS_FILE, heard_s))
-        was_heard = heard_s is not None and now_s - heard_s < (SILENT_S if is_held else SILENT_LEASELESS_S)
         if is_held and not (attempts and attempts[-1].events):
             return "starting"
-        if was_heard and (is_held or lease is None):
+        if is_held and heard_s is not None and now_s - heard_s < SILENT_S:
             return "running"
         return "silent" if is_held or not (run_dir / STOP_NOTE_FILE).is_file() else "stopped"
     if lease is not None and (not is_held if end.action == "again" else is_held and lease.since_s > end.ended_s):

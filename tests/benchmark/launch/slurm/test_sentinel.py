@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from benchmark.launch.slurm.job_steps import end_shepherd
+from benchmark.run_record.attempt_folder import new_attempt, read_ending
+from benchmark.run_record.file_names import attempt_path
 from benchmark.run_record.lease import HeldLease
 from tests.benchmark.launch.slurm.stand_in_job import Job
 
@@ -87,6 +89,30 @@ def test_a_sentinel_without_an_answer_of_the_disk_sends_the_job_to_the_queue(job
     process = sentinel(job)
     try:
         wait(lambda: calls(job, "scontrol requeue 5"))
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_sentinel_notes_the_end_of_the_attempt_once_the_disk_is_no_longer_full(job: Job, held: HeldLease) -> None:
+    """The next attempt, which begins meanwhile, is not over."""
+    first, second = (attempt_path(job.log_dir, new_attempt(job.log_dir)) for _ in range(2))
+    second.rename(job.folder / "later")
+    full = f'    if Path("{job.log_dir}/full").exists():\n        raise OSError(28, "No space left on device")\n'
+    job.edit("run_record/small_files.py", "    path.parent.mkdir(parents=True, exist_ok=True)\n", full)
+    (job.log_dir / "full").touch()
+    held.leave(release=False)
+    process = sentinel(job)
+    try:
+        wait(lambda: calls(job, "scontrol requeue 5"))
+        (job.folder / "later").rename(second)
+        (job.log_dir / "full").unlink()
+        wait(lambda: read_ending(first))
+        job.answer(state="PENDING")
+        assert process.wait(60) == 0
+        ending = read_ending(first)
+        assert ending is not None and (ending.status, ending.action) == (137, "requeue")
+        assert read_ending(second) is None and len(job.log()) == 1
     finally:
         process.kill()
         process.wait()
