@@ -164,6 +164,8 @@ class SlurmDrills:
             problems.append(f"status afterwards: {state}")
         if not re.search(fault.refused, drill.output()):
             problems.append(f"no job said {fault.refused!r}")
+        if outcome.attempts < fault.least_attempts:
+            problems.append("the run has ended before its fault")
         if fault.most_attempts is not None and outcome.attempts > fault.most_attempts:
             problems.append("the job that was refused has made an attempt")
         if outcome.steps_again > SAVE_INTERVAL * max(1, outcome.attempts - 1):

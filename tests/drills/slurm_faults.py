@@ -1,5 +1,6 @@
 """The faults of a job under Slurm, as a table: how the job is submitted, what happens to it, what mends the cluster."""
 
+import shutil
 import signal
 import subprocess
 import time
@@ -31,6 +32,8 @@ class SlurmFault:
     """The same command is given once more after the end."""
     refused: str = ""
     """Pattern of a line with which a job must have ended."""
+    least_attempts: int = 1
+    """With fewer the run has ended before its fault."""
     most_attempts: int | None = None
     goes_on: bool = True
     """False if the run cannot begin and must end at once."""
@@ -171,6 +174,30 @@ def _script_killed(drill: SlurmDrill, _: str) -> None:
         drill.signal("launcher", signal.SIGKILL)
 
 
+def _slowed(drill: SlurmDrill, _: str) -> None:
+    """Rank 1 stands still again and again, for less time than a hang: a short run does not end before its limit."""
+    while drill.jobs("RUNNING") and drill.attempts() == 1:
+        with suppress(subprocess.CalledProcessError):  # it has just ended
+            drill.signal("rank 1", signal.SIGSTOP)
+            time.sleep(40)
+            drill.signal("rank 1", signal.SIGCONT)
+        time.sleep(5)
+
+
+def _refusing(drill: SlurmDrill) -> None:
+    """Have scontrol refuse the job's orders as long as there is a file."""
+    command = shutil.which("scontrol")
+    _replaced("scontrol", f'sh -c \'[ ! -e {drill.folder}/refusing ] && exec {command} "$@"\' - "$@"', drill)
+
+
+def _script_killed_unheard(drill: SlurmDrill, job: str) -> None:
+    """The job's script is killed while scontrol refuses for four minutes: Slurm ends the job, the next one begins."""
+    (drill.folder / "refusing").touch()
+    _script_killed(drill, job)
+    time.sleep(240)
+    (drill.folder / "refusing").unlink()
+
+
 def _then_start_now(act: Act) -> Act:
     """Act, and start the job at once when it has come into the queue."""
 
@@ -296,7 +323,9 @@ SLURM_FAULTS: dict[str, SlurmFault] = {
     "asked-to-stop": SlurmFault(lambda drill, job: drill.ask_to_stop(job)),
     "exit-file": SlurmFault(_exit_file, variables={"CHAIN": "1"}, submitted_again=True),
     # jobs too short for the run, one behind the other
-    "chain": SlurmFault(variables={"CHAIN": "1", "EXIT_MARGIN_MINUTES": "1"}, sbatch=("--time=2",)),
+    "chain": SlurmFault(
+        _slowed, variables={"CHAIN": "1", "EXIT_MARGIN_MINUTES": "1"}, sbatch=("--time=2",), least_attempts=2
+    ),
     "missing-data": SlurmFault(
         variables={"COM_DIR": "/none", "CHAIN": "1"}, refused="none/c4_en", most_attempts=1, goes_on=False
     ),
@@ -313,6 +342,9 @@ SLURM_FAULTS: dict[str, SlurmFault] = {
     "slurmstepd-of-rank-0": SlurmFault(_signal(signal.SIGKILL, "step daemon 0")),
     "launcher-stopped": SlurmFault(_signal(signal.SIGSTOP, "launcher")),
     "script-killed": SlurmFault(_then_start_now(_script_killed)),
+    "script-killed-unheard": SlurmFault(
+        _script_killed_unheard, prepare=_refusing, variables={"CHAIN": "1"}, least_attempts=2
+    ),
     "batch-daemon-killed": SlurmFault(_then_start_now(_signal(signal.SIGKILL, "batch daemon"))),
     "spare-then-first": SlurmFault(partial(_lose_two, (2, 0)), variables={"NODES": "2"}, sbatch=("--nodes=3",)),
     "first-and-last": SlurmFault(partial(_lose_two, (0, 1))),
@@ -324,7 +356,9 @@ SLURM_FAULTS: dict[str, SlurmFault] = {
     "killed-after-run-stop": SlurmFault(_killed_after_run_stop, preloaded=("summary.json", UNSAVED)),
     "sync-hangs": SlurmFault(prepare=partial(_replaced, "sync", "sleep 100000")),
     # Slurm ends the job at its limit, and nobody knew when that comes
-    "unknown-limit": SlurmFault(prepare=partial(_replaced, "squeue", "false"), sbatch=("--time=2",)),
+    "unknown-limit": SlurmFault(
+        _slowed, prepare=partial(_replaced, "squeue", "false"), sbatch=("--time=2",), least_attempts=2
+    ),
     "stopped-in-the-first-second": SlurmFault(lambda drill, job: drill.ask_to_stop(job), at_once=True),
     "stopped-before-the-margin": SlurmFault(
         lambda drill, job: drill.ask_to_stop(job), variables={"EXIT_MARGIN_MINUTES": "1"}, sbatch=("--time=14",)
