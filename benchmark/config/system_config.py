@@ -77,6 +77,9 @@ class System:
     replicas: int = 1
     """Copies of master weights and moments: 1 shards them over all data-parallel devices, more over as many groups of
     these."""
+    shard_gradients: bool = False
+    """Sum gradients over these devices after each micro-batch, so that each keeps its shard's alone. Memory falls, in
+    the place of tensor parallelism; messages grow, beside the passes."""
     recompute: Recompute = "none"
     """Values that blocks compute again in the backward pass instead of keeping them."""
     compiled_kernels: bool = True

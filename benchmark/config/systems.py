@@ -77,17 +77,18 @@ _ALL = (
 
 SYSTEMS = {system.name: system for system in _ALL}
 
+_LLAMA31_8B: Mapping[str, Mapping[str, Any]] = {
+    "dgxh100_n1": {"tensor_parallel": 1, "shard_gradients": True, "recompute": "selective"},
+    "h200_n1": {"tensor_parallel": 1, "shard_gradients": True, "micro_batch_size": 2},
+    "b200_n1": {"tensor_parallel": 1, "shard_gradients": True, "micro_batch_size": 2},
+    "dgxh100_n8": {"tensor_parallel": 4, "shard_gradients": True},
+    "h200_n8": {"tensor_parallel": 4, "shard_gradients": True},
+    "b200_n8": {"tensor_parallel": 4, "pipeline_parallel": 2, "pipeline_chunks": 8},
+}
 LAYOUTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "llama31_8b": {
         name: {"pipeline_parallel": 1, "micro_batch_size": 1, "recompute": "none", **fields}
-        for name, fields in {
-            "dgxh100_n1": {"tensor_parallel": 2},
-            "h200_n1": {"tensor_parallel": 1},
-            "b200_n1": {"tensor_parallel": 1, "micro_batch_size": 2},
-            "dgxh100_n8": {"tensor_parallel": 4},
-            "h200_n8": {"tensor_parallel": 4},
-            "b200_n8": {"tensor_parallel": 4, "pipeline_parallel": 2, "pipeline_chunks": 8},
-        }.items()
+        for name, fields in _LLAMA31_8B.items()
     },
 }
 """Fields of a system that differ for a benchmark other than GPT-3, found by the same search at its own batch size."""

@@ -4,6 +4,7 @@ The parameters of a chunk travel in groups (parameter_group.py). In the first fo
 group arrive while the blocks before it compute. In the last backward pass, its gradients are summed at that time.
 """
 
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +20,7 @@ from model.passes.end_passes import EmbeddingPass, OutputPass, sequence_first
 from model.passes.linear.fp8_weight import Fp8Weight, rescale
 from model.passes.linear.linear_formats import LINEAR_FORMATS, LinearFormat
 from model.passes.linear.raw_operand import OperandGather, RawOperand
-from model.passes.parameter_group import GroupedLayer, grouped
+from model.passes.parameter_group import GroupedLayer, ParameterGroup, grouped
 from model.passes.tensor_group import Passing, Pending, TensorGroup
 from model.passes.whole_parameter import WholeParameter
 
@@ -67,12 +68,14 @@ class ChunkPass:
         recompute: Recompute,
         least_weights: int | None = None,
         terms_together: int = 1,
+        shard_gradients: bool = False,
         linear: Callable[[int], LinearFormat] = lambda _: "plain",
     ) -> None:
         """``state``: the chunk's parameters by their names in the model's plain page; ``group``: the tensor-parallel
         ranks; ``batch``: samples of a micro-batch; ``least_weights``: of a group of parameters, None for one group;
-        ``terms_together``: FP8 products that are added to a weight's gradient at once; ``linear``: the format of the
-        linear layers of a block, by its number in the model."""
+        ``terms_together``: FP8 products that are added to a weight's gradient at once; ``shard_gradients``: sum
+        gradients over the ranks after each backward pass; ``linear``: the format of the linear layers of a block, by
+        its number in the model."""
         self._group = group
         dtype = torch.bfloat16 if bf16 else torch.float32
         architecture = architecture_of(sizes)
@@ -118,6 +121,12 @@ class ChunkPass:
         """The groups of the chunk's parameters, in the order of the forward pass."""
         for weight in self.fp8_weights:
             weight.terms_together = terms_together
+        self._shards_gradients = shard_gradients
+        self._summing: ParameterGroup | None = None
+        """The group whose gradients are being summed, if that is done after each backward pass."""
+        if shard_gradients:
+            for whole_parameter in itertools.chain.from_iterable(layer.parameters for layer in layers):
+                whole_parameter.scatter_each_pass()
 
     def begin_gather(self) -> None:
         """Begin to collect the values of all parameters, for which the next forward pass waits. Collective."""
@@ -190,8 +199,8 @@ class ChunkPass:
         del gradient, gradient_tH
         group = self.groups[-1]
         for number in reversed(range(len(self.blocks))):
-            if last and self._groups_of_layers[number] is not group:
-                group.begin_reduce()
+            if self._groups_of_layers[number] is not group:
+                self._begin_reduce(group, last=last)
             group = self._groups_of_layers[number]
             block_pass = self.blocks[number].backward(activations.blocks.pop(), *of_output.pop(), gathers[number])
             of_output.append((yield from block_pass))
@@ -202,8 +211,19 @@ class ChunkPass:
             assert activations.batch is not None
             gradient_tH, gradient_gather = of_output.pop()
             yield from self._embedding.backward(activations.batch.tokens, gradient_tH, gradient_gather.pending)
-        if last:
-            group.begin_reduce()
+        self._begin_reduce(group, last=last)
+
+    def _begin_reduce(self, group: ParameterGroup, *, last: bool) -> None:
+        if self._shards_gradients:
+            self._end_scatter()  # so that the gradients of two groups at most are in memory
+            self._summing = group
+        if self._shards_gradients or last:
+            group.begin_reduce(last=last)
+
+    def _end_scatter(self) -> None:
+        if self._summing is not None:
+            self._summing.end_scatter()
+            self._summing = None
 
     def _blocks_forward(
         self, x: Tensor | None, batch: MicroBatch | None, *, keep: bool
@@ -214,8 +234,10 @@ class ChunkPass:
             x = yield from self._embedding.forward(batch.tokens)
         assert x is not None
         block_activations = []
-        for block, group in zip(self.blocks, self._groups_of_layers, strict=False):
+        for number, (block, group) in enumerate(zip(self.blocks, self._groups_of_layers, strict=False)):
             group.end_gather()
+            if number == len(self.blocks) // 2:  # the message has ended; soon most memory is needed
+                self._end_scatter()
             x, activations = yield from block.forward(x, keep=keep)
             if activations is not None:
                 block_activations.append(activations)

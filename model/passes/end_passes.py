@@ -113,6 +113,7 @@ class OutputPass:
             if product is products[-1]:
                 terms = self._group.reduce_scatter(gradient_TH)
             self._table.add_product(logits, inputs)
+        del room, logits, softmax  # a gigabyte that the norm does not need
         normed_gradient_tH = yield from result_of(terms)
         return torch.cat(losses), self._norm.backward(normed_gradient_tH, x_tH, state, None).tensor
 

@@ -2,7 +2,8 @@
 
 Groups are used one after the other. In the first forward pass of a step the values of a group travel while the group
 before it computes. In the last backward pass its gradients travel while the group before it computes theirs. So the
-values and the gradients of the first group alone travel with no computation beside them.
+values and the gradients of the first group alone travel with no computation beside them. Where gradients are summed
+after each backward pass, those of the first group travel beside the next passes.
 """
 
 import itertools
@@ -59,19 +60,27 @@ class ParameterGroup:
         if self.following is not None:
             self.following.begin_gather()
 
-    def begin_reduce(self) -> None:
-        """Begin to sum the gradients of all ranks. They must be complete."""
-        if self._tensor_group is not None:
+    def begin_reduce(self, *, last: bool = True) -> None:
+        """Begin to sum the gradients of all ranks. They must be complete. ``last``: of a step; before that, those alone
+        that are summed after each backward pass."""
+        if last and self._tensor_group is not None:
             terms = [sums for parameter in self._parameters if (sums := parameter.terms()) is not None]
             if terms:
                 tensor_parallel_collective(sum_all(terms, self._tensor_group))
-        pairs = [pair for parameter in self._parameters if (pair := parameter.to_scatter()) is not None]
-        if self._shard_group is not None:
+        parameters = [parameter for parameter in self._parameters if last or parameter.scatters_each_pass]
+        pairs = [pair for parameter in parameters if (pair := parameter.to_scatter()) is not None]
+        if self._shard_group is not None and pairs:
             self._work = scatter_all(pairs, self._shard_group)
+
+    def end_scatter(self) -> None:
+        """Wait for the sums over shards that have begun, if any, and free what travelled."""
+        self._wait()
+        for parameter in self._parameters:
+            parameter.end_scatter()
 
     def begin_reduce_replicas(self) -> None:
         """After :meth:`begin_reduce` of all groups: go on with the sum over replicas."""
-        self._wait()
+        self.end_scatter()
         if self._replica_group is not None:
             self._work = sum_all([parameter.shard_sum() for parameter in self._parameters], self._replica_group)
 

@@ -5,6 +5,9 @@ rank's part where tensor parallelism cuts it (sharding.py). A whole parameter ho
 precision of the computation, and the sum of the micro-batches' gradients. A shard is consecutive rows, so values are
 gathered and gradients scattered without a copy. With one data-parallel rank no message is sent, and in FP32 no value is
 copied either.
+
+Gradients are summed over the ranks once a step (ZeRO 1) or, to hold no more than the shard's, after each backward pass
+(ZeRO 2).
 """
 
 from collections.abc import Callable
@@ -40,23 +43,35 @@ class WholeParameter:
         self._padded = self._shard if alone else torch.zeros([rows, *shape[1:]], dtype=dtype, device=device)
         self.value = self._padded[: shape[0]]
         """[rows, ...] in the precision of the computation."""
-        self._padded_gradient: Tensor | None = None  # FP32 [padded rows, ...]; made when it is first needed
-        self._gradient_room: Callable[[], Tensor] | None = None
+        self._padded_gradient: Tensor | None = None  # [padded rows, ...]; made when it is first needed
+        self._place: Callable[[], None] = self._take_memory
         self._reduced: Tensor | None = None  # FP32 [rows of a shard, ...]
         self._shard_gradient: DTensor | None = None
         self._fresh = True
-        """True while the gradient of the step is zero."""
+        """True while the gradient is zero."""
+        self.scatters_each_pass = False
+        """True if the gradient is summed over the shards after each backward pass, and not kept."""
+        self._travelling: Pair | None = None
+        """The sum over the shards [rows of a shard, ...] that is to arrive, and its terms [padded rows, ...]."""
+        self._reduced_is_fresh = True
+        """True while no such sum of the step has arrived."""
 
     @property
     def is_movable(self) -> bool:
         """True if the values may lie in another tensor: they are a copy of the shards, with no rows behind the last."""
         return self._padded is not self._shard and self._padded.shape == self.value.shape
 
-    def move_to(self, room: Tensor, gradient_room: Callable[[], Tensor]) -> None:
-        """Keep the values in ``room`` from here on, and the gradient in the tensor that ``gradient_room`` returns."""
+    def move_to(self, room: Tensor, place_gradients: Callable[[], None]) -> None:
+        """Keep the values in ``room`` from here on. ``place_gradients`` places this parameter's gradient, and those
+        of the others in the same matrix, as soon as the first of them is needed."""
         room.copy_(self.value)
         self._padded = self.value = room
-        self._gradient_room = gradient_room
+        self._place = place_gradients
+
+    def scatter_each_pass(self) -> None:
+        """Sum the gradient over the shards after each backward pass. Vectors, and terms of tensor-parallel ranks, are
+        small: they stay until the end of a step."""
+        self.scatters_each_pass = self._shards > 1 and self.value.dim() == 2 and not self._has_terms
 
     @property
     def gradient(self) -> Tensor:
@@ -80,9 +95,27 @@ class WholeParameter:
 
     def sums(self) -> tuple[Tensor, bool]:
         """Return the FP32 sums [rows, ...] for the caller to add to, and True if the caller is to overwrite them."""
-        sums, fresh = self._sums(), self._fresh
-        self._fresh = False
-        return sums, fresh
+        if self._padded_gradient is None:
+            self._place()
+        assert self._padded_gradient is not None
+        fresh, self._fresh = self._fresh, False
+        return self._padded_gradient[: self.value.shape[0]], fresh
+
+    def _take_memory(self) -> None:
+        self.place_gradient(self.value.new_empty(self.value.shape, dtype=torch.float32), fresh=True)
+
+    @property
+    def has_gradient(self) -> bool:
+        """False until memory is needed for the gradient: once, or in each backward pass."""
+        return self._padded_gradient is not None
+
+    def place_gradient(self, rows: Tensor, *, fresh: bool) -> None:
+        """Make ``rows`` [rows, ...] the gradient; if they are ``fresh``, their numbers do not count."""
+        self._padded_gradient = rows
+        if rows.shape != self._padded.shape:
+            self._padded_gradient = rows.new_zeros(self._padded.shape)
+            self._padded_gradient[: len(rows)] = rows
+        self._fresh = fresh
 
     def put_own_rows(self) -> Pair | None:
         """Copy this rank's shard to its rows among the values; return the tensor to gather into, and this rank's rows
@@ -99,9 +132,22 @@ class WholeParameter:
 
     def to_scatter(self) -> Pair | None:
         """Return the place of the summed gradient's shard, and the tensor to scatter; None if there is one shard."""
-        sums = self.gradient
-        assert self._padded_gradient is not None and len(sums) <= len(self._padded_gradient)
-        return None if self._shards == 1 else (self.shard_sum(), self._padded_gradient)
+        sums, padded = self.gradient, self._padded_gradient
+        assert padded is not None and len(sums) <= len(padded)
+        if not self.scatters_each_pass:
+            return None if self._shards == 1 else (self.shard_sum(), padded)
+        self._travelling = padded.new_empty(self._rows_of_shard, *padded.shape[1:]), padded
+        self._padded_gradient, self._fresh = None, True  # another pass may add before the sum arrives
+        return self._travelling
+
+    def end_scatter(self) -> None:
+        """Add the sum that arrived in this pass to the shard's, and free its terms. Nothing happens without one."""
+        if self._travelling is None:
+            return
+        arrived, _ = self._travelling
+        sums, self._travelling = self.shard_sum(), None
+        sums.copy_(arrived) if self._reduced_is_fresh else sums.add_(arrived)
+        self._reduced_is_fresh = False
 
     def shard_sum(self) -> Tensor:
         """Return this rank's rows of the summed gradient, FP32; all ranks have the same number of rows. With one shard,
@@ -125,12 +171,4 @@ class WholeParameter:
                 stride=self.parameter.stride(),
             )
         self.parameter.grad = self._shard_gradient
-        self._fresh = True
-
-    def _sums(self) -> Tensor:
-        if self._padded_gradient is None:
-            shape, device = self._padded.shape, self._padded.device
-            room = self._gradient_room
-            self._padded_gradient = torch.zeros(shape, dtype=torch.float32, device=device) if room is None else room()
-            self._gradient = self._padded_gradient[: self.value.shape[0]]
-        return self._gradient
+        self._fresh = self._reduced_is_fresh = True

@@ -134,12 +134,15 @@ def _sums_in_product(_: Workload, weights: int) -> tuple[float, float]:
 
 
 CHANGES = (
-    Change("sums of weight gradients in the product", replaced={"block_times.sums_of_products": _sums_in_product}),
     Change(
-        "no tensor-parallel message exposed, and none slows products",
+        "sums of weight gradients in the product",
+        replaced={"block_times.sums_of_products": _sums_in_product},
+        possible=lambda system: not system.shard_gradients,
+    ),
+    Change(
+        "no tensor-parallel message exposed, and no message slows products",
         replaced={"block_times.maximum_s": lambda *_, **__: 0.0},
         constants={"stacks.ours.tensor_hidden": 1.0, "stacks.ours.overlap_slowdown": 0.0},
-        possible=lambda system: system.tensor_parallel > 1,
     ),
     Change("every operation accounted for: no losses", constants={"stacks.ours.losses": 0.0}),
     Change("no rank waits for the slowest", constants={"stacks.ours.jitter_fp8": 0.0}),

@@ -17,7 +17,7 @@ def test_the_committed_schemas_are_the_codes(name: str) -> None:
 @pytest.mark.parametrize(
     ("words", "name"),
     [
-        ("llama31_8b --stack nemo", "plan"),
+        ("llama31_8b --stack nemo --tensor-parallel 2", "plan"),
         ("rehearsal --stack ours", "plan"),
         ("llama31_8b --stack nemo --search", "plan_search"),
     ],

@@ -107,6 +107,7 @@ def examine(benchmark: Benchmark, system: System, precision: Precision, kind: st
     per_micro_batch, per_step = split(first.counts, second.counts, fewer, group)
     layers, beyond = layers_of_rank(system, model.num_layers, pipeline_rank), micro_batches - fewer
     peak_growth, growth = (second.peak - first.peak) // group, (second.after - first.after) // group
+    sums = 4 * (shards if system.shard_gradients and system.data_parallel > system.replicas else gathered)
     peak, values_bytes = first.peak + beyond * peak_growth, NUMBER_FORMATS[precision].value_bytes * gathered
     has_output = pipeline_rank == system.pipeline_parallel - 1
     per_token = part_flops_per_token(
@@ -120,8 +121,8 @@ def examine(benchmark: Benchmark, system: System, precision: Precision, kind: st
         parameter_bytes=4 * shards,
         optimizer_bytes=8 * shards,
         gathered_bytes=values_bytes,
-        gradient_bytes=4 * gathered,
-        activation_bytes=peak - 12 * shards - values_bytes - 4 * gathered,
+        gradient_bytes=sums,
+        activation_bytes=peak - 12 * shards - values_bytes - sums,
         peak_bytes=peak,
         after_step_bytes=first.after + beyond * growth,
         after_evaluation_bytes=after_evaluation,

@@ -89,7 +89,7 @@ class RankReport:
     gathered_bytes: int
     """Bytes of the parameters gathered for use, in the precision of the computation."""
     gradient_bytes: int
-    """Bytes of the FP32 gradients before they are reduced."""
+    """Bytes of the FP32 gradients that are kept until a step ends."""
     activation_bytes: int
     """Remaining bytes of the peak: activations of the micro-batches under way, and temporary tensors."""
     peak_bytes: int

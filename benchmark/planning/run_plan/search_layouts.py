@@ -1,6 +1,7 @@
 """``--search`` lists every layout of a system that can run and fits in memory, by time to the target."""
 
 import dataclasses
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from benchmark.planning.run_plan.run_length import evaluation_sequences, expecte
 from benchmark.planning.step_model.machine_constants import Rates
 from benchmark.planning.step_model.memory_formula import memory_need
 from benchmark.planning.step_model.simulated_step import simulate_evaluation, simulate_step
+from benchmark.planning.step_model.stacks import STACKS
 from benchmark.planning.step_model.step_time import StepTime
 from benchmark.planning.step_model.what_if import IDEAS, apply_what_if
 from benchmark.planning.step_model.workload import Workload
@@ -37,6 +39,7 @@ class FoundLayout:
     data_parallel: int
     micro_batch_size: int
     recompute: str
+    shard_gradients: bool
     step_s: float
     run_s: float
     """Seconds from run_start to run_stop at the benchmark's expected tokens; of the steps alone if there are none."""
@@ -51,6 +54,8 @@ class FoundLayout:
             f"--tensor-parallel {self.tensor_parallel} --pipeline-parallel {self.pipeline_parallel} "
             f"--pipeline-chunks {self.pipeline_chunks} "
             f"--micro-batch-size {self.micro_batch_size} --recompute {self.recompute}"
+            + " --shard-gradients"
+            * self.shard_gradients
         )
 
 
@@ -97,7 +102,7 @@ def search_layouts(run: PlannedRun, options: PlanOptions, rates: Rates) -> Searc
     layouts: list[tuple[FoundLayout, Workload]] = []
     smallest = math.inf
     sequences = evaluation_sequences(run.benchmark, run.data)[0]
-    for system in candidates(run.system, run.benchmark.model.num_layers):
+    for system in candidates(run.system, run.benchmark.model.num_layers, ours=STACKS[options.stack].ours):
         reason = cannot_run(run, system)
         if reason is not None:
             reasons[reason] += 1
@@ -130,16 +135,19 @@ def search_layouts(run: PlannedRun, options: PlanOptions, rates: Rates) -> Searc
     return SearchResult(best, sum(reasons.values()) + len(layouts), dict(reasons.most_common()), tuple(ideas))
 
 
-def candidates(system: System, layers: int) -> Iterator[System]:
+def candidates(system: System, layers: int, *, ours: bool = True) -> Iterator[System]:
     """Yield every way to divide the model among the devices: tensor parallel within a node, pipelines with every number
-    of chunks that divides the layers, and the optimizer's state over all data-parallel devices."""
+    of chunks that divides the layers, and the optimizer's state over all data-parallel devices; without a pipeline,
+    gradients, too, if the code is ``ours``."""
     for tensor in divisors(system.devices_per_node):
         groups = system.num_devices // tensor
         for pipeline in [number for number in divisors(groups) if number <= min(layers, MOST_PIPELINE)]:
             stages = layers // pipeline if layers % pipeline == 0 else 1
             for chunks in divisors(stages) if pipeline > 1 else [1]:
                 for micro_batch in MICRO_BATCH_SIZES:
-                    for recompute in RECOMPUTES:
+                    for recompute, shard_gradients in itertools.product(
+                        RECOMPUTES, (False, True) if ours and pipeline == 1 and groups > 1 else (False,)
+                    ):
                         yield dataclasses.replace(
                             system,
                             tensor_parallel=tensor,
@@ -147,6 +155,7 @@ def candidates(system: System, layers: int) -> Iterator[System]:
                             pipeline_chunks=chunks,
                             micro_batch_size=micro_batch,
                             recompute=recompute,
+                            shard_gradients=shard_gradients,
                             replicas=1,
                         )
 
@@ -178,6 +187,7 @@ def _layout(
         system.data_parallel,
         system.micro_batch_size,
         system.recompute,
+        system.shard_gradients,
         parts.total,
         run_s,
         need_gb,

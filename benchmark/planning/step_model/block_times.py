@@ -104,6 +104,8 @@ def _sums(work: Workload, weights: int) -> tuple[float, float]:
     does it in the product's place."""
     if work.makes_operands and work.layout.fp8_weight_gradients:
         return sums_of_products(work, weights)
+    if work.sums_each_pass:  # FP32 results travel, and are added by shard
+        return ACCUMULATOR_BYTES * weights, 3 * ACCUMULATOR_BYTES * weights / work.layout.shards
     if work.code.fused_accumulation:
         return 2 * ACCUMULATOR_BYTES * weights, 0.0
     return 0.0, (2 + 2 * ACCUMULATOR_BYTES) * weights if _accumulates(work) else 0.0
@@ -288,14 +290,14 @@ def output_passes(work: Workload, rates: Rates) -> ForwardBackward:
     model, layout = work.model, work.layout
     columns, width = -(-model.padded_vocab_size // layout.tensor_parallel), model.hidden_size
     sizes = work.tokens, columns, width
-    accumulated = 2 * ACCUMULATOR_BYTES * columns * width if work.code.fused_accumulation else 0
+    accumulated, added = _sums(work.blocks_in_bf16, columns * width) if work.code.fused_accumulation else (0.0, 0.0)
     forward = matmul_s(rates, sizes)
     rows, columns, inputs = sizes
     backward = matmul_s(rates, (rows, inputs, columns))
     backward += matmul_s(rates, (inputs, columns, rows), extra=accumulated)
     of_loss, of_gradient = _bytes_of_loss(work)
     loss = elementwise_s(rates, of_loss * rows * columns, 8)
-    gradient = elementwise_s(rates, of_gradient * rows * columns, 3)
+    gradient = elementwise_s(rates, of_gradient * rows * columns + added, 3)
     size = 2.0 * work.tokens * width
     gather = scatter = gather_s(rates, size, ranks=layout.tensor_parallel, stride=1, per_node=layout.devices_per_node)
     if work.code.ours:  # in a pipeline another pass hides the gather, as the dry run counts

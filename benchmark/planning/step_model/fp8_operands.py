@@ -146,7 +146,10 @@ def _compiled(work: Workload) -> bool:
 
 def sums_of_products(work: Workload, weights: int) -> tuple[float, float]:
     """Return the bytes that a weight gradient's product moves besides its operands and its BF16 result, and those of
-    the kernels that add results to the FP32 sums; a step's first addition reads none."""
+    the kernels that add results to the FP32 sums; a step's first addition reads none. Results that travel after each
+    micro-batch are added by shard."""
+    if work.sums_each_pass:
+        return 0.0, (2 + 2 * ACCUMULATOR_BYTES) * weights / work.layout.shards
     micro_batches, together = work.layout.micro_batches, work.weight_terms if _compiled(work) else 1
     turn = work.turn or micro_batches
     additions = sum(

@@ -46,7 +46,7 @@ def memory_need(work: Workload) -> MemoryNeed:
         held = (2 * model.layer_matrix_weights + work.table_weights) / layout.tensor_parallel
         weights, gradients = 2 * held, ACCUMULATOR_BYTES * (numbers / layout.shards + held / 2)
     else:
-        weights, gradients = 2 * numbers, ACCUMULATOR_BYTES * numbers
+        weights, gradients = 2 * numbers, ACCUMULATOR_BYTES * _gradients_in_memory(work)
     if work.makes_operands and layout.fp8_weight_gradients:  # products that wait to be added together
         gradients += 2 * (work.weight_terms - 1) * work.fp8_weights_of_device / layout.pipeline_chunks
     workspace = 8.0 * work.tokens * model.hidden_size + 4 * work.tokens * model.columns("up") / layout.tensor_parallel
@@ -68,6 +68,15 @@ def memory_need(work: Workload) -> MemoryNeed:
         _blocks_in_flight(work) * _mean_kept_per_block(work),
         workspace + work.code.temporary_bytes,
     )
+
+
+def _gradients_in_memory(work: Workload) -> float:
+    """Return the number of gradients that a device holds before their sum over data-parallel devices."""
+    if not work.sums_each_pass:
+        return work.parameters_of_device
+    if work.layout.pipeline_parallel > 1:
+        return work.parameters_of_device / work.layout.pipeline_chunks
+    return work.table_weights / work.layout.tensor_parallel  # as the last block's activations are still kept
 
 
 def _blocks_in_flight(work: Workload) -> float:

@@ -188,13 +188,17 @@ def _data_messages(work: Workload, rates: Rates, passes: ForwardBackward) -> flo
         return sum(gather_s(rates, part, ranks=copies, stride=stride, per_node=per_node) for part in sizes)
 
     values = 2 * numbers - (work.fp8_weights_of_device if work.makes_operands else 0)
-    summed_s, gathered_s = moved_s(stack.gradient_bytes * numbers), moved_s(values)
+    gradients = stack.gradient_bytes * numbers
+    if work.sums_each_pass and work.makes_operands and layout.fp8_weight_gradients:
+        gradients -= 2 * work.fp8_weights_of_device  # BF16 products travel
+    summed_s, gathered_s = moved_s(gradients), moved_s(values)
     ends_s = 0.0
     if layout.pipeline_parallel > 1 and work.model.tied:
         size = 2 * stack.gradient_bytes * work.table_weights / layout.tensor_parallel
         ends_s = gather_s(rates, size, ranks=2, stride=per_node, per_node=per_node)
+    sums = layout.micro_batches if work.sums_each_pass else 1
     if "dp-overlap" in work.without:
-        return summed_s + gathered_s + ends_s
+        return sums * summed_s + gathered_s + ends_s
     # beside the passes that are still to come, of as many micro-batches as the schedule takes in a group
     chunks, group = layout.pipeline_chunks, layout.pipeline_parallel if layout.pipeline_chunks > 1 else 1
     group = min(group, layout.micro_batches)
@@ -203,8 +207,11 @@ def _data_messages(work: Workload, rates: Rates, passes: ForwardBackward) -> flo
     else:  # the last chunk's travel beside the rest of its own pass, block after block; a bucket of it is exposed
         exposed_share, hiding_passes = 1 / (4 * chunks), (chunks - 1) / chunks * group + 1 / chunks
     share = rates.stack.data_hidden * (1 - exposed_share)
+    # sums of the passes before the last travel beside the following passes, too
+    earlier_s = exposed_s(rates, summed_s, share=rates.stack.data_hidden, beside_s=sum(part.total for part in passes))
     return (
-        exposed_s(rates, summed_s, share=share, beside_s=passes[1].total * hiding_passes)
+        (sums - 1) * earlier_s
+        + exposed_s(rates, summed_s, share=share, beside_s=passes[1].total * hiding_passes)
         + exposed_s(rates, gathered_s, share=share, beside_s=passes[0].total * hiding_passes)
         + ends_s
     )

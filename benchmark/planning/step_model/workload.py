@@ -31,6 +31,8 @@ class Layout:
     sharding: Sharding = "zero1"
     replicas: int = 1
     """Copies of the state that is sharded over the data-parallel devices."""
+    shard_gradients: bool = False
+    """True if gradients are summed over data-parallel devices after each micro-batch."""
     recompute: Recompute = "none"
     sequence_parallel: bool = True
     """True if tensor-parallel devices also share the operations between the linear layers."""
@@ -79,6 +81,11 @@ class Workload:
     def makes_operands(self) -> bool:
         """True if kernels of their own make the FP8 operands of products, as this repository's do."""
         return self.fp8 and self.code.ours
+
+    @property
+    def sums_each_pass(self) -> bool:
+        """True if this repository's devices sum gradients after each micro-batch, and keep their shards' alone."""
+        return self.code.ours and self.layout.shard_gradients and self.layout.shards > 1
 
     @property
     def blocks_in_bf16(self) -> "Workload":
@@ -140,6 +147,8 @@ class Workload:
     @property
     def weight_terms(self) -> int:
         """Number of FP8 products that this repository adds to a weight's gradient at once."""
+        if self.sums_each_pass:
+            return 1
         weights = max(self.layers_of_stages) * self.model.layer_matrix_weights / self.layout.tensor_parallel
         return terms_together(weights, self.turn)
 
@@ -178,6 +187,7 @@ def workload_of(
         pipeline_chunks=system.pipeline_chunks,
         sharding="fsdp" if shards_all else "zero1",
         replicas=system.replicas,
+        shard_gradients=system.shard_gradients,
         recompute=system.recompute,
         fp8_weight_gradients=system.fp8_weight_gradients or not code.ours,
     )

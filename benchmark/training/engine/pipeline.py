@@ -76,6 +76,7 @@ class Pipeline:
                 # would hold up its last backward pass, for whose gradients other ranks wait.
                 least_weights=pass_sizes.LEAST_WEIGHTS if mesh.size() == 1 else None,
                 terms_together=weight_terms(precision, sizes, system),
+                shard_gradients=system.shard_gradients,
                 linear=linear_formats(precision, sizes, system, bf16_layers),
             )
             for parameters in chunks

@@ -89,8 +89,8 @@ def linear_formats(
 
 def weight_terms(precision: Precision, sizes: DecoderSizes, system: System) -> int:
     """Return how many products of micro-batches are added to a weight's gradient at once, on all ranks the same: one,
-    unless they are FP8 products."""
-    if linear_formats(precision, sizes, system, (0, 0))(0) != "fp8":
+    unless they are FP8 products that are kept."""
+    if system.shard_gradients or linear_formats(precision, sizes, system, (0, 0))(0) != "fp8":
         return 1
     layers = math.ceil(sizes.num_layers / system.num_pipeline_stages)
     turn = PipelineShape(system.pipeline_parallel, 0, system.pipeline_chunks).turn

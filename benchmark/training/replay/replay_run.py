@@ -49,7 +49,7 @@ from model.decoder_sizes import DecoderSizes
 
 LAYOUT = (
     *("nodes", "devices_per_node", "micro_batch_size", "tensor_parallel", "pipeline_parallel", "pipeline_chunks"),
-    *("replicas", "recompute"),
+    *("replicas", "shard_gradients", "recompute"),
 )
 """Fields of the system that determine the order of sums, and with it the bits."""
 BOUNDS = {

@@ -84,9 +84,15 @@ class Fp8Weight:
         are there: the product's kernel cannot add, and another one reads and writes the gradient once for all of them.
 
         Rounding a product changes a number by at most 2^-8 of itself; the FP8 operands were rounded by up to 2^-4 and
-        2^-3.
+        2^-3. Where gradients are summed over the ranks after each pass, the terms travel, and are summed, in BF16, as
+        published FP8 runs do (docs/facts/fp8.md 2); the passes' sums are added in FP32.
         """
-        self._terms.append(product(left_FT, right_HT, reciprocals, torch.bfloat16))
+        terms = product(left_FT, right_HT, reciprocals, torch.bfloat16)
+        if self._matrices[0].scatters_each_pass:
+            for matrix, part in zip(self._matrices, torch.split(terms, self._columns), strict=True):
+                matrix.put(part)
+            return
+        self._terms.append(terms)
         if len(self._terms) == self.terms_together:
             self.add_terms()
 

@@ -5,7 +5,6 @@ of the matrix. So products of the same input are one: Llama's queries, keys and 
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Self
 
 import torch
@@ -21,12 +20,10 @@ class JoinedWeight:
     def __init__(self, parameters: Sequence[WholeParameter]) -> None:
         self._parameters, first = parameters, parameters[0].value
         self._columns = [parameter.value.shape[0] for parameter in parameters]
-        self._gradient: Tensor | None = None  # FP32 [F, H] of several parameters; made when it is first needed
         self.value = first if len(parameters) == 1 else first.new_empty(sum(self._columns), first.shape[1])
         if len(parameters) > 1:
-            parts = torch.split(self.value, self._columns)
-            for number, (parameter, part) in enumerate(zip(parameters, parts, strict=True)):
-                parameter.move_to(part, partial(self._gradient_part, number))
+            for parameter, part in zip(parameters, torch.split(self.value, self._columns), strict=True):
+                parameter.move_to(part, self._place_gradients)
 
     @classmethod
     def of(cls, parameters: Sequence[WholeParameter]) -> Sequence[Self]:
@@ -42,19 +39,27 @@ class JoinedWeight:
 
     def sums(self) -> tuple[Tensor, bool]:
         """Return the FP32 sums [F, H] for the caller to add to, and True if the caller is to overwrite them."""
+        if len(self._parameters) == 1:
+            return self._parameters[0].sums()
         parts = [parameter.sums() for parameter in self._parameters]
-        if len(parts) == 1:
-            return parts[0]
         fresh = [part for part, is_fresh in parts if is_fresh]
         if len(fresh) < len(parts):
             for part in fresh:
                 part.zero_()
-        return self._whole_gradient(), len(fresh) == len(parts)
+        whole, _ = parts[0]  # the others lie behind it
+        return whole.as_strided(self.value.shape, self.value.stride()), len(fresh) == len(parts)
 
-    def _gradient_part(self, number: int) -> Tensor:
-        return torch.split(self._whole_gradient(), self._columns)[number]
+    @property
+    def scatters_each_pass(self) -> bool:
+        return self._parameters[0].scatters_each_pass
 
-    def _whole_gradient(self) -> Tensor:
-        if self._gradient is None:
-            self._gradient = torch.zeros(self.value.shape, dtype=torch.float32, device=self.value.device)
-        return self._gradient
+    def put(self, terms_FH: Tensor) -> None:
+        """Make the terms of a backward pass its gradient, in their format."""
+        self._place(terms_FH, fresh=False)
+
+    def _place_gradients(self) -> None:
+        self._place(self.value.new_empty(self.value.shape, dtype=torch.float32), fresh=True)
+
+    def _place(self, gradient_FH: Tensor, *, fresh: bool) -> None:
+        for parameter, part in zip(self._parameters, torch.split(gradient_FH, self._columns), strict=True):
+            parameter.place_gradient(part, fresh=fresh)

@@ -34,9 +34,12 @@ from tests.benchmark.tiny import Inputs, in_processes
     ("benchmark_of_run", "system"),
     [
         (FP8_GPT3, system_of(1)),
-        (FP8_LLAMA, system_of(4, tensor_parallel=2, micro_batch_size=3, fp8_weight_gradients=False)),
+        (
+            FP8_LLAMA,
+            system_of(4, tensor_parallel=2, micro_batch_size=3, fp8_weight_gradients=False, shard_gradients=True),
+        ),
     ],
-    ids=["fp8_gpt3 on one device", "fp8_llama on two shards of two, BF16 weight gradients"],
+    ids=["fp8_gpt3 on one device", "fp8_llama on two shards of two, BF16 weight gradients summed by micro-batch"],
 )
 def test_a_run_continues_to_the_bit(
     benchmark_of_run: Benchmark, system: System, inputs: Inputs, tmp_path: Path

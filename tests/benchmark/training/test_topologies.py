@@ -21,6 +21,10 @@ TOPOLOGIES = {
     "interleaved pipeline, tensor parallel": system_of(
         4, tensor_parallel=2, pipeline_parallel=2, pipeline_chunks=2, micro_batch_size=6
     ),
+    "gradients summed after each micro-batch, uneven shards": system_of(3, micro_batch_size=1, shard_gradients=True),
+    "the same, tensor parallel, two replicas of two shards": system_of(
+        8, tensor_parallel=2, replicas=2, micro_batch_size=1, shard_gradients=True
+    ),
     "tensor, pipeline and two shards": system_of(8, tensor_parallel=2, pipeline_parallel=2, micro_batch_size=3),
 }
 CASES: list[tuple[Benchmark, str, str]] = [
@@ -30,6 +34,8 @@ CASES: list[tuple[Benchmark, str, str]] = [
     (FP8_GPT3, "fp8", "three devices, uneven shards"),
     (FP8_GPT3, "fp8", "two replicas of two shards"),
     (FP8_GPT3, "fp8", "interleaved pipeline, tensor parallel"),
+    (FP8_GPT3, "fp8", "gradients summed after each micro-batch, uneven shards"),
+    (FP8_LLAMA, "fp8", "the same, tensor parallel, two replicas of two shards"),
     (FP8_LLAMA, "fp8", "pipeline of three, uneven stages"),
     (FP8_LLAMA, "fp8", "tensor parallel, selective recomputation"),
 ]

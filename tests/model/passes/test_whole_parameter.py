@@ -1,5 +1,6 @@
 """A parameter's values gathered and its gradients summed, on several topologies. All numbers are exact in BF16."""
 
+import itertools
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,7 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 
+from model.passes.parameter_group import ParameterGroup
 from model.passes.whole_parameter import WholeParameter
 from model.sharding import AXES
 from tests.benchmark.tiny import in_processes
@@ -30,13 +32,18 @@ def _numbers(shape: tuple[int, ...], factor: int) -> Tensor:
     return torch.arange(torch.Size(shape).numel(), dtype=torch.float32).view(shape) % 11 * factor - 5
 
 
-def _parameters(mesh: DeviceMesh, dtype: torch.dtype) -> dict[str, WholeParameter]:
+def _parameters(mesh: DeviceMesh, dtype: torch.dtype, *, each_pass: bool = False) -> dict[str, WholeParameter]:
+    """``each_pass``: gradients are summed after each pass."""
     state = {}
     for number, (name, shape) in enumerate(SHAPES.items()):
         axis = CUT[name]
         placements = Replicate(), Replicate() if axis is None else Shard(axis), Shard(0)
         state[name] = distribute_tensor(_numbers(shape, number + 1), mesh[AXES[1:]], placements, src_data_rank=None)
-    return whole_parameters(state, dtype)
+    parameters = whole_parameters(state, dtype)
+    if each_pass:
+        for parameter in parameters.values():
+            parameter.scatter_each_pass()
+    return parameters
 
 
 def _of_shard(gathered: Tensor, parameter: WholeParameter, mesh: DeviceMesh) -> Tensor:
@@ -60,16 +67,20 @@ def _compare() -> dict[str, float]:
     differences = {}
     for topology, sizes in TOPOLOGIES.items():
         mesh = mesh_of(**sizes)
-        for dtype in (torch.float32, torch.bfloat16):
-            for what, ours, theirs in _steps(_parameters(mesh, dtype), mesh):
+        for dtype, each_pass in itertools.product((torch.float32, torch.bfloat16), (False, True)):
+            for what, ours, theirs in _steps(_parameters(mesh, dtype, each_pass=each_pass), mesh, each_pass=each_pass):
                 assert ours.shape == theirs.shape
                 difference = (ours.double() - theirs.double()).abs().max().item() if ours.numel() else 0.0
-                differences[f"{topology}, {dtype}, {what}"] = difference
+                differences[f"{topology}, {dtype}, {each_pass}, {what}"] = difference
     return differences
 
 
-def _steps(parameters: dict[str, WholeParameter], mesh: DeviceMesh) -> Iterator[tuple[str, Tensor, Tensor]]:
-    """Two steps, in which all parameters go in one message each way."""
+def _steps(
+    parameters: dict[str, WholeParameter], mesh: DeviceMesh, *, each_pass: bool
+) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """Two steps of two passes, in which all parameters go in one message each way. Of a sum that is still on its way,
+    the next pass changes nothing."""
+    group = ParameterGroup(list(parameters.values()))
     tensor_parallel, tensor_rank = mesh["tensor"].size(), mesh["tensor"].get_local_rank()
     data_parallel = dist.get_world_size() // tensor_parallel
     data_rank = dist.get_rank() // tensor_parallel
@@ -77,11 +88,18 @@ def _steps(parameters: dict[str, WholeParameter], mesh: DeviceMesh) -> Iterator[
         for number, (name, one) in enumerate(parameters.items(), 1):
             expected = own_part(_numbers(SHAPES[name], number), one, mesh) + step
             yield f"{name}: value in step {step}", one.value, expected
-            for micro_batch in range(2):
+        for micro_batch in range(2):
+            for name, one in parameters.items():
                 terms = _terms(name, step, micro_batch, data_rank, tensor_rank)
                 one.add(own_part(terms, one, mesh).to(one.value.dtype))
-        reduce(parameters.values())
+            if each_pass or micro_batch == 1:
+                group.end_scatter()
+                group.begin_reduce(last=micro_batch == 1)
+        group.begin_reduce_replicas()
+        group.end_reduce()
         for name, one in parameters.items():
+            has_terms = tensor_parallel > 1 and CUT[name] is None
+            assert one.has_gradient == (one.value.dim() == 1 or has_terms or not each_pass)
             ranks = range(tensor_parallel if CUT[name] is None else 1)
             every = [_terms(name, step, n, d, t) for n in range(2) for d in range(data_parallel) for t in ranks]
             gradient = one.parameter.grad
@@ -101,7 +119,9 @@ def _steps(parameters: dict[str, WholeParameter], mesh: DeviceMesh) -> Iterator[
 @pytest.mark.slow
 def test_values_and_gradients() -> None:
     for on_rank in in_processes(RANKS, _compare):
-        assert len(on_rank) == len(TOPOLOGIES) * len(SHAPES) * 8  # values, gradients, precisions, steps
+        assert (
+            len(on_rank) == len(TOPOLOGIES) * len(SHAPES) * 16
+        )  # values, gradients, precisions, steps, sums once a step or each pass
         assert not any(on_rank.values()), on_rank
 
 

@@ -159,6 +159,28 @@ def test_fp8_takes_memory_for_weight_gradients_alone_and_gathers_half(
     assert {count.shape.out_dtype for count in of_gradients} == {"bfloat16"}
 
 
+@pytest.mark.slow
+def test_gradients_summed_after_each_micro_batch_are_not_kept() -> None:
+    """Of a Llama in FP8, whose weight gradients travel in BF16, and vectors once a step. The first group of a step's
+    last pass travels alone; those of earlier passes travel beside the next one."""
+    run = config(shard_gradients=True)
+    benchmark = dataclasses.replace(run.benchmark, model=LLAMA)
+    kept_system = dataclasses.replace(run.system, shard_gradients=False)
+    ours, kept = (
+        in_processes(1, examine, benchmark, system, "fp8", "every rank", 0)[0] for system in (run.system, kept_system)
+    )
+    matrices, tables = 4 * LLAMA.layer_matrix_weights, 2 * 1024 * 256
+    vectors = num_parameters(LLAMA) - matrices - tables
+    passes = run.system.num_microbatches(benchmark.global_batch_size)
+    assert traffic(ours)["reduce-scatter", "shard"][1] == passes * (2 * matrices + 4 * tables) + 4 * vectors
+    assert traffic(kept)["reduce-scatter", "shard"][1] == 4 * (matrices + tables + vectors)
+    assert ours.gradient_bytes * 8 == kept.gradient_bytes
+    assert ours.peak_bytes < kept.peak_bytes - 4 * matrices
+    sums = [message for message in ours.per_micro_batch.messages if message.kind == "reduce-scatter"]
+    assert sum(message.bytes * message.calls for message in sums) == 2 * matrices + 4 * tables
+    assert not any(message.alone for message in sums)
+
+
 def test_a_question_of_another_pytorch_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
     def step(*_: object) -> None:
         torch.cuda.memory_stats()

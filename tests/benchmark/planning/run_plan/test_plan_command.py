@@ -20,7 +20,7 @@ from benchmark.planning.step_model.machine_constants import committed_constants
 from foundation.errors import InputError
 from tests.benchmark.planning.run_plan.test_calibration import CALIBRATION
 
-FLAT = ["plan", "llama31_8b", "--stack", "nemo", "--json"]
+FLAT = ["plan", "llama31_8b", "--stack", "nemo", "--tensor-parallel", "2", "--json"]
 """A plan without a dry run or a pipeline."""
 
 

@@ -94,15 +94,25 @@ def test_layers_in_bf16_of_an_fp8_step() -> None:
 
 
 def test_the_first_group_of_weights_is_exposed() -> None:
-    """Of Llama 3.1 8B on one node 9.3 % of the bytes, by the dry run; of GPT-3 the table and one of six chunks."""
-    llama = workload_of(LLAMA31_8B.model, 16, system_called("dgxh100_n1", "llama31_8b"), stack="ours", precision="bf16")
+    """Of Llama 3.1 8B on one node 9.3 % of the bytes, by the dry run; of GPT-3 the table and one of six chunks.
+    Gradients that are summed after each of two micro-batches are twice as many, and those of the second alone wait."""
+    system = system_called("dgxh100_n1", "llama31_8b")
+    once = dataclasses.replace(system, shard_gradients=False)
+    llama, llama_twice = (
+        workload_of(LLAMA31_8B.model, 16, layout, stack="ours", precision="bf16") for layout in (once, system)
+    )
     weights = group_weights(llama)
     assert len(weights) == 33
     assert weights[0] / sum(weights) == pytest.approx(0.093, abs=5e-4)
     rates = rates_of(llama)
-    step, exposed = (
-        simulate_step(work, rates) for work in (llama, dataclasses.replace(llama, without=("dp-overlap",)))
+    step, exposed, twice, twice_exposed = (
+        simulate_step(dataclasses.replace(work, without=without), rates)
+        for work in (llama, llama_twice)
+        for without in ((), ("dp-overlap",))
     )
+    sums_s = twice_exposed.data_messages - exposed.data_messages
+    assert sums_s == pytest.approx(exposed.data_messages * 4 / 6, rel=1e-2)  # FP32 gradients, BF16 weights
+    assert twice.data_messages - step.data_messages == pytest.approx(rates.stack.overlap_slowdown * sums_s)
     hidden_share = (1 - step.data_messages / exposed.data_messages) / (1 - rates.stack.overlap_slowdown)
     assert hidden_share == pytest.approx(1 - 0.093, abs=2e-3)
     gpt3 = gpt3_work("ours")
