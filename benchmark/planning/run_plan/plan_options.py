@@ -49,6 +49,8 @@ class PlanOptions:
         if gbit_s is not None and not low <= gbit_s <= high:
             raise InputError(f"--network-gbit-s {gbit_s:g}: expected {low:g} to {high:,.0f}, of each device's card")
         require_what_ifs(self.what_if)
+        if self.stack != "ours" and (word := "compiled-kernels=off") in self.what_if:
+            raise InputError(f"--what-if {word}: only stack ours can do without them, not {self.stack}; leave it out")
 
 
 def require_possible(run: PlannedRun, options: PlanOptions) -> None:

@@ -72,6 +72,7 @@ IMPOSSIBLE = {
     "--what-if nvlink=2": "expected nvlink= a factor above 0, at most 100, such as 2x",
     "--what-if dp-overlap=full": "expected dp-overlap=off",
     "--what-if tp-overlap=full tp-overlap=off": "--what-if tp-overlap=off: tp-overlap=full is given too; expected each",
+    "--what-if compiled-kernels=off": "--what-if compiled-kernels=off: only stack ours can do without them, not nemo",
     "--stack ours --system cpu_p2 --what-if nvlink=2x": "there are no constants for a CPU; --accelerator may be",
     "--accelerator GB200": "--stack nemo, --what-if: there are no constants for GB200; --accelerator may be A100",
     "--accelerator ''": "no constants for a CPU; --accelerator may be ",
