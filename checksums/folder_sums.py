@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checksums.common_file import COMMON, METADATA, is_only_spelled_otherwise
+from foundation.disk_answers import file_is_there, folder_is_there, is_there
 from foundation.errors import InputError
 from foundation.outputs.digest import md5_file
 from foundation.outputs.manifest import entries_below
@@ -60,7 +61,7 @@ def files_below(folder: Path, *, leave_out: Path | None = None) -> dict[str, int
 
     Raises InputError if ``folder`` is not a folder.
     """
-    if not folder.is_dir():
+    if not folder_is_there(folder):
         raise InputError(f"{folder}: {folder_fault(folder)}")
     sizes: dict[str, int | None] = {}
     for prefix, path in _folders_by_links(folder):
@@ -95,7 +96,7 @@ def compare_lists(folder: Path, listed: Mapping[str, str], *, leave_out: Path | 
     """
     below = files_below(folder, leave_out=leave_out)
     existing = [
-        name for name in listed if below.get(name) is not None or (folder / name).is_file()
+        name for name in listed if below.get(name) is not None or file_is_there(folder / name)
     ]  # in a linked folder
     digests = _md5_of_each(folder, {name: below.get(name) or (folder / name).stat().st_size for name in existing})
     changed = [name for name in digests if digests[name] != listed[name]]
@@ -132,11 +133,11 @@ def without_leading_folders(folder: Path, listed: Mapping[str, str]) -> tuple[st
     absolute = [name for name in listed if os.path.isabs(name)]
     if len(absolute) in (0, len(listed)):
         common = Path(os.path.commonpath(listed) if len(listed) > 1 else Path(min(listed)).parent).parts
-        if common and not absolute and (folder / common[0]).exists():
+        if common and not absolute and is_there(folder / common[0]):
             common = ()
         for count in range(bool(absolute), len(common) + 1):
             leading = os.path.join("", *common[:count], "")
-            if any((folder / name.removeprefix(leading)).is_file() for name in listed):
+            if any(file_is_there(folder / name.removeprefix(leading)) for name in listed):
                 return leading, {name.removeprefix(leading): digest for name, digest in listed.items()}
     if absolute:
         raise InputError(f"{absolute[0]!r} is listed, which is not below {folder}")

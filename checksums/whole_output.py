@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from checksums.folder_sums import ListComparison, digest_folder
+from foundation.disk_answers import file_is_there, folder_is_there, is_there
 from foundation.errors import InputError
 from foundation.file_formats.md5_list import format_list, read_list
 from foundation.outputs.digest import md5_file, md5_text
@@ -26,24 +27,24 @@ def compare_with_manifest(folder: Path, path: Path) -> ListComparison:
     manifest = read_manifest(path.with_name(name))
     if manifest is None:
         raise InputError(f"{path}: no such file")
-    if not folder.is_dir():
+    if not folder_is_there(folder):
         raise InputError(f"{folder}: {folder_fault(folder)}")
     outputs = {record.name: (folder / record.name, record) for record in manifest.outputs}
-    if name in outputs and not any(output.exists() for output, _ in outputs.values()):
+    if name in outputs and not any(is_there(output) for output, _ in outputs.values()):
         outputs = {".": (folder, outputs[name][1])}
     results: dict[str, list[str]] = {"matching": [], "changed": [], "missing": []}
     for record_name, (output, record) in outputs.items():
         if record.md5 is None or os.path.normpath(record_name).split("/")[0] in ("", ".."):
             raise InputError(f"{path}: has no MD5 of {record_name!r}, or that is not below the folder to verify")
-        if not output.exists():
+        if not is_there(output):
             results["missing"].append(record_name)
             continue
-        digests = digest_folder(output) if output.is_dir() else {".": md5_file(output)}
-        md5 = md5_text(format_list(digests)) if output.is_dir() else digests["."]
+        digests = digest_folder(output) if folder_is_there(output) else {".": md5_file(output)}
+        md5 = md5_text(format_list(digests)) if folder_is_there(output) else digests["."]
         if md5 == record.md5:
             results["matching"] += _below(record_name, digests)
             continue
-        listed = _listed_sums(path.with_name(f"{name}.md5"), record.md5) if output.is_dir() else {}
+        listed = _listed_sums(path.with_name(f"{name}.md5"), record.md5) if folder_is_there(output) else {}
         equal = {inner for inner, md5 in listed.items() if digests.get(inner) == md5}
         results["matching"] += _below(record_name, sorted(equal))
         results["changed"] += (
@@ -54,7 +55,7 @@ def compare_with_manifest(folder: Path, path: Path) -> ListComparison:
 
 def _listed_sums(path: Path, md5: str) -> dict[str, str]:
     """Return the sums of the files in the list at ``path``; none unless it is the list whose MD5 the manifest has."""
-    return read_list(path) if path.is_file() and md5_file(path) == md5 else {}
+    return read_list(path) if file_is_there(path) and md5_file(path) == md5 else {}
 
 
 def _below(name: str, files: Iterable[str]) -> list[str]:

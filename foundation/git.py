@@ -3,6 +3,7 @@
 import subprocess
 from pathlib import Path
 
+from foundation.disk_answers import file_is_there
 from foundation.errors import InputError
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -18,7 +19,7 @@ def commit_of(repository: Path = REPOSITORY) -> str | None:
     Returns None if there is no git or no checkout, and within a checkout of other code, which tracks no file here.
     """
     noted = repository / COMMIT_FILE
-    if noted.is_file():
+    if file_is_there(noted):
         return noted.read_text(encoding="utf-8").strip() or None
     if not _git(repository, "ls-files"):
         return None
@@ -28,7 +29,7 @@ def commit_of(repository: Path = REPOSITORY) -> str | None:
 
 def tracked_files(repository: Path = REPOSITORY) -> list[Path]:
     """Return the files under version control, relative to ``repository``. Raises InputError if it is not a checkout."""
-    is_copy = (repository / COMMIT_FILE).is_file()
+    is_copy = file_is_there(repository / COMMIT_FILE)
     listing = None if is_copy else _git(repository, "ls-files", "-z")
     if listing is None:
         raise InputError(

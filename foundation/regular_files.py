@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from foundation.disk_answers import is_there
+
 
 class UnfitFile(OSError):
     """A file that exists but is not read: its message gives the reason, in words that follow a path."""
@@ -51,7 +53,7 @@ def is_regular(path: Path) -> bool:
 
 def folder_fault(path: Path) -> str:
     """Return why a path is no folder, in words."""
-    return "a file; expected a folder" if path.exists() else "no such folder"
+    return "a file; expected a folder" if is_there(path) else "no such folder"
 
 
 def is_folder(path: Path) -> bool:

@@ -36,7 +36,8 @@ from benchmark.run_record.file_names import EXIT_REQUEST, LAUNCHER_LOG, attempt_
 from benchmark.run_record.incidents import NATIVE
 from benchmark.run_record.lease import MACHINE_S, RENEWALS, HeldLease, Lease, LeaseLost
 from benchmark.run_record.run_completion import complete_run
-from benchmark.run_record.small_files import Answer, StoppedWaiting, is_there, wait_for
+from benchmark.run_record.small_files import Answer, StoppedWaiting, wait_for
+from foundation.disk_answers import is_there
 
 SHOWN_LINES = 20
 PAUSES_S = (0.0, 1.0, 5.0, 20.0)

@@ -25,7 +25,8 @@ from benchmark.run_record.file_names import (
     attempt_path,
     attempts_folder,
 )
-from benchmark.run_record.small_files import entries_in, read_record, write_object
+from benchmark.run_record.small_files import read_record, write_object
+from foundation.disk_answers import entries_in
 
 RUN_FOLDER_MODE = 0o750
 """Mode of a new run folder, which an existing folder does not get."""

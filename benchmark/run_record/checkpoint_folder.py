@@ -31,7 +31,7 @@ from benchmark.run_record.file_names import (
     checkpoints_folder,
 )
 from benchmark.run_record.run_progress import Progress, progress_of
-from benchmark.run_record.small_files import entries_in
+from foundation.disk_answers import entries_in, is_there
 from foundation.errors import InputError
 from foundation.file_formats.json_files import DAMAGED, LARGEST_JSON, read_bounded
 from foundation.file_formats.md5_list import format_list, read_list
@@ -121,7 +121,7 @@ def publish_checkpoint(partial: Path, final: Path, shard_digests: Mapping[str, s
     write_text(partial / PROGRESS_FILE, progress)
     other_digests = {name: md5_file(partial / name) for name in (PROGRESS_FILE, SHARD_METADATA)}
     write_text(partial / DIGESTS_FILE, format_list({**shard_digests, **other_digests}))
-    if final.exists():
+    if is_there(final):
         retire(final)
     partial.rename(final)
     sync_to_disk(final.parent)
@@ -145,7 +145,7 @@ def retire_partial(run_dir: Path) -> None:
 def retire(folder: Path) -> None:
     """Rename a folder so that it no longer counts; :func:`remove_retired` then removes it, which may take long."""
     number = 0
-    while (retired := folder.with_name(f"{folder.name}.{number}{RETIRED}")).exists():
+    while is_there(retired := folder.with_name(f"{folder.name}.{number}{RETIRED}")):
         number += 1
     folder.rename(retired)
 

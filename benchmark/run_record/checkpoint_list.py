@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from benchmark.run_record.file_names import checkpoints_folder
-from benchmark.run_record.small_files import entries_in
+from foundation.disk_answers import entries_in
 
 CHECKPOINT_NAME = re.compile(r"step_(\d+)")
 

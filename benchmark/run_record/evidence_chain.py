@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from benchmark.run_record.file_names import EVIDENCE_FILE
+from foundation.disk_answers import is_there
 from foundation.errors import InputError
 from foundation.regular_files import UnfitFile, read_regular
 
@@ -187,7 +188,7 @@ def encode(record: AnyRecord, previous: str) -> tuple[bytes, str]:
 
 def require_chain(path: Path) -> None:
     """Raise InputError if there is no such file."""
-    if not path.exists():
+    if not is_there(path):
         raise InputError(f"{path}: no such file; a run writes it with train --evidence")
 
 

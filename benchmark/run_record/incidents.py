@@ -15,7 +15,8 @@ from typing import Literal
 
 from benchmark.run_record.file_names import ALARM_FILE, INCIDENT_FILE, rank_file
 from benchmark.run_record.phases import PHASES
-from benchmark.run_record.small_files import entries_in, is_there, read_record, write_object
+from benchmark.run_record.small_files import read_record, write_object
+from foundation.disk_answers import entries_in, is_there
 
 IncidentKind = Literal[
     "exception", "out of memory", "device", "disk", "killed", "hang", "meeting", "input", "check", "lost connection"

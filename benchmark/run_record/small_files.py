@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import stat
 import sys
 import time
 from collections.abc import Callable
@@ -48,31 +47,6 @@ def folder_problem(folder: Path) -> str:
     if nearest == Path(nearest.anchor) or os.access(nearest, os.W_OK | os.X_OK):  # other machines have more there
         return ""
     return f"{nearest} may not be written; choose another folder"
-
-
-def is_there(path: Path) -> bool:
-    """Return whether there is such a file or folder. Raises OSError if the disk does not say; from Python 3.14 on
-    ``Path.exists``, ``is_dir`` and ``is_file`` say no then."""
-    try:
-        path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    return True
-
-
-def folder_is_there(path: Path) -> bool:
-    """Return whether there is such a folder. Raises OSError if the disk does not say."""
-    return is_there(path) and stat.S_ISDIR(path.stat().st_mode)
-
-
-def entries_in(folder: Path) -> list[os.DirEntry[str]]:
-    """Return the entries of a folder by their names; none if there is no such folder. Raises OSError if the disk does
-    not say; from Python 3.13 on ``Path.glob`` finds nothing then."""
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(entries, key=lambda entry: entry.name)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
 
 
 class StoppedWaiting(Exception):
@@ -122,7 +96,7 @@ def write_object(path: Path, content: Any, *, indent: int | None = None) -> None
             os.fsync(file.fileno())
         partial.replace(path)
     finally:
-        if partial.exists():
+        with suppress(FileNotFoundError):
             partial.unlink()
 
 

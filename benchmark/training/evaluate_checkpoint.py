@@ -17,6 +17,7 @@ from benchmark.training.step import evaluate
 from benchmark.training.training_world import training_world
 from checkpoint_convert.formats.distributed_checkpoint import METADATA
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
+from foundation.disk_answers import file_is_there
 
 
 @dataclass(frozen=True)
@@ -44,14 +45,14 @@ def evaluate_checkpoint(config: RunConfig) -> CheckpointQuality | None:
     assert checkpoint is not None  # the command refuses to begin without
     if environment.rank == 0:
         require_inputs(config.data, benchmark, trains=False)
-    is_own = (checkpoint / PROGRESS_FILE).is_file()
+    is_own = file_is_there(checkpoint / PROGRESS_FILE)
     attention = benchmark.model, config.precision
     with training_world(system, environment, deterministic=config.deterministic, attention=attention) as world:
         progress = read_progress(checkpoint) if is_own else starting_progress(benchmark, config.data.seed or 0)
         state = empty_state(benchmark, system, config.precision, world, progress, updates=False)
         if is_own:
             verify_checkpoint(checkpoint, world)
-        if is_own or (checkpoint / METADATA).is_file():
+        if is_own or file_is_there(checkpoint / METADATA):
             fill_from_dcp(state.weights(), checkpoint)
         else:
             load_initial_weights(state, MegatronCheckpoint(checkpoint))

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.run_sections import DataOptions
-from benchmark.run_record.small_files import folder_is_there, warn
+from benchmark.run_record.small_files import warn
 from checkpoint_convert.formats.step_files import fp32_weights_prefix
 from data_prep.sample_order.token_windows import (
     BlendedDataset,
@@ -23,6 +23,7 @@ from data_prep.sample_order.token_windows import (
 from data_prep.token_files.indexed_dataset import IndexedDataset, bin_path
 from data_prep.token_files.same_tokenizer import unknown_tokenizers
 from data_prep.token_files.token_check import token_problem
+from foundation.disk_answers import folder_is_there
 from foundation.errors import InputError
 from foundation.outputs.digest import md5_samples
 from foundation.outputs.manifest import manifest_path, read_manifest, require_intact

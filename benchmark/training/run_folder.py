@@ -34,12 +34,13 @@ from benchmark.run_record.file_names import EVENTS_FILE, STOP_NOTE_FILE, TENSORB
 from benchmark.run_record.lease import MACHINE_S, RENEWALS, FollowedLease, HeldLease, LeaseLost
 from benchmark.run_record.run_completion import complete_run
 from benchmark.run_record.run_progress import starting_progress
-from benchmark.run_record.small_files import is_there, wait_for, warn
+from benchmark.run_record.small_files import wait_for, warn
 from benchmark.training.engine.distributed import end_process
 from benchmark.training.engine.rank_environment import Environment
 from benchmark.training.resume_point import choose_resume_point
 from benchmark.training.run_log import RunLog
 from benchmark.training.same_run import InputIdentities, begun_with, choose_seed, settle_run
+from foundation.disk_answers import is_there
 from foundation.errors import InputError
 
 

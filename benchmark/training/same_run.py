@@ -23,12 +23,12 @@ import msgspec
 from benchmark.config.run_config import RunConfig
 from benchmark.config.run_sections import DataOptions
 from benchmark.run_record.file_names import CONFIG_FILE, INPUTS_FILE
-from benchmark.run_record.small_files import folder_is_there
 from benchmark.training.resume_point import ResumePoint
 from checkpoint_convert.formats.step_files import COMMON_FILES
 from data_prep.sample_order.blend import normalized
 from data_prep.sample_order.token_windows import parse_data_path
 from data_prep.token_files.indexed_dataset import IndexedDataset, bin_path
+from foundation.disk_answers import folder_is_there
 from foundation.errors import InputError
 from foundation.file_formats.json_files import DAMAGED, read_json
 from foundation.outputs.digest import md5_samples, md5_text

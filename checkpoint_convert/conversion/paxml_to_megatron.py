@@ -27,6 +27,7 @@ from checkpoint_convert.formats.step_files import BENCHMARK_STEP, common_files, 
 from checkpoint_convert.formats.summed_output import Produced, Product, produce, small_files
 from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, ZarrArray, open_zarr
 from checksums.common_file import COMMON, METADATA
+from foundation.disk_answers import folder_is_there
 from foundation.errors import InputError
 from foundation.outputs.manifest import require_intact
 from foundation.outputs.shards import Shard
@@ -54,7 +55,7 @@ def open_paxml(files: SourceFiles) -> PaxmlCheckpoint:
 
     Raises InputError if an array is missing, the shapes are not a model's, or the counters contradict each other.
     """
-    if isinstance(files.folder, Path) and not files.folder.is_dir():
+    if isinstance(files.folder, Path) and not folder_is_there(files.folder):
         raise InputError(f"{files.folder}: {folder_fault(files.folder)}")
     files.ask(_small_files(REPEATS))
     weights, *moments = groups("fp32")

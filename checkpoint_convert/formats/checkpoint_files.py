@@ -17,6 +17,7 @@ from checkpoint_convert.formats.step_files import (
 )
 from checkpoint_convert.formats.stored_array import StoredArray
 from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, open_zarr
+from foundation.disk_answers import entries_in, file_is_there, folder_is_there
 from foundation.errors import InputError
 from foundation.regular_files import read_regular
 
@@ -74,25 +75,26 @@ def open_checkpoint(path: Path) -> Checkpoint:
 
     Raises InputError if ``path`` holds no known format, or a damaged checkpoint.
     """
-    if path.suffix == ".safetensors" and path.is_file():
+    if path.suffix == ".safetensors" and file_is_there(path):
         return Checkpoint(path, SAFETENSORS, safetensors_arrays(path))
-    if not path.is_dir():
+    if not folder_is_there(path):
         neighbours = sorted(entry.parent.name for entry in path.parent.glob(f"*/{DCP_INDEX}"))
         hint = f"; beside it lie {', '.join(neighbours[-3:])}" if neighbours else ""  # a run removes old checkpoints
         raise InputError(f"{path}: no such folder or .safetensors file{hint}")
     path = _iteration_folder(path)
-    if (path / DCP_INDEX).is_file():
+    if file_is_there(path / DCP_INDEX):
         from checkpoint_convert.formats.distributed_checkpoint import dcp_arrays  # PyTorch takes seconds to import
 
         return Checkpoint(path, DCP, dcp_arrays(path))
-    if any(path.glob("*.safetensors")):
+    entries = entries_in(path)
+    if any(entry.name.endswith(".safetensors") for entry in entries):
         return Checkpoint(path, SAFETENSORS, safetensors_arrays(path))
-    names = sorted(entry.parent.name for entry in path.glob(f"*/{METADATA_FILE}"))
+    names = [entry.name for entry in entries if file_is_there(path / entry.name / METADATA_FILE)]
     if not names:
         raise InputError(
             f"{path}: holds no zarr arrays, no *.safetensors and no {DCP_INDEX} of a PyTorch distributed checkpoint"
         )
-    form = MEGATRON if (path / "metadata.json").is_file() else ZARR
+    form = MEGATRON if file_is_there(path / "metadata.json") else ZARR
     form = PAXML if any(name.startswith("mdl_vars.params.lm.") for name in names) else form
     files, arrays, unread = LocalFiles(path), {}, {}
     for name in names:
@@ -108,7 +110,7 @@ def open_checkpoint(path: Path) -> Checkpoint:
 def _iteration_folder(path: Path) -> Path:
     """Return ``path``, or the folder below it that its tracker file names."""
     tracker = path / TRACKER
-    if not tracker.is_file():
+    if not file_is_there(tracker):
         return path
     text = read_regular(tracker, 1 << 10).decode(errors="replace").strip()
     if not (text.isascii() and text.isdigit() and len(text) < 19):

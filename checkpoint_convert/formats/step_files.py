@@ -29,6 +29,7 @@ from checkpoint_convert.formats.boxes import whole_box
 from checkpoint_convert.formats.stored_array import StoredArray
 from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, metadata_text
 from checksums.common_file import COMMON, METADATA, PARAM_GROUP, common_content, plain_common
+from foundation.disk_answers import entries_in, file_is_there
 from foundation.errors import InputError, first_line
 from foundation.file_formats.json_files import read_json
 from foundation.sizes import require_between
@@ -66,9 +67,9 @@ def fp32_weights_prefix(folder: Path) -> str:
 
     Raises InputError if ``folder`` is no such checkpoint.
     """
-    if not (folder / METADATA).is_file():
+    if not file_is_there(folder / METADATA):
         raise InputError(f"{folder}: not a Megatron zarr checkpoint (no metadata.json in it)")
-    return MASTER_WEIGHTS if any(folder.glob(f"{MASTER_WEIGHTS}*")) else WEIGHTS
+    return MASTER_WEIGHTS if any(entry.name.startswith(MASTER_WEIGHTS) for entry in entries_in(folder)) else WEIGHTS
 
 
 def adam_step(folder: Path) -> int | None:
@@ -112,7 +113,7 @@ MOST_SETTINGS, LONGEST_SETTING = 10_000, 60
 
 def _parameter_groups(folder: Path) -> list[dict[str, Any]] | None:
     path = folder / COMMON
-    if not path.is_file():
+    if not file_is_there(path):
         return None
     try:
         optimizer = plain_common(path)["optimizer"]
@@ -218,7 +219,7 @@ def benchmark_of_run(folder: Path) -> BenchmarkConfig | None:
     Raises InputError if the run's config.json is damaged.
     """
     path = folder.absolute().parent.parent / CONFIG
-    if folder.absolute().parent.name != CHECKPOINTS or not path.is_file():
+    if folder.absolute().parent.name != CHECKPOINTS or not file_is_there(path):
         return None
     return read_json(path, RunSizes, mend=f"it is not a run's configuration; copy {folder} elsewhere").benchmark
 

@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 from isal import igzip, isal_zlib
 
 from foundation.cli import OutputOptions
+from foundation.disk_answers import file_is_there, folder_is_there, is_there
 from foundation.errors import InputError
 from foundation.network.addresses import Address, is_address, parse_address
 from foundation.network.object_store import ObjectFacts
@@ -163,9 +164,9 @@ def local_paths(files: Sequence[InputFile]) -> list[Path]:
 def require_files(paths: Sequence[Path]) -> None:
     """Raise InputError for the first path that is not a regular file."""
     for path in paths:
-        if not path.is_file():
-            kind = "a folder" if path.is_dir() else "not a regular file"
-            raise InputError(f"{path}: {f'{kind}; expected a file' if path.exists() else 'no such file'}")
+        if not file_is_there(path):
+            kind = "a folder" if folder_is_there(path) else "not a regular file"
+            raise InputError(f"{path}: {f'{kind}; expected a file' if is_there(path) else 'no such file'}")
 
 
 @contextmanager

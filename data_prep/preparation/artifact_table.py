@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.preparation.artifacts import ARTIFACTS, DOWNLOAD_COMMANDS, HOW_TO_GET_IN, ArtifactKind
+from foundation.disk_answers import is_there
 from foundation.errors import CheckFailed
 from foundation.outputs.manifest import read_manifest, record_of
 from foundation.plain_text import folded, table_text
@@ -13,7 +14,7 @@ from foundation.plain_text import folded, table_text
 def is_checked(path: Path) -> bool:
     """Return whether a file or folder exists and is unchanged since it was checked or made."""
     manifest = read_manifest(path)
-    if manifest is None or not path.exists():
+    if manifest is None or not is_there(path):
         return False
     records = [record for record in manifest.outputs if record.name == path.name]
     return any(record == record_of(path, path.name, record.md5) for record in records)

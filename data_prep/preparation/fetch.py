@@ -26,6 +26,7 @@ from data_prep.preparation.artifacts import (
 from data_prep.preparation.downloaded_sums import compared_md5, listed_sum
 from data_prep.preparation.hub_dataset import HubDataset, require_equal
 from foundation.cli import OutputOptions
+from foundation.disk_answers import folder_is_there, is_there
 from foundation.errors import CheckFailed, InputError
 from foundation.options.option_marks import OptionName
 from foundation.outputs.digest import md5_samples
@@ -68,14 +69,14 @@ def fetch(
     public = [name for name, kind in kinds.items() if ARTIFACTS[kind].public and source is None]
     for name, kind in kinds.items():
         path = output / name
-        if name not in public and path.exists() and not is_checked(path):
+        if name not in public and is_there(path) and not is_checked(path):
             _record(path, Recipe(STAGE, {}, [source_of(path)]), _checked_md5(path, kind, source))
     if source is None:
         _download_all(output, public, revision, force=force)
         return
     paths = {name: _find(source, name, kind) for name, kind in kinds.items()}
     available = {name: path for name, path in paths.items() if path is not None}
-    for name in [name for name in available if not force and (output / name).exists()]:
+    for name in [name for name in available if not force and is_there(output / name)]:
         _require_same(available.pop(name), output / name)
     with progress("take", len(available), "files") as advance:
         for name, source_path in available.items():
@@ -90,7 +91,7 @@ def _checked_md5(path: Path, kind: ArtifactKind, source: Path | None) -> str | N
     """
     artifact = ARTIFACTS[kind]
     md5 = artifact.check(path)
-    if path.is_dir() or md5 is not None:
+    if folder_is_there(path) or md5 is not None:
         return md5
     expected = listed_sum(path, [] if source is None else [source])
     if expected is None and artifact.brings_sums:
@@ -101,7 +102,7 @@ def _checked_md5(path: Path, kind: ArtifactKind, source: Path | None) -> str | N
 
 def _require_same(path: Path, target: Path) -> None:
     """Raise CheckFailed if a file of the folder ``--from`` differs from the output's file."""
-    if path.is_dir() or target.is_dir() or path.samefile(target):
+    if folder_is_there(path) or folder_is_there(target) or path.samefile(target):
         return
     if md5_samples(path) != md5_samples(target):
         raise CheckFailed(f"{target}: is there, and {path} is another file; --force replaces files of an earlier fetch")
@@ -117,7 +118,7 @@ def _record(path: Path, recipe: Recipe, md5: str | None) -> None:
 def _find(source: Path, name: str, kind: ArtifactKind) -> Path | None:
     """Return the file in ``source``, by its name here or at its origin; None if there is none."""
     names = (name, Path(name).name, ARTIFACTS[kind].published_name or name)
-    return next((source / name for name in names if (source / name).exists()), None)
+    return next((source / name for name in names if is_there(source / name)), None)
 
 
 def _take(source: Path, target: Path, md5: str | None, *, force: bool) -> None:
@@ -134,7 +135,7 @@ def _take(source: Path, target: Path, md5: str | None, *, force: bool) -> None:
                 shutil.copy2(names[name], path)
             return NewPart(name, path, md5 or "")  # a linked file may not have been read whole
 
-        is_folder = source.is_dir()
+        is_folder = folder_is_there(source)
         names = {name: source / name for name, _ in files_below(source)} if is_folder else {target.name: source}
         missing_names = job.missing(names)
         for first in range(0, len(missing_names), LINKS_AT_ONCE):
@@ -191,7 +192,7 @@ def _download(hub: HubDataset, target: Path, name: str, expected: Source, force:
     if is_checked(target) and _came_as(target, expected):
         _record(target, recipe, _md5_of(target))  # of another commit, which has the same bytes
         return
-    if target.exists() and not is_checked(target):
+    if is_there(target) and not is_checked(target):
         _record(target, recipe, require_equal(target, expected, mend="delete it and fetch it again"))
         return
     with resumable_output(target, recipe, force=force) as job:
@@ -227,12 +228,12 @@ class FetchCommand(OutputOptions):
 
     def run(self) -> None:
         for path in (self.output, *self.output.parents):
-            if path.exists() and not path.is_dir():
+            if is_there(path) and not folder_is_there(path):
                 raise InputError(
                     f"--output {self.output}: expected a folder, but {path} is a file; choose another name"
                 )
         kinds = needed_files(self.what, self.shards)
-        if self.from_ is not None and not self.from_.is_dir():
+        if self.from_ is not None and not folder_is_there(self.from_):
             raise InputError(f"--from {self.from_}: {folder_fault(self.from_)}")
         if self.from_ is not None and self.revision is not None:
             raise InputError(f"--revision {self.revision}: is of the Hugging Face dataset; leave it or --from out")

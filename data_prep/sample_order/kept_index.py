@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_prep.token_files.file_array import FileArray
+from foundation.disk_answers import folder_is_there
 from foundation.errors import InputError
 from foundation.outputs.digest import md5_file, md5_text
 from foundation.outputs.manifest import Recipe, read_manifest
@@ -138,6 +139,6 @@ def _built(output: Path, recipe: Recipe, arrays: Mapping[str, NewArray]) -> Mapp
                 sums = md5_text("".join(f"{job.done[f'{key}.npy'].md5}  {key}.npy\n" for key in sorted(arrays)))
                 job.publish({output: (job.folder / "pieces", sums)}, recipe.inputs, {})
     except InputError:
-        if not output.is_dir():  # else another process has published, and taken the ground from under this one
+        if not folder_is_there(output):  # else another process has published, and taken the ground from under this one
             raise
     return _opened(output, recipe, arrays)

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_prep.token_files.file_array import FileArray
+from foundation.disk_answers import file_is_there
 from foundation.errors import InputError
 from foundation.outputs.digest import md5_file
 from foundation.outputs.publish import sibling
@@ -95,10 +96,10 @@ class IndexedDataset:
         """
         self.prefix = prefix
         for path in (bin_path(prefix), idx_path(prefix)):
-            if not path.is_file():
+            if not file_is_there(path):
                 published = path.name.startswith(LLAMA31_NAMES)
                 how = "get it with 'python -m data_prep fetch --what llama31-dataset'" if published else MAKE
-                if prefix.suffix in (".bin", ".idx") and prefix.is_file():
+                if prefix.suffix in (".bin", ".idx") and file_is_there(prefix):
                     how = f"give the prefix {prefix.with_suffix('')}, without {prefix.suffix}"
                 raise InputError(f"{path}: no such file; {how}")
         self.dtype, sequences, document_ends = read_header(idx_path(prefix))

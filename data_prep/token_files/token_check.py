@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from data_prep.token_files.indexed_dataset import IndexedDataset, bin_path, read_header
+from foundation.disk_answers import file_is_there
 
 BLOCKS, BLOCK_BYTES = 1024, 1 << 14
 """Number of blocks of a large file that are read, and the bytes of each: 16 MiB together."""
@@ -56,7 +57,7 @@ def token_problem(path: Path, dtype: np.dtype[Any], vocab_size: int) -> str | No
 def require_index(path: Path) -> None:
     """Raise InputError if an ``.idx`` file is no index, or does not fit the ``.bin`` file beside it."""
     prefix = path.with_suffix("")
-    if bin_path(prefix).is_file():
+    if file_is_there(bin_path(prefix)):
         IndexedDataset(prefix).require_whole()
     else:
         read_header(path)

@@ -19,6 +19,7 @@ import sentencepiece
 
 from data_prep.corpus.c4 import documents_of
 from data_prep.corpus.input_files import InputFile, InputOptions, Location, describe_inputs, local_paths
+from foundation.disk_answers import file_is_there
 from foundation.errors import InputError, first_line
 from foundation.file_formats.json_files import LARGEST_JSON, read_bounded
 from foundation.optional_packages import import_optional
@@ -68,7 +69,7 @@ class Tokenizer:
     package = "sentencepiece"
 
     def __init__(self, path: Path) -> None:
-        if not path.is_file():
+        if not file_is_there(path):
             raise InputError(f"{path}: no such tokenizer model")
         if not path.stat().st_size:
             raise InputError(f"{path}: not a SentencePiece model (it is empty); {MEND}")
@@ -126,7 +127,7 @@ class JsonTokenizer:
     package = "tokenizers"
 
     def __init__(self, path: Path) -> None:
-        if not path.is_file():
+        if not file_is_there(path):
             raise InputError(f"{path}: no such tokenizer")
         library = import_optional("tokenizers", "tokenizers", path.name)
         require_intact(path)

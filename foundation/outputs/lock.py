@@ -13,6 +13,7 @@ from pathlib import Path
 
 import filelock
 
+from foundation.disk_answers import folder_is_there
 from foundation.errors import InputError
 
 PATIENCE_S = 20.0
@@ -26,7 +27,7 @@ def only_one_in(folder: Path, mend: str, *, name: str = "lock", longer_s: float 
     Raises InputError, ending with ``mend``, if another process keeps it for PATIENCE_S and ``longer_s`` seconds, and
     FileNotFoundError if there is no such folder.
     """
-    if not folder.is_dir():  # the library would make it
+    if not folder_is_there(folder):  # the library would make it
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder))
     lock = filelock.FileLock(folder / name, fallback_to_soft=False)
     try:

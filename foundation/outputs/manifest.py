@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from foundation.disk_answers import file_is_there, folder_is_there, is_there
 from foundation.errors import InputError
 from foundation.file_formats.json_files import as_json, read_json
 from foundation.file_formats.md5_list import read_list
@@ -212,7 +213,7 @@ def require_intact(output: Path) -> Manifest | None:
 
 def record_problem(path: Path, record: Record) -> str | None:
     """Describe how ``path`` differs from its record, beginning with its name; return None if it does not."""
-    if not path.exists():
+    if not is_there(path):
         return f"{path}: missing"
     present = record_of(path, record.name, None)
     if (present.files, present.bytes) != (record.files, record.bytes):
@@ -220,7 +221,7 @@ def record_problem(path: Path, record: Record) -> str | None:
             f"{path}: {counted(present.files, 'file')} of {present.bytes:,} bytes instead of {record.files:,} of "
             f"{record.bytes:,}{_named_files(path, record)}"
         )
-    if record.md5 is not None and present.bytes <= SMALL_BYTES and path.is_file() and md5_file(path) != record.md5:
+    if record.md5 is not None and present.bytes <= SMALL_BYTES and file_is_there(path) and md5_file(path) != record.md5:
         return f"{path}: its MD5 is another"
     return None
 
@@ -228,7 +229,7 @@ def record_problem(path: Path, record: Record) -> str | None:
 def _named_files(folder: Path, record: Record) -> str:
     """Name files that only the folder has, or only the list of its sums, if that list lies next to it."""
     sums = sibling(folder, ".md5")
-    if not folder.is_dir() or not sums.is_file() or md5_file(sums) != record.md5:
+    if not folder_is_there(folder) or not file_is_there(sums) or md5_file(sums) != record.md5:
         return ""
     listed, existing = read_list(sums).keys(), {name for name, _ in files_below(folder)}
     kinds = [("unexpected", sorted(existing - listed)), ("missing", sorted(listed - existing))]
@@ -237,7 +238,7 @@ def _named_files(folder: Path, record: Record) -> str:
 
 def record_of(path: Path, name: str, md5: str | None) -> Record:
     """Return the record of a file or folder in its present state on disk."""
-    stats = [status for _, status in files_below(path)] if path.is_dir() else [path.stat()]
+    stats = [status for _, status in files_below(path)] if folder_is_there(path) else [path.stat()]
     newest = max((status.st_mtime_ns for status in stats), default=0)
     return Record(name, len(stats), sum(status.st_size for status in stats), md5, newest)
 
@@ -245,7 +246,7 @@ def record_of(path: Path, name: str, md5: str | None) -> Record:
 def source_of(path: Path, name: str | None = None) -> Source:
     """Return the input ``path``, a file or a folder, in its present state on disk."""
     name = str(path) if name is None else name
-    if not path.is_dir():
+    if not folder_is_there(path):
         status = path.stat()
         return Source(name, 1, status.st_size, identity_of(path, status))
     below = sorted(files_below(path), key=lambda item: item[0])

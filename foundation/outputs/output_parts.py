@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from foundation.disk_answers import entries_in
 from foundation.grouped_tasks import grouped_map
 from foundation.outputs.digest import md5_file
 from foundation.outputs.manifest import ASKED_AT_ONCE
@@ -56,8 +57,8 @@ def journalled_parts(folder: Path) -> list[OutputPart]:
     """Return the entries of all journals in OUTPUT.partial."""
     parts = []
     decoder = msgspec.json.Decoder(OutputPart)
-    for path in sorted((folder / JOURNAL).glob("*.jsonl")):
-        for line in path.read_bytes().splitlines():
+    for entry in entries_in(folder / JOURNAL):
+        for line in Path(entry).read_bytes().splitlines() if entry.name.endswith(".jsonl") else ():
             with suppress(msgspec.DecodeError, UnicodeDecodeError):  # a line that a kill or a full disk has cut short
                 parts.append(decoder.decode(line))
     return parts

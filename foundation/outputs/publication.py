@@ -4,13 +4,13 @@ The renames are noted in publish.json before. If a process is killed between the
 are still due; it replaces nothing but the older output that the manifest beside it describes.
 """
 
-import os
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from foundation.disk_answers import folder_is_there, is_there, name_is_taken
 from foundation.errors import InputError
 from foundation.file_formats.json_files import as_json, read_json
 from foundation.outputs.manifest import (
@@ -48,14 +48,14 @@ def publish_pending(output: Path) -> bool:
     pending = [(folder / source, output.parent / name) for source, name in publication.renames]
     older = {record.name: record for record in _older_records(output)}
     for source, target in pending:
-        problem = _problem_with(target, older.get(target.name)) if source.exists() else None
-        if problem and source.exists():  # else another process, which read the same publish.json, was faster
+        problem = _problem_with(target, older.get(target.name)) if is_there(source) else None
+        if problem and is_there(source):  # else another process, which read the same publish.json, was faster
             raise InputError(
                 f"{problem}, and the finished {source} waits for its name, after a kill; move {target} away and run "
                 "the command again"
             )
     for source, target in pending:
-        if source.exists():
+        if is_there(source):
             with suppress(FileNotFoundError):  # as above
                 _take_name(source, target, unique_partial(folder))
     for record in publication.manifest.outputs:
@@ -101,7 +101,7 @@ def _problem_with(target: Path, record: Record | None) -> str | None:
 
 def is_taken(path: Path) -> bool:
     """Return whether the name is taken; an empty folder, made by its user beforehand, does not count."""
-    return os.path.lexists(path) and (path.is_symlink() or not path.is_dir() or any(path.iterdir()))
+    return name_is_taken(path) and (path.is_symlink() or not folder_is_there(path) or any(path.iterdir()))
 
 
 def remove_partial(folder: Path) -> None:

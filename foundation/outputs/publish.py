@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from foundation.disk_answers import file_is_there, folder_is_there, name_is_taken
 from foundation.errors import InputError
 from foundation.grouped_tasks import grouped_map
 
@@ -46,7 +47,7 @@ def unique_partial(path: Path) -> Path:
 def published_file(path: Path) -> Iterator[Path]:
     """Yield the path to write to; when the block ends well, sync that file and give it its final name. Raises
     InputError for a folder."""
-    if path.is_dir():
+    if folder_is_there(path):
         raise InputError(f"{path}: a folder; expected the name of a file to write")
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = unique_partial(path)
@@ -93,7 +94,7 @@ def replace_path(new: Path, path: Path, aside: Path | None = None) -> None:
             aside.rename(path)
         raise
     sync_to_disk(path.parent)
-    if aside.is_dir():
+    if folder_is_there(aside):
         shutil.rmtree(aside, ignore_errors=True)
     else:
         aside.unlink(missing_ok=True)
@@ -111,9 +112,9 @@ def require_same_kind(path: Path, option: str, kind: str, begins: Callable[[byte
     It may if there is nothing, an empty file, or a file of the same kind, recognised by ``begins`` from its first
     HEAD_BYTES bytes.
     """
-    if not os.path.lexists(path):
+    if not name_is_taken(path):
         return
-    if path.is_file():
+    if file_is_there(path):
         with path.open("rb") as file:
             head = file.read(HEAD_BYTES)
         if not head or begins(head):
@@ -138,7 +139,7 @@ def walked(folder: Path) -> Iterator[tuple[str, list[str]]]:
 def sync_folder(path: Path) -> None:
     """Sync a file, or a folder and all files below it, to the disk. Raises OSError, which names the file that
     failed."""
-    if not path.is_dir():
+    if not folder_is_there(path):
         sync_to_disk(path)
         return
     folders = list(walked(path))

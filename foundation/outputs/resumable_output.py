@@ -26,6 +26,7 @@ from typing import Any
 
 import msgspec
 
+from foundation.disk_answers import is_there, name_is_taken
 from foundation.errors import InputError
 from foundation.file_formats.json_files import as_json, read_json
 from foundation.outputs.lock import only_one_in
@@ -216,7 +217,7 @@ def resumable_output(
         try:
             yield work
         finally:
-            if shard is None and not (folder / PUBLISH).exists() and not journalled_parts(folder):
+            if shard is None and not is_there(folder / PUBLISH) and not journalled_parts(folder):
                 remove_partial(folder)
 
 
@@ -286,7 +287,7 @@ def _open(output: Path, recipe: Recipe, *, begin_anew: bool, by_input: bool) -> 
 
 def _create(output: Path, recipe: Recipe) -> None:
     """Make OUTPUT.partial if there is none: it appears with its recipe in it."""
-    if os.path.lexists(partial_path(output)):
+    if name_is_taken(partial_path(output)):
         return
     new = unique_partial(output)
     try:

@@ -42,6 +42,7 @@ from benchmark.judging.submission.published_files import (
 from benchmark.run_record.events.log_in_folder import MOST_CONFIG_BYTES
 from benchmark.run_record.file_names import CONFIG_FILE, EVIDENCE_FILE, MANIFESTS_FOLDER, result_name
 from benchmark.run_record.input_manifests import MOST_MANIFEST_BYTES, copied_manifests
+from foundation.disk_answers import is_there
 from foundation.errors import InputError
 from foundation.git import REPOSITORY, commit_of, tracked_files
 from foundation.outputs.publish import published_folder
@@ -68,7 +69,7 @@ def make_package(
     With ``rehearsal``, the results are those of this rehearsal, and the package is no submission.
     Raises InputError for input that makes no submission, and then leaves nothing behind.
     """
-    if output.exists():
+    if is_there(output):
         raise InputError(f"{output}: exists; choose another --output or delete it")
     if not PLAIN_NAME.fullmatch(org):
         raise InputError(f"--org {org!r}: expected letters, digits and _.+- as in a folder's name")

@@ -12,7 +12,7 @@ from benchmark.run_record.file_names import (
     rank_file,
     summary_path,
 )
-from benchmark.run_record.small_files import is_there
+from foundation.disk_answers import is_there
 
 ALARM_S = 240.0
 """Seconds from a failure, the note of a stop, or the end of srun's step until srun is ended by force; srun itself waits

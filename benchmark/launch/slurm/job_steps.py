@@ -17,6 +17,7 @@ from benchmark.launch.keep_running import Refused, say
 from benchmark.launch.slurm.job_options import FP32_WARNING, JobOptions
 from benchmark.launch.slurm.nodes import SILENT, ask, srun_per_node
 from benchmark.run_record.file_names import PLAN_FILE, snapshot_folder
+from foundation.disk_answers import is_there
 
 # The lowest priority, and no device: the planning takes nothing from the run. Half a file is none.
 WRITE_PLAN = 'CUDA_VISIBLE_DEVICES= nice -n 19 "$@" >"$0.partial" && mv "$0.partial" "$0" || rm -f "$0.partial"'
@@ -176,7 +177,7 @@ class JobSteps:
         """Write plan.json, for the report, beside the run: nothing waits for it. A step on CPUs is not planned."""
         file = self._options.run_dir / PLAN_FILE
         with suppress(OSError):
-            if self._device == "cuda" and not file.exists():
+            if self._device == "cuda" and not is_there(file):
                 planning = [self._options.python, *self.benchmark("plan"), "--json"]
                 self.start_single("bash", "-c", WRITE_PLAN, str(file), *planning)
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from benchmark.launch.keep_running import Refused, say
 from benchmark.run_record.file_names import code_folder, snapshot_folder
-from benchmark.run_record.small_files import folder_is_there, is_there
+from foundation.disk_answers import file_is_there, folder_is_there, is_there
 
 MOST_BYTES = 1 << 20
 """Most bytes of a copied file: code is smaller, data is larger."""
@@ -91,7 +91,7 @@ def _copy_code(repository: Path, code: Path, commit: str, more_files: Sequence[s
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
     for name in more_files:
-        if root not in (repository / name).resolve().parents or not (repository / name).is_file():
+        if root not in (repository / name).resolve().parents or not file_is_there(repository / name):
             raise Refused(f"SNAPSHOT_FILES: {name}: expected a file in {repository}")
     for name in [*(_git_names(repository, "--cached") if commit else _files_without_git(repository)), *more_files]:
         source = (repository / name).resolve()

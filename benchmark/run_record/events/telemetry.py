@@ -14,6 +14,7 @@ from prometheus_client import Gauge as ExportedGauge
 
 from benchmark.run_record.events.event import Event
 from benchmark.run_record.file_names import CONFIG_FILE, WANDB_FOLDER
+from foundation.disk_answers import is_there
 from foundation.file_formats.json_files import read_json
 from foundation.optional_packages import import_optional
 from foundation.outputs.publish import write_text
@@ -152,7 +153,7 @@ class WeightsAndBiases:
     def _opened(self) -> Any:
         """Begin the curve, or go on with the curve of the attempt before."""
         id_file = self._run_dir / WANDB_FOLDER / "id"
-        if not id_file.exists():
+        if not is_there(id_file):
             id_file.parent.mkdir(exist_ok=True)
             write_text(id_file, secrets.token_hex(8))
         config = read_json(self._run_dir / CONFIG_FILE, dict)

@@ -34,6 +34,7 @@ from benchmark.run_record.status.wall_time import (
     attempts_of,
     wall_time,
 )
+from foundation.disk_answers import folder_is_there, is_there
 from foundation.errors import InputError
 from foundation.plain_text import printable
 
@@ -54,7 +55,7 @@ def read_status(run_dir: Path, events: RecordedEvents | None = None) -> RunStatu
 
     Raises InputError for a folder that holds neither events nor attempts, and for files too large to read.
     """
-    if not (run_dir / EVENTS_FILE).is_file() and not attempts_folder(run_dir).is_dir():
+    if not is_there(run_dir / EVENTS_FILE) and not folder_is_there(attempts_folder(run_dir)):
         raise InputError(f"{run_dir}: expected the folder of a run, with events.jsonl or attempts in it")
     events = read_events(run_dir / EVENTS_FILE) if events is None else events
     attempts = attempts_of(run_dir, events)
@@ -133,7 +134,7 @@ def _state(
             return "starting"
         if is_held and heard_s is not None and now_s - heard_s < SILENT_S:
             return "running"
-        return "silent" if is_held or not (run_dir / STOP_NOTE_FILE).is_file() else "stopped"
+        return "silent" if is_held or not is_there(run_dir / STOP_NOTE_FILE) else "stopped"
     if lease is not None and (not is_held if end.action == "again" else is_held and lease.since_s > end.ended_s):
         return "starting again" if is_held else "silent"
     has_queue = attempts[-1].start is None or attempts[-1].start.job is not None

@@ -16,6 +16,7 @@ from benchmark.run_record.attempt_folder import AttemptEnding, AttemptStart, rea
 from benchmark.run_record.events.recorded_events import RecordedEvents
 from benchmark.run_record.file_names import attempt_path, attempts_folder
 from benchmark.run_record.incidents import Incident, first_cause, read_incidents
+from foundation.disk_answers import entries_in
 
 TimeKind = Literal[
     "queue", "start", "init", "productive", "evaluation", "audit", "checkpoint", "lost", "hang", "stop", "idle",
@@ -91,10 +92,9 @@ def attempts_of(run_dir: Path, events: RecordedEvents) -> list[Attempt]:
     for number, (name, section) in enumerate(_sections(events.between(FIRST_MS, LAST_MS)), 1):
         name = name or f"{number:04d}"
         attempts[name] = _attempt(run_dir, name, section)
-    folder = attempts_folder(run_dir)
-    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if path.is_dir() and path.name not in attempts:
-            attempts[path.name] = _attempt(run_dir, path.name, RecordedEvents())
+    for entry in entries_in(attempts_folder(run_dir)):
+        if entry.is_dir() and entry.name not in attempts:
+            attempts[entry.name] = _attempt(run_dir, entry.name, RecordedEvents())
     return _in_order(attempts)
 
 

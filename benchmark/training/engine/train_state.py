@@ -14,11 +14,11 @@ from benchmark.config.benchmark_config import Benchmark
 from benchmark.config.number_formats import Precision
 from benchmark.config.system_config import System
 from benchmark.run_record.run_progress import Progress
-from benchmark.run_record.small_files import folder_is_there
 from benchmark.training.engine.adam import MOMENTS, Adam
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.pipeline import Pipeline
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
+from foundation.disk_answers import folder_is_there
 from foundation.errors import InputError
 from model.architectures import architecture_of
 from model.initial_weights import draw_initial_weights

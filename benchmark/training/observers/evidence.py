@@ -39,6 +39,7 @@ from benchmark.training.observer import FinishedStep, Observer
 from benchmark.training.run_log import RunLog
 from benchmark.training.same_run import ContentIdentity, InputIdentities
 from benchmark.training.step import EvaluationResult
+from foundation.disk_answers import is_there
 from foundation.errors import InputError
 
 
@@ -152,9 +153,9 @@ class _ChainFile:
                 end_of_chain, self.head = chain.links[-1].end, chain.head
         except InputError:
             number = 1
-            while (aside := path.with_name(f"{path.name}.set_aside_{number}")).exists():
+            while is_there(aside := path.with_name(f"{path.name}.set_aside_{number}")):
                 number += 1
-            if path.exists():
+            if is_there(path):
                 path.rename(aside)
         self._file = LineFile(path, require_lease)
         self._file.cut(end_of_chain)

@@ -24,13 +24,12 @@ from benchmark.run_record.file_names import attempt_path
 from benchmark.run_record.incidents import Incident, read_incidents
 from benchmark.run_record.small_files import (
     MOST_BYTES,
-    folder_is_there,
-    is_there,
     read_object,
     read_record,
     wait_for,
     write_object,
 )
+from tests.foundation.test_disk_answers import give_errors
 
 START = AttemptStart("0001", None, None, None, 5.0, 16, ("n1", "n2"))
 RECORDS = (
@@ -43,23 +42,15 @@ RECORDS = (
 
 @pytest.mark.parametrize(
     "question",
-    [whole_checkpoints, all_attempts, read_incidents, is_there, folder_is_there],
+    [whole_checkpoints, all_attempts, read_incidents],
     ids=lambda question: question.__name__,
 )
 def test_disk_that_gives_an_error_says_nothing(
     question: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a folder without entries would, with which a run begins again. Methods of paths say so in Python 3.14."""
-
-    def fail(*_: object, **__: object) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO), str(tmp_path))
-
+    """As a folder without entries would, with which a run begins again."""
     assert not question(tmp_path / "missing")
-    for name in ("stat", "scandir", "listdir"):
-        monkeypatch.setattr(os, name, fail)
-    for name in ("exists", "is_dir", "is_file"):
-        monkeypatch.setattr(Path, name, lambda path: False)
-    monkeypatch.setattr(Path, "glob", lambda path, pattern: iter(()))
+    give_errors(monkeypatch)
     with pytest.raises(OSError, match="Input/output error"):
         question(tmp_path)
 

@@ -23,8 +23,10 @@ def lean_checkout(folder: Path) -> Path:
     for room in ("launch", "run_record"):
         shutil.copytree(REPOSITORY / "benchmark" / room, folder / "benchmark" / room)
     (folder / "benchmark" / "config").mkdir()
-    modules = ("__init__", "config/__init__", "config/number_formats")
-    for name in ("run_gpt3.sh", "environment.sh", *(f"benchmark/{module}.py" for module in modules)):
+    (folder / "foundation").mkdir()
+    modules = ["benchmark/__init__", "benchmark/config/__init__", "benchmark/config/number_formats"]
+    modules += ["foundation/__init__", "foundation/disk_answers"]
+    for name in ("run_gpt3.sh", "environment.sh", *(f"{module}.py" for module in modules)):
         shutil.copy(REPOSITORY / name, folder / name)
     return folder
 
