@@ -1,27 +1,34 @@
 """Wrong inputs of run_gpt3.sh and of the programs: one line with value, expectation and remedy; nothing is written."""
 
+import contextlib
+import io
+import os
 import shlex
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from benchmark.config.benchmarks import BENCHMARKS
+from benchmark.launch.__main__ import main as launch
 from tests.support import REPOSITORY, assert_refused, command_here
 
 JOB = "run_gpt3.sh logs - none"
 """A job: its variables are those of ``variables`` below, and those before this line in a row of the table."""
+CHECK = "check logs - none"
+"""The same, of whose script only the first command is called: the launcher's check of variables, in this process."""
 
 WRONG_INPUTS = [
     # the rehearsal
     ("SEED=abc run_gpt3.sh", "SEED=abc: expected a whole number from 0 to 4294967295"),
-    ("MASTER_PORT=x run_gpt3.sh", "MASTER_PORT=x: expected a whole number from 1 to 65535"),
-    ("PRECISION=fp16 run_gpt3.sh", "PRECISION=fp16: expected bf16, fp32 or fp8"),
-    ("DRY_RUN=true run_gpt3.sh", "DRY_RUN=true: expected 1 or 0"),
+    ("MASTER_PORT=x check", "MASTER_PORT=x: expected a whole number from 1 to 65535"),
+    ("PRECISION=fp16 check", "PRECISION=fp16: expected bf16, fp32 or fp8"),
+    ("DRY_RUN=true check", "DRY_RUN=true: expected 1 or 0"),
     ("BENCHMARK=rehearsal_lama run_gpt3.sh", "unknown rehearsal 'rehearsal_lama'; did you mean rehearsal_llama?"),
     ("BENCHMARK=gpt3_175b run_gpt3.sh", "unknown rehearsal 'gpt3_175b'; there are rehearsal, rehearsal_llama"),
-    ("C4_PATH=/nowhere run_gpt3.sh", "C4_PATH=/nowhere: expected en/c4-train.*.json.gz and c4-validation*.json in it"),
+    ("C4_PATH=/nowhere check", "C4_PATH=/nowhere: expected en/c4-train.*.json.gz and c4-validation*.json in it"),
     ("WORK_DIR=text run_gpt3.sh", "/text: a file; expected a folder"),
     ("WORK_DIR=text/x run_gpt3.sh", "/text is a file; expected a folder"),
     ("TORCH_BUILD=gpu run_gpt3.sh", "TORCH_BUILD=gpu: expected cpu or cuda"),
@@ -29,34 +36,34 @@ WRONG_INPUTS = [
     ("run_gpt3.sh logs", "expected no arguments (the rehearsal) or LOG_DIR BPE_DIR [COM_DIR] CONTAINER, got 1"),
     ("run_gpt3.sh text - none", "/text: a file; expected a folder"),
     ("run_gpt3.sh '' - none", "LOG_DIR '', CONTAINER 'none': expected the run's folder, and an image or none"),
-    ("run_gpt3.sh text/logs - none", "/text is a file; expected a folder"),
-    ("run_gpt3.sh logs - ./empty", "/empty: a folder; CONTAINER is an image's file, docker://"),
-    ("run_gpt3.sh logs - None", "None: expected none, in small letters"),
-    ("run_gpt3.sh logs - ./image.sqsh", "/image.sqsh: no such file; CONTAINER is an image's file, docker://"),
+    ("check text/logs - none", "/text is a file; expected a folder"),
+    ("check logs - ./empty", "/empty: a folder; CONTAINER is an image's file, docker://"),
+    ("check logs - None", "None: expected none, in small letters"),
+    ("check logs - ./image.sqsh", "/image.sqsh: no such file; CONTAINER is an image's file, docker://"),
     (
         "DRY_RUN=0 run_gpt3.sh logs - image",
         "image: without Slurm the job runs on this machine and in no container; say",
     ),
-    (f"DRY_RUN=yes {JOB}", "DRY_RUN=yes: expected 1 or 0"),
+    (f"DRY_RUN=yes {CHECK}", "DRY_RUN=yes: expected 1 or 0"),
     (f"CHAIN=on {JOB}", "CHAIN=on: expected 1 or 0"),
-    (f"NODES=many {JOB}", "NODES=many: expected a whole number from 1"),
+    (f"NODES=many {CHECK}", "NODES=many: expected a whole number from 1"),
     (f"NODES=3 {JOB}", "the run takes 3 nodes, and its system has 64: sbatch --nodes=64, or name a SYSTEM"),
-    (f"COM_DIR= {JOB}", "COM_DIR is not set: the folder with the token files"),
-    (f"COM_DIR=/nowhere {JOB}", "COM_DIR=/nowhere: no such folder; expected the folder with the token files"),
+    (f"COM_DIR= {CHECK}", "COM_DIR is not set: the folder with the token files"),
+    (f"COM_DIR=/nowhere {CHECK}", "COM_DIR=/nowhere: no such folder; expected the folder with the token files"),
     (
         f"COM_DIR=empty {JOB}",
         "c4_en_6_c4_spm_text_document.idx: no such file; COM_DIR is the folder with the benchmark's",
     ),
-    (f"EXTERNAL_MODEL_CHECKPOINT_DIR=text {JOB}", "/text: a file; expected the folder of the converted"),
-    (f"GBS=abc {JOB}", "GBS=abc: expected a whole number from 1"),
+    (f"EXTERNAL_MODEL_CHECKPOINT_DIR=text {CHECK}", "/text: a file; expected the folder of the converted"),
+    (f"GBS=abc {CHECK}", "GBS=abc: expected a whole number from 1"),
     (f"GBS=7 {JOB}", "global_batch_size 7 is not a multiple of micro_batch_size 2 x 16 data-parallel devices; use"),
-    (f"LR=fast MIN_LR=1 {JOB}", "LR=fast: expected a number above 0, such as 2e-5"),
-    (f"LR=1e-5 {JOB}", "LR and MIN_LR go together"),
-    (f"MASTER_PORT=99999 {JOB}", "MASTER_PORT=99999: expected a whole number from 1 to"),
-    (f"EXIT_MARGIN_MINUTES=1.5 {JOB}", "EXIT_MARGIN_MINUTES=1.5: expected a whole number from 0 to"),
-    (f"USE_BF16= SEED=x {JOB}", "SEED=x: expected a whole number"),  # no warning
-    (f"USE_BF16=bf16 {JOB}", "USE_BF16=bf16: expected true or false"),
-    (f"PRECISION=fp8 {JOB}", "PRECISION=fp8, but USE_BF16=true asks for bf16; leave one of them out"),
+    (f"LR=fast MIN_LR=1 {CHECK}", "LR=fast: expected a number above 0, such as 2e-5"),
+    (f"LR=1e-5 {CHECK}", "LR and MIN_LR go together"),
+    (f"MASTER_PORT=99999 {CHECK}", "MASTER_PORT=99999: expected a whole number from 1 to"),
+    (f"EXIT_MARGIN_MINUTES=1.5 {CHECK}", "EXIT_MARGIN_MINUTES=1.5: expected a whole number from 0 to"),
+    (f"USE_BF16= SEED=x {CHECK}", "SEED=x: expected a whole number"),  # no warning
+    (f"USE_BF16=bf16 {CHECK}", "USE_BF16=bf16: expected true or false"),
+    (f"PRECISION=fp8 {CHECK}", "PRECISION=fp8, but USE_BF16=true asks for bf16; leave one of them out"),
     (f"BENCHMARK=llama3_8b {JOB}", "unknown benchmark 'llama3_8b'; did you mean llama31_8b?"),
     (
         f"BENCHMARK=llama31_8b {JOB}",
@@ -71,13 +78,16 @@ WRONG_INPUTS = [
         f"SYSTEM=none.toml {JOB}",
         "/none.toml: No such file or directory; expected the fields of a system, as docs/planning",
     ),
-    (f"COMMAND=evalute {JOB}", "COMMAND=evalute: expected train, evaluate or preflight"),
-    (f"MASTER_ADDR='a b' {JOB}", "MASTER_ADDR=a b: expected the name or address of a machine"),
-    (f"CUDA_DEVICE_MAX_CONNECTIONS=all {JOB}", "CUDA_DEVICE_MAX_CONNECTIONS=all: expected a whole number from 1 to 32"),
-    (f"SNAPSHOT_FILES=none.py {JOB}", "/none.py: no such file; expected files of the repository"),
+    (f"COMMAND=evalute {CHECK}", "COMMAND=evalute: expected train, evaluate or preflight"),
+    (f"MASTER_ADDR='a b' {CHECK}", "MASTER_ADDR=a b: expected the name or address of a machine"),
+    (
+        f"CUDA_DEVICE_MAX_CONNECTIONS=all {CHECK}",
+        "CUDA_DEVICE_MAX_CONNECTIONS=all: expected a whole number from 1 to 32",
+    ),
+    (f"SNAPSHOT_FILES=none.py {CHECK}", "/none.py: no such file; expected files of the repository"),
     (f"EXTERNAL_MODEL_CHECKPOINT_DIR=empty {JOB}", "/empty: not a Megatron zarr checkpoint (no metadata.json in it)"),
     (f"COMMAND=evaluate EXTERNAL_MODEL_CHECKPOINT_DIR= {JOB}", "EXTERNAL_MODEL_CHECKPOINT_DIR is not set: the conv"),
-    (f"SEED=2 TRAIN_OPTIONS='--seed 1' {JOB}", "TRAIN_OPTIONS: --seed is set by SEED; leave one of them out"),
+    (f"SEED=2 TRAIN_OPTIONS='--seed 1' {CHECK}", "TRAIN_OPTIONS: --seed is set by SEED; leave one of them out"),
     (f"TRAIN_OPTIONS=--foo {JOB}", "unknown option --foo (see --help)"),
     (f"SLURM_JOB_ID=7 {JOB}", "SLURM_JOB_ID=7, but SLURM_SUBMIT_DIR, which Slurm sets too, is not set"),
     (f"SLURM_JOB_ID=7 SLURM_SUBMIT_DIR=/ {JOB}", "/ is not the repository; submit from its folder"),
@@ -256,13 +266,28 @@ def variables(folder: Path) -> dict[str, str]:
     return {"PATH": path, "HOME": str(folder), "DRY_RUN": "1", "USE_BF16": "1", **folders}
 
 
+def checked(arguments: list[str], folder: Path, variables: dict[str, str]) -> "subprocess.CompletedProcess[str]":
+    """Call the check as ``check_variables`` of run_gpt3.sh does: for a job; without words, for a rehearsal."""
+    errors = io.StringIO()
+    code = ["--repository", str(REPOSITORY), "--code", str(REPOSITORY), "--folder", str(folder), "--python", "python3"]
+    with (
+        contextlib.redirect_stderr(errors),
+        contextlib.chdir(folder),
+        mock.patch.dict(os.environ, variables, clear=True),
+    ):
+        status = launch(["check", *(["job", *code, "--", *arguments] if arguments else [])])
+    return subprocess.CompletedProcess(arguments, status, "", errors.getvalue())
+
+
 @pytest.mark.parametrize(("line", "message"), WRONG_INPUTS)
 def test_a_wrong_input_is_refused_in_one_line(line: str, message: str, folder: Path, variables: dict[str, str]) -> None:
     words = shlex.split(line)
     while "=" in words[0]:
         name, _, value = words.pop(0).partition("=")
         variables[name] = value
-    if words[0] == "run_gpt3.sh":
+    if words[0] == "check":
+        done = checked(words[1:], folder, variables)
+    elif words[0] == "run_gpt3.sh":
         script = [str(REPOSITORY / "run_gpt3.sh"), *words[1:]]
         done = subprocess.run(script, cwd=folder, env=variables, capture_output=True, text=True, check=False)
         assert done.stdout == ""

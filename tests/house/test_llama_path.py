@@ -20,12 +20,20 @@ BLOCKS = command_blocks((REPOSITORY / "docs" / "llama31_8b.md").read_text())
 CLONE = "gpt3-training-benchmark"
 GPUS = 'for number in {0..7}; do echo "GPU $number: a stand-in"; done'
 JOB_SCRIPT = f"""
-line=$(DRY_RUN=1 {REPOSITORY}/run_gpt3.sh "$@") || exit
+if [[ ${{TRAIN_OPTIONS:-}} =~ --result-number\\ ([1-8])$ ]]; then
+  number=${{BASH_REMATCH[1]}}
+  line=$(sed "s|/logs/0 |/logs/$number |g; s|--result-number 0|--result-number $number|" ../line_of_run_0)
+else
+  line=$(DRY_RUN=1 {REPOSITORY}/run_gpt3.sh "$@") || exit
+fi
+if [[ ${{TRAIN_OPTIONS:-}} == *--result-number\\ 0 ]]; then echo "$line" >../line_of_run_0; fi
 echo "$line" >>../lines
 eval "words=($line)"
 # a run of the loop has a number; it is made up
 if [[ ${{TRAIN_OPTIONS:-}} == *--result-number* ]]; then python {MADE_UP_RUN} "${{words[@]}}"; fi
 """
+"""The script prints the lines of the rehearsal, of runs 0 and 9 of the ten and of what is outside the loop; those of
+runs 1 to 8 are run 0's with another number."""
 SBATCH = f"""
 [[ $1 == --nodes=* ]] || exit 1
 export SLURM_JOB_ID=5 SLURM_JOB_NUM_NODES=${{1#--nodes=}} SLURM_SUBMIT_DIR={REPOSITORY}

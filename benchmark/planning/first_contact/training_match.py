@@ -86,9 +86,10 @@ def _train(
     config = slice_config(options, LAYERS, "")
     with joined_world(config.system, Environment(0, 1, device.index or 0, visible_gpus=1)) as world:
         state = made_up_state(config.benchmark, config.system, precision, world)
+        tensors = _local_tensors(state)
         for name, value in (start or {}).items():
-            _local_tensors(state)[name].copy_(value)
-        begun = {name: tensor.cpu().clone() for name, tensor in _local_tensors(state).items()}
+            tensors[name].copy_(value)
+        begun = {name: tensor.cpu().clone() for name, tensor in tensors.items()}
         batches, results = made_up_batches(config.benchmark, config.system, world), []
         for _ in range(STEPS):
             results.append(train_step(state, batches))

@@ -27,8 +27,16 @@ TOPOLOGIES = {
     ),
     "tensor, pipeline and two shards": system_of(8, tensor_parallel=2, pipeline_parallel=2, micro_batch_size=3),
 }
+IN_FP8 = (
+    "three devices, uneven shards",
+    "two replicas of two shards",
+    "tensor parallel, selective recomputation",
+    "pipeline of three, uneven stages",
+)
+"""Topologies of runs in FP8, whose first loss and norm are as near without tensor parallelism; the gradients of such
+topologies in FP32: engine/test_pipeline.py."""
 CASES: list[tuple[Benchmark, str, str]] = [
-    *((SHORT, "fp32", name) for name in TOPOLOGIES),
+    *((SHORT, "fp32", name) for name in TOPOLOGIES if name not in IN_FP8),
     (TINY_LLAMA, "fp32", "interleaved pipeline, tensor parallel"),
     (SHORT, "bf16", "interleaved pipeline, tensor parallel"),
     (FP8_GPT3, "fp8", "three devices, uneven shards"),

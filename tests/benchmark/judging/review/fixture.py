@@ -1,9 +1,11 @@
 """Made-up submissions without fault, in memory, to be changed and written. They are no results of anything."""
 
 import json
+import marshal
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +131,13 @@ class _Recorder:
 
 
 def records_of(made: MadeUp, seed: int) -> list[Record]:
-    """The records of a run, in order, with the keys that this repository logs."""
+    """The records of a run, in order, with the keys that this repository logs; a copy that a test may change."""
+    run: list[Record] = marshal.loads(_marshalled(made, seed))
+    return run
+
+
+@lru_cache(256)
+def _marshalled(made: MadeUp, seed: int) -> bytes:
     benchmark, noise = made.benchmark, random.Random(seed)
     interval = benchmark.eval_interval * benchmark.tokens_per_step
     values = list(made.curve(benchmark.global_batch_size, made.evaluations, noise))
@@ -157,7 +165,7 @@ def records_of(made: MadeUp, seed: int) -> list[Record]:
     for key in ("train_samples", "trained_samples"):
         log.point(key, logged_progress(benchmark, tokens))
     log.end("epoch_stop", **progress_fields(benchmark, tokens))
-    return list(log.records)
+    return marshal.dumps(log.records)
 
 
 PROGRESS = ("epoch_num", "samples_count", "first_epoch_num", "step")
