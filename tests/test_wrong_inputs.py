@@ -135,7 +135,10 @@ WRONG_INPUTS = [
     ("benchmark train llama31_8b --max-steps 0", "max_steps 0: expected at least 1; change --max-steps"),
     ("benchmark train llama31_8b --evaluation-sequences -1", "evaluation_sequences -1: expected at least 1"),
     ("benchmark train llama31_8b --num-key-value-heads 5", "num_attention_heads 32 is not a multiple of"),
-    ("benchmark train llama31_8b --num-key-value-heads 1", "tensor_parallel 2 does not divide num_key_value_heads 1"),
+    (
+        "benchmark train llama31_8b --tensor-parallel 2 --num-key-value-heads 1",
+        "tensor_parallel 2 does not divide num_key_value_heads 1",
+    ),
     ("benchmark train llama31_8b --checkpoint=C", "--checkpoint: llama31_8b has no initial checkpoint"),
     ("benchmark train llama31_8b --global-batch-size 48", "reference points at 16, 32, 64, 96, 128 only (32 has --lr"),
     (
