@@ -37,7 +37,7 @@ class ParameterGroup:
         self._replica_group, self._tensor_group, self._shard_group = (
             group if group.size() > 1 else None for group in mesh.get_all_groups()
         )
-        self._work: Any = None
+        self._works: list[Any] = []  # of the messages that have begun
         self._arriving = False
         self.following: ParameterGroup | None = None
         """The group whose values are needed next in a step."""
@@ -45,7 +45,8 @@ class ParameterGroup:
     def begin_gather(self) -> None:
         """Begin to collect the values of all shards. Collective, as are the following."""
         pairs = [pair for parameter in self._parameters if (pair := parameter.put_own_rows()) is not None]
-        self._work = gather_all(pairs, self._shard_group) if self._shard_group is not None and pairs else None
+        if self._shard_group is not None and pairs:
+            self._works = [gather_all(pairs, self._shard_group)]
         self._arriving = True
 
     def end_gather(self) -> None:
@@ -69,8 +70,8 @@ class ParameterGroup:
                 tensor_parallel_collective(sum_all(terms, self._tensor_group))
         parameters = [parameter for parameter in self._parameters if last or parameter.scatters_each_pass]
         pairs = [pair for parameter in parameters if (pair := parameter.to_scatter()) is not None]
-        if self._shard_group is not None and pairs:
-            self._work = scatter_all(pairs, self._shard_group)
+        if self._shard_group is not None:
+            self._works = scatter_all(pairs, self._shard_group)
 
     def end_scatter(self) -> None:
         """Wait for the sums over shards that have begun, if any, and free what travelled."""
@@ -82,7 +83,7 @@ class ParameterGroup:
         """After :meth:`begin_reduce` of all groups: go on with the sum over replicas."""
         self.end_scatter()
         if self._replica_group is not None:
-            self._work = sum_all([parameter.shard_sum() for parameter in self._parameters], self._replica_group)
+            self._works = [sum_all([parameter.shard_sum() for parameter in self._parameters], self._replica_group)]
 
     def end_reduce(self) -> None:
         """Wait for the sums, which become the gradients of the parameters."""
@@ -91,9 +92,9 @@ class ParameterGroup:
             parameter.publish_gradient()
 
     def _wait(self) -> None:
-        if self._work is not None:
-            data_parallel_collective(self._work)
-            self._work = None
+        for work in self._works:
+            data_parallel_collective(work)
+        self._works = []
 
 
 @dataclass(frozen=True)
@@ -134,12 +135,21 @@ def gather_all(pairs: Sequence[Pair], group: dist.ProcessGroup) -> Any:
     return begun
 
 
-def scatter_all(pairs: Sequence[Pair], group: dist.ProcessGroup) -> Any:
-    """Begin a reduce-scatter of each pair, in one message; return its work."""
-    with distributed_c10d._coalescing_manager(group=group, async_ops=True) as begun:
-        for output, terms in pairs:
-            reduce_scatter_single(output, terms, group=group)
-    return begun
+def scatter_all(pairs: Sequence[Pair], group: dist.ProcessGroup) -> list[Any]:
+    """Begin a reduce-scatter of each pair, in one message for each type of tensors; return their works.
+
+    The smaller message goes first: the other one may hold up computations until it has ended (ParameterGroup).
+    """
+    by_type: dict[torch.dtype, list[Pair]] = {}
+    for output, terms in pairs:
+        by_type.setdefault(terms.dtype, []).append((output, terms))
+    works = []
+    for message in sorted(by_type.values(), key=lambda message: sum(terms.nbytes for _, terms in message)):
+        with distributed_c10d._coalescing_manager(group=group, async_ops=True) as begun:
+            for output, terms in message:
+                reduce_scatter_single(output, terms, group=group)
+        works.append(begun)
+    return works
 
 
 def sum_all(tensors: Sequence[Tensor], group: dist.ProcessGroup) -> Any:

@@ -3,6 +3,7 @@
 All uses of PyTorch's private interfaces for this purpose are in this file (docs/facts/torch_distributed.md 5).
 """
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
@@ -42,6 +43,8 @@ def _one_by_one(*names: str) -> Callable[..., Any]:
     def begin(group: dist.ProcessGroup, *tensors_and_options: Any) -> _Works:
         single = next(getattr(group, name) for name in names if hasattr(group, name))
         tensors = [argument for argument in tensors_and_options if isinstance(argument, list)]
+        if len({tensor.dtype for tensor in itertools.chain(*tensors)}) > 1:
+            raise TypeError("NCCL: the tensors of a message have one type")
         return _Works([single(*arguments) for arguments in zip(*tensors, strict=True)])
 
     return begin

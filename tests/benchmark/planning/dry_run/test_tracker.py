@@ -68,7 +68,7 @@ def _messages() -> tuple[Traffic, Traffic]:
             alone = _traffic(tracker)
             works: list[Any] = [
                 gather_all([(torch.zeros(8 * size), torch.zeros(size)) for size in sizes], group),
-                scatter_all([(torch.zeros(size), torch.zeros(8 * size)) for size in sizes], group),
+                *scatter_all([(torch.zeros(size), torch.zeros(8 * size)) for size in sizes], group),
                 sum_all([torch.zeros(size) for size in sizes], group),
             ]
             for work in works:

@@ -113,7 +113,11 @@ class Recorder:
                 (tensor_group, "reduce_scatter_single", partial(self._single, "reduce-scatter")),
                 (tensor_group, "copied_gather", self._copied_gather),
                 (parameter_group, "gather_all", partial(self._of_pairs, "all-gather")),
-                (parameter_group, "scatter_all", partial(self._of_pairs, "reduce-scatter")),
+                (
+                    parameter_group,
+                    "scatter_all",
+                    lambda *pairs_and_group: [self._of_pairs("reduce-scatter", *pairs_and_group)],
+                ),
                 (parameter_group, "sum_all", lambda tensors, group: self._collective("all-reduce", group, *tensors)),
                 (dist, "all_reduce", self._all_reduce),
                 (dist, "batch_isend_irecv", self._exchange),

@@ -69,9 +69,13 @@ def _handed_over(system: System, rank: int, copied: bool) -> list[Command]:
     [
         (system_of(8, tensor_parallel=2, pipeline_parallel=2, pipeline_chunks=2, micro_batch_size=2), False),
         (system_of(6, tensor_parallel=2, pipeline_parallel=3, micro_batch_size=4), True),
-        (system_of(8, tensor_parallel=2, replicas=2, micro_batch_size=2), False),
+        (system_of(8, tensor_parallel=2, replicas=2, micro_batch_size=1, shard_gradients=True), False),
     ],
-    ids=["tensor 2, pipeline 2 x 2, data 2", "tensor 2, pipeline 3, copied gathers", "tensor 2, data 2 x 2"],
+    ids=[
+        "tensor 2, pipeline 2 x 2, data 2",
+        "tensor 2, pipeline 3, copied gathers",
+        "tensor 2, data 2 x 2, gradients summed by micro-batch",
+    ],
 )
 def test_no_rank_waits_for_ever(system: System, copied: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pass_sizes, "LEAST_WEIGHTS", 1)
