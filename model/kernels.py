@@ -27,6 +27,8 @@ root mean square."""
 
 def layer_norm_forward(x_TH: Tensor, gain: Tensor, bias: Tensor) -> tuple[Tensor, NormState]:
     """Return LayerNorm over the last axis, and the state for its backward pass."""
+    if not x_TH.is_cuda:  # with a BF16 gain PyTorch rounds the statistics of BF16 rows to BF16 there
+        gain, bias = _wide(gain), _wide(bias)
     out, mean, deviation = torch.native_layer_norm(x_TH, gain.shape, gain, bias, LAYER_NORM_EPSILON)
     return out, (mean, deviation)
 
@@ -35,10 +37,19 @@ def layer_norm_backward(
     gradient_TH: Tensor, x_TH: Tensor, state: NormState, gain: Tensor, bias: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of input, gain and bias."""
-    gradients: tuple[Tensor, Tensor, Tensor] = _aten.native_layer_norm_backward(
-        gradient_TH, x_TH, gain.shape, *state, gain, bias, [True, True, True]
+    inputs = [gradient_TH, x_TH, gain, bias]
+    if not x_TH.is_cuda:  # PyTorch sums BF16 rows in BF16 there: the sums of 2,048 are off by 5%
+        inputs = [_wide(tensor) for tensor in inputs]
+    of_output_TH, rows_TH, gain, bias = inputs
+    of_input, of_gain, of_bias = _aten.native_layer_norm_backward(
+        of_output_TH, rows_TH, gain.shape, *state, gain, bias, [True, True, True]
     )
-    return gradients
+    return of_input.to(x_TH.dtype), of_gain, of_bias
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    """Return a tensor of FP32, or of FP64 as it is."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
 def rms_norm_forward(x_TH: Tensor, gain: Tensor) -> tuple[Tensor, NormState]:
@@ -46,7 +57,7 @@ def rms_norm_forward(x_TH: Tensor, gain: Tensor) -> tuple[Tensor, NormState]:
     if x_TH.is_cuda:
         out, reciprocal = _aten._fused_rms_norm(x_TH, gain.shape, gain, RMS_NORM_EPSILON)
         return out, (reciprocal,)
-    wide = x_TH.to(torch.promote_types(x_TH.dtype, torch.float32))
+    wide = _wide(x_TH)
     reciprocal = torch.rsqrt(wide.square().mean(-1, keepdim=True) + RMS_NORM_EPSILON)
     return (wide * reciprocal * gain).to(x_TH.dtype), (reciprocal,)
 

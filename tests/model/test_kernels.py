@@ -81,19 +81,25 @@ def _draw(*shape: int, seed: int) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "tolerance"), [(torch.float64, 1e-13), (torch.float32, 1e-5), (torch.bfloat16, 0.05)]
+    ("dtype", "tolerance", "tolerance_of_sums"),
+    [(torch.float64, 1e-13, 1e-12), (torch.float32, 1e-5, 1e-4), (torch.bfloat16, 0.02, 1e-4)],
 )
-def test_layer_norm_and_its_gradients_are_those_of_autograd(dtype: torch.dtype, tolerance: float) -> None:
-    x, gain, bias = (one.to(dtype) for one in (_draw(9, 16, seed=1), _draw(16, seed=2), _draw(16, seed=3)))
-    upstream = _draw(9, 16, seed=4).to(dtype)
+def test_layer_norm_and_its_gradients_are_those_of_autograd(
+    dtype: torch.dtype, tolerance: float, tolerance_of_sums: float
+) -> None:
+    """Of 2,048 rows. Their sums are not those of BF16 numbers, nor are the statistics of each."""
+    x, gain, bias = (one.to(dtype) for one in (_draw(2048, 16, seed=1), _draw(16, seed=2), _draw(16, seed=3)))
+    upstream = _draw(2048, 16, seed=4).to(dtype)
     wide = [one.double().requires_grad_() for one in (x, gain, bias)]
     expected = F.layer_norm(wide[0], (16,), wide[1], wide[2], 1e-5)
     out, state = kernels.layer_norm_forward(x, gain, bias)
-    results = kernels.layer_norm_backward(upstream, x, state, gain, bias)
-    for ours, theirs in zip(results, torch.autograd.grad(expected, wide, upstream.double()), strict=True):
-        assert ours.dtype == dtype
+    of_x, *sums = kernels.layer_norm_backward(upstream, x, state, gain, bias)
+    expected_of_x, *expected_sums = torch.autograd.grad(expected, wide, upstream.double())
+    assert out.dtype == of_x.dtype == dtype
+    for ours, theirs in ((out, expected), (of_x, expected_of_x)):
         torch.testing.assert_close(ours.double(), theirs, rtol=tolerance, atol=tolerance)
-    torch.testing.assert_close(out.double(), expected, rtol=tolerance, atol=tolerance)
+    for ours, theirs in zip(sums, expected_sums, strict=True):
+        torch.testing.assert_close(ours.double(), theirs, rtol=tolerance_of_sums, atol=tolerance_of_sums)
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
