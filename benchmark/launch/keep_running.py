@@ -13,14 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmark.launch.next_attempt import (
-    INTERRUPTED,
-    AttemptOutcome,
-    Decision,
-    decide,
-    of_ended_run,
-    of_refused_job,
-)
+from benchmark.launch.next_attempt import BAD_INPUT, INTERRUPTED, AttemptOutcome, Decision, decide, of_ended_run
 from benchmark.run_record.attempt_folder import (
     AttemptEnding,
     all_attempts,
@@ -31,7 +24,7 @@ from benchmark.run_record.attempt_folder import (
     write_ending,
 )
 from benchmark.run_record.checkpoint_list import newest_checkpoint
-from benchmark.run_record.endings import ENDINGS, finished_status
+from benchmark.run_record.endings import finished_status
 from benchmark.run_record.file_names import EXIT_REQUEST, LAUNCHER_LOG, attempt_path, attempts_folder
 from benchmark.run_record.incidents import NATIVE
 from benchmark.run_record.lease import MACHINE_S, RENEWALS, HeldLease, Lease, LeaseLost
@@ -251,14 +244,8 @@ def _refused(run_dir: Path, machines: RunMachines, refusal: str) -> Decision:
     """Decide about a run that was accepted before; the refusal counts as an attempt. Raises the errors of
     :func:`patiently`."""
     attempt = patiently(lambda: new_attempt(run_dir), machines)
-
-    def settle() -> Decision:
-        decision = of_refused_job(run_dir, attempt, refusal)
-        end = AttemptEnding(time.time(), ENDINGS["bad input"].exit_status, decision.action, decision.reason)
-        write_ending(attempt_path(run_dir, attempt), end)
-        return decision
-
-    decision = patiently(settle, machines)
+    outcome = AttemptOutcome(attempt, BAD_INPUT, refusal=refusal)
+    decision, _ = patiently(functools.partial(_settle, run_dir, outcome), machines)
     say(f"error: {decision.reason}")
     return decision
 

@@ -57,6 +57,8 @@ class AttemptOutcome:
     """Hosts allocated beyond those the run needs, without ``down_hosts``; below 0 if hosts are missing."""
     down_hosts: tuple[str, ...] = ()
     """Hosts that do not answer."""
+    refusal: str = ""
+    """Reason for which a machine starts no process of a run that has begun; empty if it started them."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,11 @@ def decide(run_dir: Path, outcome: AttemptOutcome) -> Decision:
     if (end_status := finished_status(run_dir)) is not None:
         return of_ended_run(end_status)
     attempts, saved = _until(run_dir, outcome.attempt), newest_checkpoint(run_dir)
-    attempt, status = attempts[-1], outcome.status
+    attempt, status, no_progress = attempts[-1], outcome.status, f"; no progress in {NO_PROGRESS} attempts"
+    if outcome.refusal:
+        if _stuck(attempts, saved):
+            return Decision("stop", status, f"{outcome.refusal}{no_progress}: given up")
+        return Decision("requeue", INTERRUPTED, f"{outcome.refusal}; back to the queue")
     stopped = read_record(run_dir / STOP_NOTE_FILE, StopNote)
     # A launcher that ends the other processes may see another status. The run removed an older note as it began.
     if status == INTERRUPTED or (stopped is not None and attempt.start is not None and attempt.cause is None):
@@ -110,7 +116,6 @@ def decide(run_dir: Path, outcome: AttemptOutcome) -> Decision:
     if _same_again(attempts):
         return after_failure("stop", status or 1, "; the same error came twice at the same step: given up")
     if _stuck(attempts, saved):
-        no_progress = f"; no progress in {NO_PROGRESS} attempts"
         if status == UNTOLD if attempt.cause is None else attempt.cause.kind == "disk":
             return after_failure("requeue", INTERRUPTED, f"{no_progress}: back to the queue, until the disk works")
         return after_failure("stop", status or 1, f"{no_progress}: given up")
@@ -128,13 +133,6 @@ def of_ended_run(end_status: str) -> Decision:
     """Return the decision about a run whose summary has this status."""
     ending = ENDINGS["success" if end_status in ("success", "completed") else "target not reached"]
     return Decision(ending.action, ending.exit_status, f"the run has ended: {end_status}")
-
-
-def of_refused_job(run_dir: Path, attempt: str, refusal: str) -> Decision:
-    """Return the decision about a run that has begun, and whose job a machine refuses before any process starts."""
-    if _stuck(_until(run_dir, attempt), newest_checkpoint(run_dir)):
-        return Decision("stop", BAD_INPUT, f"{refusal}; no progress in {NO_PROGRESS} attempts: given up")
-    return Decision("requeue", INTERRUPTED, f"{refusal}; back to the queue")
 
 
 def _until(run_dir: Path, attempt: str) -> list[PastAttempt]:

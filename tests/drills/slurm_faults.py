@@ -355,9 +355,9 @@ SLURM_FAULTS: dict[str, SlurmFault] = {
     "disk-away": SlurmFault(_disk_away, preloaded=("", UNCONNECTED)),
     "killed-after-run-stop": SlurmFault(_killed_after_run_stop, preloaded=("summary.json", UNSAVED)),
     "sync-hangs": SlurmFault(prepare=partial(_replaced, "sync", "sleep 100000")),
-    # Slurm ends the job at its limit, and nobody knew when that comes
-    "unknown-limit": SlurmFault(
-        _slowed, prepare=partial(_replaced, "squeue", "false"), sbatch=("--time=2",), least_attempts=2
+    # Slurm ends the job at its limit, before which nobody had saved
+    "limit-reached": SlurmFault(
+        _slowed, variables={"EXIT_MARGIN_MINUTES": "0"}, sbatch=("--time=2",), least_attempts=2
     ),
     "stopped-in-the-first-second": SlurmFault(lambda drill, job: drill.ask_to_stop(job), at_once=True),
     "stopped-before-the-margin": SlurmFault(

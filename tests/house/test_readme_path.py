@@ -56,7 +56,7 @@ def walk_readme(folder: Path, small_inputs: Path) -> "subprocess.CompletedProces
         (programs / name).symlink_to(STAND_IN)
     nodes = [f"n{number}" for number in range(1, 65)]
     for name, text in {
-        "left": "UNLIMITED",
+        "left": "Unknown",
         "states": "\n".join(f"{node} allocated" for node in nodes),
         "nodes": ",".join(nodes),
         "interpreter": "nodes 64\ndevice cuda",

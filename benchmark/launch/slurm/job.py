@@ -29,7 +29,6 @@ from benchmark.launch.slurm.nodes import (
     is_requeued,
     job_fields,
     seconds_left,
-    submitted_s,
     with_answer,
 )
 from benchmark.launch.slurm.queue import CHAINED, cancel_waiting, go_on_later, queue_next_job, waiting_job
@@ -141,9 +140,18 @@ class SlurmJob(RunMachines):
         return len(self.nodes.up) - self.steps.nodes_of_run - suspects, tuple(self.nodes.down)
 
     def time_is_up(self) -> bool:
-        if (seconds := seconds_left(self.number)) is not None:
-            self._limit_s = time.monotonic() + seconds
+        self._fields()
+        return self._is_late
+
+    @property
+    def _is_late(self) -> bool:
         return self._limit_s - time.monotonic() <= 60 * self.options.margin_minutes
+
+    def _fields(self) -> dict[str, str]:
+        """Return the job's fields, empty without an answer, and note its time limit."""
+        if fields := job_fields(self.number):
+            self._limit_s = time.monotonic() + seconds_left(fields)
+        return fields
 
     def _keep_sentinels(self) -> None:
         """Have a sentinel on every node that is up: together they end the job if its launcher is lost."""
@@ -158,7 +166,7 @@ class SlurmJob(RunMachines):
     def _notice_end(self) -> bool:
         """Return whether Slurm has ended this job or started it elsewhere although its script lives, as on a node whose
         daemon is dead; stop this launcher then."""
-        fields = job_fields(self.number)
+        fields = self._fields()
         is_here = fields.get("Restarts", self.restarts) == self.restarts or fields.get("JobState") == "COMPLETING"
         if is_here and fields.get("JobState") not in OVER_STATES:
             return False
@@ -173,7 +181,7 @@ class SlurmJob(RunMachines):
         unrenewed_s = 0.0 if self.lease is None else self.lease.unrenewed_s()
         if self._notice_end():
             return
-        if self.time_is_up():  # each time: a process that was just starting did not hear it
+        if self._is_late:  # each time: a process that was just starting did not hear it
             say(f"time is up in {self.options.margin_minutes} minutes or less: asking the run to save and stop")
             self._signal(signal.SIGUSR2)
         elif unrenewed_s > DISK_S:
@@ -222,8 +230,8 @@ class SlurmJob(RunMachines):
             port = self.options.port + self._started % 100
         variables = {**os.environ, **self.environment(attempt, self.number)}
         variables.update(MASTER_ADDR=address, MASTER_PORT=str(port))
-        if (submitted := submitted_s(self.number)) is not None:
-            variables["SUBMITTED_S"] = f"{submitted:.0f}"
+        if (submitted_s := job_fields(self.number).get("SubmitTime", "")).isdecimal():
+            variables["SUBMITTED_S"] = submitted_s
         words = self.steps.run_line(self._used)
         # the log says that caches were cleared only where the clock begins after it
         is_begun = not self.trains or patiently(lambda: newest_checkpoint(self.run_dir), self) is not None

@@ -47,9 +47,9 @@ def is_done(*words: str) -> bool:
         return False
 
 
-def ask(*words: str) -> str:
-    """Return the output of a Slurm command; empty if it fails or gives no answer."""
-    variables, quiet = {**os.environ, "SLURM_TIME_FORMAT": "standard"}, subprocess.DEVNULL
+def ask(*words: str, times: str = "standard") -> str:
+    """Return the output of a Slurm command; empty if it fails or gives no answer. ``times``: their form."""
+    variables, quiet = {**os.environ, "SLURM_TIME_FORMAT": times}, subprocess.DEVNULL
     try:
         output = subprocess.check_output(words, env=variables, stdin=quiet, stderr=quiet, timeout=ANSWER_S)
     except (OSError, subprocess.SubprocessError):
@@ -58,8 +58,8 @@ def ask(*words: str) -> str:
 
 
 def job_fields(job: str) -> dict[str, str]:
-    """Return the fields of a job from scontrol; empty without an answer."""
-    return _fields(ask("scontrol", "--oneliner", "show", "job", job))
+    """Return the fields of a job from scontrol, times in seconds since the epoch; empty without an answer."""
+    return _fields(ask("scontrol", "--oneliner", "show", "job", job, times="%s"))
 
 
 def is_requeued(fields: Mapping[str, str], restarts: str) -> bool:
@@ -97,29 +97,10 @@ def _fields(answer: str) -> dict[str, str]:
     return {name: value for name, value in pairs if value not in ("", "(null)")}
 
 
-def seconds_left(job: str) -> float | None:
-    """Return the seconds until the job's time limit as it is now, infinite without a limit; None without an answer."""
-    answer = ask("squeue", "--noheader", "--job", job, "--format=%L")  # such as 1-02:03:04
-    if answer == "INVALID":
-        return 0  # it is over, and Slurm grants a little more
-    if answer in ("UNLIMITED", "NOT_SET"):
-        return math.inf
-    if not re.fullmatch(r"(\d+-)?(\d+:){0,2}\d+", answer):
-        return None
-    days, _, clock = answer.rpartition("-")
-    total = 0
-    for part in clock.split(":"):
-        total = 60 * total + int(part)
-    return 86400 * int(days or 0) + total
-
-
-def submitted_s(job: str) -> float | None:
-    """Return the time when the job was submitted or requeued, in seconds since the epoch; None if Slurm does not
-    say."""
-    try:
-        return time.mktime(time.strptime(job_fields(job).get("SubmitTime", ""), "%Y-%m-%dT%H:%M:%S"))
-    except ValueError:
-        return None
+def seconds_left(fields: Mapping[str, str]) -> float:
+    """Return the seconds until a job's time limit as it is now; infinite without a limit."""
+    end_s = fields.get("EndTime", "Unknown")
+    return float(end_s) - time.time() if end_s.isdecimal() else math.inf
 
 
 def host_names(listed: str) -> list[str]:

@@ -202,14 +202,12 @@ class StandInCluster:
                 return _text("")
             case ["squeue", *_] if "%T" in line:
                 return _text(self.state)
-            case ["squeue", *_] if "%L" in line:
-                return _text("UNLIMITED")
             case ["scontrol", "show", "hostnames", names]:
                 return _text(names.replace(",", "\n"))
             case ["scontrol", "--oneliner", "show", "job", _] | ["scontrol", "show", "job", _]:
                 return _text(
                     f"JobId={self.job} JobName=gpt3 JobState={self.state} Requeue=1 Restarts={self.restarts} "
-                    f"SubmitTime=2026-01-02T03:04:05 BatchHost=n1 NodeList={','.join(NODES)} NumNodes=2 "
+                    f"SubmitTime=1767323045 EndTime=Unknown BatchHost=n1 NodeList={','.join(NODES)} NumNodes=2 "
                     f"ExitCode={self._exit_code} StdOut={self.folder}/slurm.out"
                 )
             case ["scontrol", "--oneliner", "show", "node", name]:

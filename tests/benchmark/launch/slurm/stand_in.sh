@@ -5,7 +5,7 @@
 #   state, restarts, exit_code, reason      of the job (scontrol show job)
 #   away                            there: Slurm says nothing of the job
 #   requeue_status                  exit status of scontrol requeue, which otherwise ends the job
-#   left        time left of the job (squeue %L)       states      lines "NODE STATE" (sinfo)
+#   left        seconds that the job has; or Unknown   states      lines "NODE STATE" (sinfo)
 #   nodes       nodes the job has now                  silent      nodes on which nothing runs
 #   statuses    exit status of each attempt in turn    during      commands to run during each attempt
 #   caches      commands to run while the page caches are dropped
@@ -40,7 +40,6 @@ incident() { # incident KIND HOST: what a process of this attempt leaves
 
 case "$name $*" in
   "squeue "*--steps*) ;;
-  "squeue "*%L*) answer left ;;
   "squeue "*PENDING*) cat "$answers/waiting" 2>/dev/null ;;
   "scontrol show hostnames "*) echo "${3//,/$'\n'}" ;;
   "scontrol --oneliner show job "*)
@@ -49,7 +48,9 @@ case "$name $*" in
     for field in exit_code state restarts reason; do
       if [[ -f $answers/$field ]]; then read -r "${field?}" <"$answers/$field"; fi
     done
-    echo "JobId=$4 Partition=main Account=(null) TimeLimit=02:00:00 SubmitTime=2026-01-02T03:04:05 NodeList=$(<"$answers/nodes")" \
+    end=$(<"$answers/left")
+    if [[ $end != Unknown ]]; then end=$((EPOCHSECONDS + end)); fi
+    echo "JobId=$4 Partition=main Account=(null) TimeLimit=02:00:00 SubmitTime=1767323045 EndTime=$end NodeList=$(<"$answers/nodes")" \
       "BatchHost=n1 Features=(null) StdOut=/logs5/slurm-5.out ExitCode=$exit_code JobState=$state Restarts=$restarts Reason=$reason"
     ;;
   "scontrol --oneliner show node "*) echo "NodeName=$4 Gres=gpu:8 NodeAddr=address-of-$4" ;;

@@ -44,7 +44,7 @@ class Job:
         self.answers.mkdir()
         for name in COMMANDS:
             (self.folder / "bin" / name).symlink_to(STAND_IN)
-        self.answer(left="UNLIMITED", states="n1 allocated\nn2 allocated\nn3 allocated", nodes="n1,n2,n3")
+        self.answer(left="Unknown", states="n1 allocated\nn2 allocated\nn3 allocated", nodes="n1,n2,n3")
         self.answer(interpreter="nodes 64\ndevice cuda", interpreter_status="0", statuses="0")
         checkout = lean_checkout(self.folder / "checkout")
         self.variables = {

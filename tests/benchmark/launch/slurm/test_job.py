@@ -77,7 +77,7 @@ def test_nodes_that_are_down_or_silent_are_left_out(lost: dict[str, str], job: J
     ("answers", "variables"),
     [
         ({"statuses": "1", "during": 'echo "n1,n3" >"$answers/nodes"'}, {"NODES": "3"}),  # too few nodes are left
-        ({"statuses": "70", "left": "2:00:00", "during": 'echo 5:00 >"$answers/left"'}, {}),  # too little time is
+        ({"statuses": "70", "left": "7200", "during": 'echo 300 >"$answers/left"'}, {}),  # too little time is
         # asked to stop, and failing instead of saving
         ({"statuses": "70", "during": "trap 'exit 70' USR2; kill -USR2 $PPID; while sleep 0.1; do :; done"}, {}),
         # a job that waited behind this one was cancelled
@@ -164,7 +164,7 @@ def test_a_holder_that_renews_its_lease_is_left_alone(holder: str, waits: bool, 
         assert not job.attempts() and not (job.log_dir / "snapshot").exists()
 
 
-@pytest.mark.parametrize(("left", "starts"), [("14:59", False), ("15:01", True)])
+@pytest.mark.parametrize(("left", "starts"), [("880", False), ("960", True)])
 def test_a_job_without_time_is_refused(job: Job, left: str, starts: bool) -> None:
     job.answer(left=left)
     done = job.run()
@@ -175,15 +175,16 @@ def test_a_job_without_time_is_refused(job: Job, left: str, starts: bool) -> Non
 
 def test_time_is_counted_on_while_slurm_does_not_say_it(job: Job) -> None:
     job.edit("launch/slurm/job.py", "ASK_S = 60.0", "ASK_S = 0.5")
-    during = "trap 'exit 75' USR2; echo >\"$answers/left\"; while sleep 0.1; do :; done"
-    job.answer(left="15:04", statuses="75", during=during)
+    away = '"$answers/away"'
+    during = f"trap 'rm {away}; exit 75' USR2; touch {away}; while sleep 0.1; do :; done"
+    job.answer(left="904", statuses="75", during=during)
     done = job.run()
     assert done.returncode == 75
     assert "time is up in 15 minutes or less: asking the run to save and stop" in done.stdout
     assert job.calls("scontrol requeue 5")
 
 
-@pytest.mark.parametrize("left", ["14:00", "UNLIMITED"])
+@pytest.mark.parametrize("left", ["840", "Unknown"])
 def test_person_may_stop_the_run_at_any_time(left: str, job: Job) -> None:
     job.answer(left=left, statuses="75", during="trap 'exit 75' USR2; kill -USR2 $PPID; while sleep 0.1; do :; done")
     done = job.run(EXIT_MARGIN_MINUTES="1")

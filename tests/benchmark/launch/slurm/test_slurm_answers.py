@@ -8,42 +8,31 @@ import pytest
 from benchmark.launch.keep_running import Refused
 from benchmark.launch.slurm import nodes, queue
 from benchmark.launch.slurm.job_steps import count_nodes
-from benchmark.launch.slurm.nodes import Nodes, job_fields, seconds_left, submitted_s
+from benchmark.launch.slurm.nodes import Nodes, job_fields, seconds_left
 from benchmark.launch.slurm.queue import chain_name
 from benchmark.run_record.small_files import StoppedWaiting
 
 
-@pytest.mark.parametrize(
-    ("said", "seconds"),
-    [
-        ("14:59", 899),
-        ("2-03:00:00", 183_600),
-        ("1:00:00", 3600),
-        ("30", 30),
-        ("INVALID", 0),
-        ("UNLIMITED", math.inf),
-        ("NOT_SET", math.inf),
-        ("", None),
-    ],
-)
-def test_time_left_in_every_form(said: str, seconds: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nodes, "ask", lambda *words: said)
-    assert seconds_left("5") == seconds
+@pytest.mark.parametrize(("end", "seconds"), [("1899", 899.0), ("990", -10.0), ("Unknown", math.inf), ("", math.inf)])
+def test_time_left(end: str, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time", lambda: 1000.0)
+    assert seconds_left({"EndTime": end}) == seconds
 
 
 def test_fields_of_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nodes, "ask", lambda *words: "JobId=5 Account=(null) TresPerNode=gres:gpu:8 SubmitTime=Unknown")
+    monkeypatch.setattr(
+        nodes, "ask", lambda *words, times: "JobId=5 Account=(null) TresPerNode=gres:gpu:8 SubmitTime=Unknown"
+    )
     assert job_fields("5") == {"JobId": "5", "TresPerNode": "gres:gpu:8", "SubmitTime": "Unknown"}
-    assert submitted_s("5") is None
     answer = "JobId=5 TRES=cpu=4,node=1 Command=/home/me/my run/run.sh StdOut=/logs/a run/%j.out Power="
-    monkeypatch.setattr(nodes, "ask", lambda *words: answer)
+    monkeypatch.setattr(nodes, "ask", lambda *words, times: answer)
     assert job_fields("5") == {
         "JobId": "5",
         "TRES": "cpu=4,node=1",
         "Command": "/home/me/my run/run.sh",
         "StdOut": "/logs/a run/%j.out",
     }
-    monkeypatch.setattr(nodes, "ask", lambda *words: "JobId=5 JobState=RUNNING Comment=was JobState=PENDING")
+    monkeypatch.setattr(nodes, "ask", lambda *words, times: "JobId=5 JobState=RUNNING Comment=was JobState=PENDING")
     assert job_fields("5")["JobState"] == "RUNNING"
 
 
