@@ -30,7 +30,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint, and beside it what a conversion from the disk gives."""
     folder = tmp_path_factory.mktemp("made")
     write_paxml(folder / "run", tiny_values(AXES), AXES)
-    paxml_to_megatron(folder / "run", folder / "expected", dtype="bf16", workers=1, memory_limit=GIB)
+    paxml_to_megatron(folder / "run", folder / "expected", dtype="fp32", workers=1, memory_limit=GIB)
     return folder
 
 
@@ -59,7 +59,7 @@ def convert(
     return paxml_to_megatron(
         files,
         output,
-        dtype="bf16",
+        dtype="fp32",
         workers=2,
         memory_limit=GIB,
         md5_list=None if md5_list is None else md5_file(md5_list),
@@ -140,7 +140,7 @@ def test_what_is_missing_or_damaged_there_is_named(server: FaultyServer, tmp_pat
 
 def test_a_server_without_versions_is_told_of(server: FaultyServer, made: Path, tmp_path: Path) -> None:
     server.tags = False
-    words = ["paxml-to-megatron", "--output", tmp_path / "out", "--dtype", "bf16", "--input"]
+    words = ["paxml-to-megatron", "--output", tmp_path / "out", "--dtype", "fp32", "--input"]
     assert "tells neither ETags nor times" in run(*words, f"{server.url}/ckpt/run").stderr
     assert digest_folder(tmp_path / "out") == digest_folder(made / "expected")
 
