@@ -12,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 
 from checkpoint_convert.formats.boxes import Box, shape_of
 from checkpoint_convert.formats.stored_array import MEND, StoredArray, Values
+from foundation.disk_answers import entries_in, file_is_there
 from foundation.errors import InputError, first_line
 from foundation.file_formats.json_files import read_json
 from foundation.regular_files import is_regular
@@ -55,12 +56,13 @@ def safetensors_arrays(folder: Path) -> dict[str, StoredArray]:
     """
     arrays: dict[str, StoredArray] = {}
     files: dict[str, str] = {}
-    for path in [folder] if folder.is_file() else sorted(folder.glob("*.safetensors")):
+    below = [folder] if file_is_there(folder) else [Path(entry) for entry in entries_in(folder)]
+    for path in (path for path in below if path.name.endswith(".safetensors")):
         for name, array in _arrays_in_file(path).items():
             if name in files:
                 raise InputError(f"{path}: holds {name}, which {files[name]} holds too")
             arrays[name], files[name] = array, path.name
-    for index in sorted(folder.glob("*.safetensors.index.json")):
+    for index in (path for path in below if path.name.endswith(".safetensors.index.json")):
         listed = read_json(index, SafetensorsIndex, mend="fetch or export the checkpoint again").weight_map
         if different := sorted(dict(listed.items() ^ files.items())):
             raise InputError(f"{index}: does not list {different[0]} where it is; fetch or export the checkpoint again")

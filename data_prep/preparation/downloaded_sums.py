@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from foundation.disk_answers import entries_in
 from foundation.errors import CheckFailed, InputError
 from foundation.file_formats.md5_list import read_list
 from foundation.outputs.digest import md5_file
@@ -30,7 +31,7 @@ def listed_sum(path: Path, folders: Sequence[Path] = ()) -> ListedSum | None:
     Files ``*.md5`` of another form, such as a sum without a name, are passed over.
     """
     for folder in dict.fromkeys([path.parent, *folders]):
-        for list_path in sorted(folder.glob("*.md5")):
+        for list_path in (Path(entry) for entry in entries_in(folder) if entry.name.endswith(".md5")):
             with suppress(InputError):
                 for name, md5 in read_list(list_path).items():
                     if Path(name).name == path.name:

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from checkpoint_convert.formats.checkpoint_files import open_checkpoint
+from checkpoint_convert.formats.safetensors_arrays import safetensors_arrays
 from checkpoint_convert.formats.step_files import fp32_weights_prefix
 from checksums.folder_sums import compare_lists
 from data_prep.corpus.input_files import require_files
+from data_prep.preparation.downloaded_sums import listed_sum
 from data_prep.token_files.indexed_dataset import IndexedDataset
 from foundation.disk_answers import entries_in, file_is_there, folder_is_there, is_there, name_is_taken
 from foundation.git import commit_of
@@ -52,6 +54,8 @@ USERS: dict[str, Callable[[Path], object]] = {
     "a corpus": lambda path: require_files([path]),
     "an initial checkpoint": fp32_weights_prefix,
     "any checkpoint": open_checkpoint,
+    "weights": safetensors_arrays,
+    "published sums": listed_sum,
     "sums": lambda path: compare_lists(path, {}),
 }
 
