@@ -22,8 +22,11 @@ TOPOLOGIES = {
         4, tensor_parallel=2, pipeline_parallel=2, pipeline_chunks=2, micro_batch_size=6
     ),
     "gradients summed after each micro-batch, uneven shards": system_of(3, micro_batch_size=1, shard_gradients=True),
-    "the same, tensor parallel, two replicas of two shards": system_of(
-        8, tensor_parallel=2, replicas=2, micro_batch_size=1, shard_gradients=True
+    "gradients summed after each micro-batch, tensor parallel": system_of(
+        4, tensor_parallel=2, micro_batch_size=1, shard_gradients=True
+    ),
+    "gradients summed after each micro-batch, two replicas of two shards": system_of(
+        4, replicas=2, micro_batch_size=1, shard_gradients=True
     ),
     "tensor, pipeline and two shards": system_of(8, tensor_parallel=2, pipeline_parallel=2, micro_batch_size=3),
 }
@@ -32,9 +35,10 @@ IN_FP8 = (
     "two replicas of two shards",
     "tensor parallel, selective recomputation",
     "pipeline of three, uneven stages",
+    "gradients summed after each micro-batch, two replicas of two shards",
 )
 """Topologies of runs in FP8, whose first loss and norm are as near without tensor parallelism; the gradients of such
-topologies in FP32: engine/test_pipeline.py."""
+topologies in FP32: engine/test_pipeline.py, and here those summed after each micro-batch."""
 CASES: list[tuple[Benchmark, str, str]] = [
     *((SHORT, "fp32", name) for name in TOPOLOGIES if name not in IN_FP8),
     (TINY_LLAMA, "fp32", "interleaved pipeline, tensor parallel"),
@@ -43,7 +47,7 @@ CASES: list[tuple[Benchmark, str, str]] = [
     (FP8_GPT3, "fp8", "two replicas of two shards"),
     (FP8_GPT3, "fp8", "interleaved pipeline, tensor parallel"),
     (FP8_GPT3, "fp8", "gradients summed after each micro-batch, uneven shards"),
-    (FP8_LLAMA, "fp8", "the same, tensor parallel, two replicas of two shards"),
+    (FP8_LLAMA, "fp8", "gradients summed after each micro-batch, two replicas of two shards"),
     (FP8_LLAMA, "fp8", "pipeline of three, uneven stages"),
     (FP8_LLAMA, "fp8", "tensor parallel, selective recomputation"),
 ]
