@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from model.passes.block_pass import Norm
-from model.passes.pass_sizes import LARGEST_PRODUCT, LARGEST_TILE, rows_of_part
+from model.passes.pass_sizes import LARGEST_PRODUCT, LARGEST_TILE, TILE_ON_CPU, rows_of_part
 from model.passes.softmax_loss import Softmax, softmax_gradient, softmax_losses
 from model.passes.tensor_group import Passing, Pending, TensorGroup, result_of
 from model.passes.whole_parameter import WholeParameter
@@ -83,6 +83,7 @@ class OutputPass:
 
     def __init__(self, norm: Norm, table: WholeParameter, group: TensorGroup) -> None:
         self._norm, self._table, self._group = norm, table, group
+        self._room: Tensor | None = None
 
     def refresh(self) -> None:
         self._norm.refresh()
@@ -91,7 +92,7 @@ class OutputPass:
         """Return the loss of each token [T], FP32."""
         normed, _ = self._norm.forward(x_tH)
         normed_TH = yield from result_of(self._group.gather(normed.tensor))
-        tiles = self._tiles(len(labels_T), LARGEST_TILE, torch.float32)
+        tiles = self._softmax_tiles(len(labels_T))
         return torch.cat([self._tile_losses(normed_TH[tile], labels_T[tile])[0] for tile in tiles])
 
     def losses_and_gradient(self, x_tH: Tensor, labels_T: Tensor, weights_T: Tensor) -> Passing[tuple[Tensor, Tensor]]:
@@ -101,11 +102,11 @@ class OutputPass:
         normed_TH = yield from result_of(self._group.gather(normed.tensor))
         gradient_TH, losses = torch.empty_like(normed_TH), []
         products = self._tiles(len(labels_T), LARGEST_PRODUCT, normed_TH.dtype)
-        room = normed_TH.new_empty(products[0].stop, self._table.value.shape[0])
+        room = self._room_for(products[0].stop, normed_TH)
         for product in products:
             inputs, labels, weights = normed_TH[product], labels_T[product], weights_T[product]
             logits = room[: len(labels)]
-            for tile in self._tiles(len(labels), LARGEST_TILE, torch.float32):
+            for tile in self._softmax_tiles(len(labels)):
                 tile_losses, softmax = self._tile_losses(inputs[tile], labels[tile], out=logits[tile])
                 softmax_gradient(softmax, weights[tile])
                 losses.append(tile_losses)
@@ -117,9 +118,21 @@ class OutputPass:
         normed_gradient_tH = yield from result_of(terms)
         return torch.cat(losses), self._norm.backward(normed_gradient_tH, x_tH, state, None).tensor
 
+    def _room_for(self, rows: int, like_TH: Tensor) -> Tensor:
+        """Return memory for logits. A CPU's is kept: the kernel clears each page that a process takes anew."""
+        if self._room is not None and len(self._room) == rows:
+            return self._room
+        room = like_TH.new_empty(rows, self._table.value.shape[0])
+        self._room = None if room.is_cuda else room
+        return room
+
     def _tile_losses(self, normed_TH: Tensor, labels_T: Tensor, out: Tensor | None = None) -> tuple[Tensor, Softmax]:
         """Return losses and softmax of a logits tile, whose logits go into ``out``."""
         return softmax_losses(torch.mm(normed_TH, self._table.value.t(), out=out), labels_T, self._group.group)
+
+    def _softmax_tiles(self, tokens: int) -> Sequence[slice]:
+        most_bytes = LARGEST_TILE if self._table.value.is_cuda else min(LARGEST_TILE, TILE_ON_CPU)
+        return self._tiles(tokens, most_bytes, torch.float32)
 
     def _tiles(self, tokens: int, most_bytes: int, dtype: torch.dtype) -> Sequence[slice]:
         """Divide ``tokens`` into tiles whose logits of ``dtype`` have ``most_bytes``, or little more."""

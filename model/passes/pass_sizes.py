@@ -9,6 +9,8 @@ BF16."""
 LARGEST_TILE = 256 << 20
 """Bytes of a logits tile in FP32. Softmax and losses are computed tile by tile: without tensor parallelism 2,048 tokens
 of 51,200 columns are 400 MiB."""
+TILE_ON_CPU = 8 << 20
+"""Bytes of a logits tile in FP32 on a CPU, whose caches hold it."""
 LARGEST_PRODUCT = 1 << 30
 """Bytes of logits whose products are made at once. Each product with the output's table reads or writes all of its FP32
 gradient: Llama 3.1's vocabulary, whose logits of 8,192 tokens are 2 GiB in BF16, has two instead of one per tile."""
