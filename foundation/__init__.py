@@ -7,4 +7,4 @@ and archives of strangers by ``file_formats``. The other modules are one-line er
 helpers.
 """
 
-__version__ = "0.9.0"
+__version__ = "0.10.0"
