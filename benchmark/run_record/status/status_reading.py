@@ -130,7 +130,8 @@ def _state(
     if end is None:
         if is_held and heard_s is not None:
             heard_s = max(heard_s, _changed_s(run_dir / EVENTS_FILE, heard_s))
-        if is_held and not (attempts and attempts[-1].events):
+        begun = attempts[-1].name if attempts and attempts[-1].events else None
+        if lease is not None and is_held and lease.attempt != begun:  # its holder has begun no attempt yet
             return "starting"
         if is_held and heard_s is not None and now_s - heard_s < SILENT_S:
             return "running"

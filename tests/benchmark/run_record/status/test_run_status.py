@@ -255,6 +255,18 @@ def test_a_run_whose_processes_have_just_been_launched_is_starting(tmp_path: Pat
     assert read_status(run.folder).state == "starting"
 
 
+def test_a_run_whose_next_holder_has_begun_no_attempt_is_starting(tmp_path: Path) -> None:
+    """Nobody could write that the attempt before has ended."""
+    run = SupervisedRun(tmp_path / "run")
+    run.launch()
+    run.step()
+    run.end()
+    os.utime(run.folder / EVENTS_FILE)
+    for attempt, state in (("0001", "running"), ("", "starting")):
+        write_object(lease_path(run.folder), Lease("token", "job 77", "n1", time.time(), time.time(), 120.0, attempt))
+        assert read_status(run.folder).state == state
+
+
 def test_follow_ends_with_the_last_run_and_reads_an_ended_one_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
