@@ -39,7 +39,7 @@ class CpuFlash:
     """PyTorch's flash attention on a CPU.
 
     BF16 is computed in FP32 where that is faster: for short sequences (1.3 to 2.6 times as fast with up to 256 tokens,
-    0.8 times with 512), and on CPUs without BF16 instructions. Where it is not, the backward pass is our own.
+    0.8 times with 512), and on CPUs without BF16 instructions. The backward pass of longer sequences is our own.
     """
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Attended:
@@ -47,7 +47,7 @@ class CpuFlash:
         return Attended(out.to(q.dtype), tuple(statistics))
 
     def backward(self, gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, attended: Attended) -> Sequence[Tensor]:
-        if q.dtype == torch.bfloat16 and not self._widens(q) and q.shape == k.shape:
+        if q.shape[2] > SHORT_ON_CPU and not self._widens(q) and q.shape == k.shape:
             return backward_by_keys(gradient, q, k, v, attended)
         wide = self._wide(gradient, q, k, v, attended.out_BNSD)
         gradients: Sequence[Tensor] = _aten._scaled_dot_product_flash_attention_for_cpu_backward(
@@ -64,15 +64,16 @@ class CpuFlash:
 
 
 def backward_by_keys(gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, attended: Attended) -> Sequence[Tensor]:
-    """Return the gradients of BF16 queries, keys and values on a CPU, from 64 keys of all heads at a time.
+    """Return the gradients of queries, keys and values on a CPU, from 64 keys of all heads at a time.
 
     PyTorch's kernel makes small products, for each head and block of queries. Products for all heads together take 0.7
-    of its time with 384 or 512 tokens, and the same with 1,024. As that kernel does, they make probabilities and the
-    gradients of logits in FP32, and round them to BF16 for the products that follow.
+    of its time in BF16 with 384 or 512 tokens, and the same with 1,024. As that kernel does, they make probabilities
+    and the gradients of BF16 logits in FP32, and round them to BF16 for the products that follow.
     """
     (logsumexp_BNS,), scale = attended.statistics, q.shape[3] ** -0.5
     rows_q, rows_k, rows_v, rows_gradient = (x.flatten(0, 1) for x in (q, k, v, gradient))
-    wide_q, wide_k, wide_v, wide_gradient = (x.float() for x in (rows_q, rows_k, rows_v, rows_gradient))
+    dtype = torch.promote_types(q.dtype, torch.float32)
+    wide_q, wide_k, wide_v, wide_gradient = (x.to(dtype) for x in (rows_q, rows_k, rows_v, rows_gradient))
     logsumexp = logsumexp_BNS.flatten(0, 1).unsqueeze(2)
     # of each query: the mean of its probabilities' gradients
     mean = (wide_gradient * attended.out_BNSD.flatten(0, 1)).sum(2, keepdim=True)

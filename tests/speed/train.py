@@ -4,8 +4,10 @@ python -m tests.speed.train [--nanogpt FOLDER] [--steps 30]
 
 The others are Hugging Face's GPT-2 (transformers) and, from a checkout of it, nanoGPT's model, each in the plain loop
 of its own documentation: autocast for BF16, fused AdamW, clipping at 1.0; without dropout and with GPT-3's GELU. Ours
-is the step of a timed run in one process: Adam on shards, norm, clipping, schedule. All use the same threads,
-batch and vocabulary, and take turns, a step each: what slows the machine for a while slows neighbouring steps alike.
+is the step of a timed run in one process: Adam on shards, norm, clipping, schedule. Each other one and ours have a
+process of their own: beside a third program nanoGPT takes its memory from what that has freed, and has no page faults.
+Both use the same threads, batch and vocabulary, and take turns, a step each: what slows the machine for a while slows
+neighbouring steps alike.
 Printed are the median of each side's steps, and of the other side's time over ours in the same turn, with the standard
 error of that median. The losses at the start show that all do the same work.
 """
@@ -14,10 +16,12 @@ import argparse
 import dataclasses
 import importlib.util
 import math
+import multiprocessing
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +128,7 @@ def hugging_face(shape: Shape, precision: str) -> Step:
     return plain_loop(model, precision, loss)
 
 
-def nanogpt(folder: Path) -> Callable[[Shape, str], Step]:
+def nanogpt(folder: Path) -> "Builder":
     spec = importlib.util.spec_from_file_location("nanogpt_model", folder / "model.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -148,6 +152,8 @@ def nanogpt(folder: Path) -> Callable[[Shape, str], Step]:
     return build
 
 
+Builder = Callable[[Shape, str], Step]
+"""Makes the step of a shape in a precision."""
 WARM_UP = 3
 
 
@@ -173,24 +179,36 @@ def main() -> None:
     parser.add_argument("--nanogpt", type=Path, help="folder with nanoGPT's model.py")
     parser.add_argument("--steps", type=int, default=30, help="turns of each size and precision, at least 2")
     options = parser.parse_args()
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    builders: dict[str, Callable[[Shape, str], Step]] = {"ours": ours, "Hugging Face GPT-2": hugging_face}
+    rivals: dict[str, Callable[[], Builder]] = {"Hugging Face GPT-2": lambda: hugging_face}
     if options.nanogpt is not None:
-        builders["nanoGPT"] = nanogpt(options.nanogpt)
+        rivals["nanoGPT"] = partial(nanogpt, options.nanogpt)
     for shape in SHAPES:
         for precision in ("fp32", "bf16"):
-            print(f"{shape.layers} layers, hidden {shape.hidden}, sequence {shape.sequence}, {precision}")
-            torch.manual_seed(1)
-            steps = {name: build(shape, precision) for name, build in builders.items()}
-            tokens = torch.randint(shape.vocabulary, (shape.batch, shape.sequence + 1))
-            losses = {name: step(tokens) for name, step in steps.items()}
-            seconds_by_turn(steps, tokens, WARM_UP)
-            seconds = seconds_by_turn(steps, tokens, options.steps)
-            for name, own in seconds.items():
-                speed = shape.batch * shape.sequence / statistics.median(own)
-                ratio, error = median_and_error([s / t for s, t in zip(own, seconds["ours"], strict=True)])
-                compared = "" if name == "ours" else f", {ratio:.3f} +- {error:.3f} of our time"
-                print(f"  {name:20}{speed:9,.0f} tokens/s{compared}; first loss {losses[name]:.3f}", flush=True)
+            print(f"{shape.layers} layers, hidden {shape.hidden}, sequence {shape.sequence}, {precision}", flush=True)
+            for name, builder in rivals.items():
+                process = multiprocessing.get_context("fork").Process(
+                    target=compare, args=(shape, precision, name, builder, options.steps)
+                )
+                process.start()
+                process.join()
+                if process.exitcode:
+                    raise SystemExit(f"{name}: the process ended with {process.exitcode}")
+
+
+def compare(shape: Shape, precision: str, name: str, builder: Callable[[], Builder], turns: int) -> None:
+    """Print the speeds of our step and of the other one's, and their ratio."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    torch.manual_seed(1)
+    steps = {other: build(shape, precision) for other, build in (("ours", ours), (name, builder()))}
+    tokens = torch.randint(shape.vocabulary, (shape.batch, shape.sequence + 1))
+    losses = {other: step(tokens) for other, step in steps.items()}
+    seconds_by_turn(steps, tokens, WARM_UP)
+    seconds = seconds_by_turn(steps, tokens, turns)
+    for other, own in seconds.items():
+        speed = shape.batch * shape.sequence / statistics.median(own)
+        ratio, error = median_and_error([s / t for s, t in zip(own, seconds["ours"], strict=True)])
+        compared = "" if other == "ours" else f", {ratio:.3f} +- {error:.3f} of our time"
+        print(f"  {other:20}{speed:9,.0f} tokens/s{compared}; first loss {losses[other]:.3f}", flush=True)
 
 
 if __name__ == "__main__":
