@@ -81,8 +81,8 @@ _LLAMA31_8B: Mapping[str, Mapping[str, Any]] = {
     "dgxh100_n1": {"tensor_parallel": 1, "shard_gradients": True, "recompute": "selective"},
     "h200_n1": {"tensor_parallel": 1, "shard_gradients": True, "micro_batch_size": 2},
     "b200_n1": {"tensor_parallel": 1, "shard_gradients": True, "micro_batch_size": 2},
-    "dgxh100_n8": {"tensor_parallel": 4, "shard_gradients": True},
-    "h200_n8": {"tensor_parallel": 4, "shard_gradients": True},
+    "dgxh100_n8": {"tensor_parallel": 4},
+    "h200_n8": {"tensor_parallel": 4},
     "b200_n8": {"tensor_parallel": 4, "pipeline_parallel": 2, "pipeline_chunks": 8},
 }
 LAYOUTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
